@@ -1,0 +1,43 @@
+# make help lists the targets.
+PYTHON ?= python3
+PIP_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+SPEC ?= experiments/quickstart.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## make the virtual environment and install the testbed into it
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=...") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python's venv module is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml
+	$(BIN)/testbed run $(SPEC)
+
+test: install lint ## run the linters and the whole test suite
+	$(BIN)/pytest
+
+lint: install ## ruff and mypy (strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install ## put the code into ruff's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install ## measure efficiency, set-up time and memory; writes bench.json
+	$(BIN)/python -m bench
+
+clean: ## remove what killed runs left on this host, and the virtual environment
+	-[ -x $(BIN)/testbed ] && $(BIN)/testbed clean
+	rm -rf $(VENV)

@@ -1,0 +1,31 @@
+"""The errors a person meets: raised where the cause is known, caught once, at the edge.
+
+Every message is one sentence (two at most) that says what is wrong, where, and what to do. The
+command line prints it without a traceback and exits with the class's ``exit_status``; anything that
+is not one of these is a bug and keeps its traceback.
+"""
+
+
+class TestbedError(Exception):
+    """Base of every error whose message is meant for the person at the keyboard."""
+
+    __test__ = False  # the name starts with "Test": pytest must not collect it
+    exit_status = 1
+
+
+class SpecError(TestbedError):
+    """The experiment file, or something given on the command line, cannot be used as it is."""
+
+    exit_status = 2
+
+
+class HostError(TestbedError):
+    """This host cannot do what the experiment asks for (namespaces, descriptors, disk, kernel)."""
+
+
+class DataError(TestbedError):
+    """A dataset is missing, incomplete or corrupt."""
+
+
+class RunError(TestbedError):
+    """A run could not be completed: a role failed, the disk filled up, every worker was lost."""
