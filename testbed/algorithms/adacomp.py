@@ -1,0 +1,99 @@
+"""AdaComp: compressed updates with a staleness for each parameter (paper 001, Algorithms 1 and 2).
+
+The worker keeps the max(1, ⌊c·size⌋) largest entries of each weight matrix and bias vector. The
+server counts, for each of them, the updates since this worker's pull whose message contained it
+(equation 3), and divides the learning rate by that count (equations 4 and 5).
+
+The paper's server keeps the last d updates and searches them, O(n·c·|Θ|·ln(c·|Θ|)) per update.
+Here a counter per parameter says how many updates contained it so far; a pull keeps the counters as
+they were, and σ_k is the difference of two integers: O(c·|Θ|) per update and one copy of |Θ|
+counters per pulled version, beside the |Θ| parameters that the pull sends anyway. Pulls of the same
+version share their copy, and a copy lives as long as a worker that pulled it is outstanding.
+"""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from testbed.algorithms.comp_asgd import LargestEntries
+from testbed.algorithms.interface import (
+    Algorithm,
+    FloatVector,
+    Layout,
+    Options,
+    Scope,
+    ServerHalf,
+    SparseUpdate,
+    Update,
+    WorkerHalf,
+)
+
+
+class AdaCompOptions(Options):
+    """AdaComp's parameters."""
+
+    name: Literal["adacomp"] = "adacomp"
+    ratio: float = Field(
+        default=0.01,
+        gt=0,
+        le=1,
+        description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
+        "the largest in magnitude. 1 pushes all of them.",
+    )
+    scope: Scope = Field(
+        default="tensor",
+        description="Where the largest are sought: in each weight matrix and bias vector (the "
+        "paper's) or over the whole model.",
+    )
+
+
+class AdaptiveStaleness(ServerHalf):
+    """Algorithm 2. A dense update counts as one that contains every parameter."""
+
+    def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
+        super().__init__(parameters)
+        self._alpha = np.float32(learning_rate)
+        self._contained = np.zeros(len(parameters), dtype=np.uint32)
+        self._snapshot: tuple[int, npt.NDArray[np.uint32]] | None = None
+        self._at_pull: dict[int, tuple[int, npt.NDArray[np.uint32]]] = {}
+
+    def pull(self, worker: int) -> int:
+        if self._snapshot is None or self._snapshot[0] != self.version:
+            self._snapshot = (self.version, self._contained.copy())
+        self._at_pull[worker] = self._snapshot
+        return self.version
+
+    def _apply(self, worker: int, update: Update, delay: int) -> None:
+        version, at_pull = self._at_pull.get(worker, (-1, self._contained))
+        if version != self.version - delay:
+            raise ValueError(
+                f"worker {worker} pushed an update of version {self.version - delay}, which is not "
+                "the version that it pulled last"
+            )
+        del self._at_pull[worker]
+        k = update.indices if isinstance(update, SparseUpdate) else slice(None)
+        now = self._contained[k]
+        # Counters wrap at 2³²; their unsigned difference stays right.
+        sigma = now - at_pull[k]  # equation 3
+        alpha_k = self._alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
+        self.parameters[k] -= alpha_k * update.values  # equation 4
+        self._contained[k] = now + np.uint32(1)
+
+    def forget(self, worker: int) -> None:
+        self._at_pull.pop(worker, None)
+
+
+class AdaComp(Algorithm):
+    options_type = AdaCompOptions
+
+    @staticmethod
+    def worker(options: AdaCompOptions, layout: Layout) -> WorkerHalf:
+        return LargestEntries(layout, options.ratio, options.scope)
+
+    @staticmethod
+    def server(
+        options: AdaCompOptions, layout: Layout, parameters: FloatVector, learning_rate: float
+    ) -> ServerHalf:
+        return AdaptiveStaleness(parameters, learning_rate)

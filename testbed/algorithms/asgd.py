@@ -1,0 +1,71 @@
+"""ASGD: asynchronous SGD whose step is divided by the update's staleness.
+
+AdaComp (paper 001, §V-B), the baseline: "the learning rate is divided by staleness and is global to
+each update", after Zhang et al., "Staleness-aware async-SGD": Θ(i+1) = Θ(i) − α/max(1, σ) · ΔΘ,
+where σ is the update's delay. The worker pushes its whole gradient.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from testbed.algorithms.interface import (
+    Algorithm,
+    DenseUpdate,
+    FloatVector,
+    Layout,
+    Options,
+    ServerHalf,
+    SparseUpdate,
+    Update,
+    WorkerHalf,
+)
+
+
+class AsgdOptions(Options):
+    """ASGD has no parameters of its own: α is the experiment's learning rate."""
+
+    name: Literal["asgd"] = "asgd"
+
+
+class WholeGradient(WorkerHalf):
+    """The update is the gradient, all of it."""
+
+    def compress(self, gradient: FloatVector) -> DenseUpdate:
+        return DenseUpdate(gradient)
+
+
+class StalenessDivided(ServerHalf):
+    """One staleness per update: the step is α / max(1, delay). Takes dense and sparse updates."""
+
+    def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
+        # Imported here: the command line reads every algorithm's options, and torch takes seconds.
+        import torch
+
+        super().__init__(parameters)
+        self._learning_rate = learning_rate
+        self._as_tensor = torch.from_numpy
+        self._theta = torch.from_numpy(parameters)
+
+    def _apply(self, worker: int, update: Update, delay: int) -> None:
+        step = self._learning_rate / max(1, delay)
+        if isinstance(update, SparseUpdate):
+            # The product is taken in float32, as torch takes it in the dense branch.
+            self.parameters[update.indices] -= np.float32(step) * update.values
+        else:
+            # One fused pass; numpy would need a temporary as long as the model.
+            self._theta.sub_(self._as_tensor(update.values), alpha=step)
+
+
+class Asgd(Algorithm):
+    options_type = AsgdOptions
+
+    @staticmethod
+    def worker(options: AsgdOptions, layout: Layout) -> WorkerHalf:
+        return WholeGradient()
+
+    @staticmethod
+    def server(
+        options: AsgdOptions, layout: Layout, parameters: FloatVector, learning_rate: float
+    ) -> ServerHalf:
+        return StalenessDivided(parameters, learning_rate)

@@ -1,0 +1,54 @@
+"""The worker halves: what is kept, of which scope, with which values."""
+
+import numpy as np
+import pytest
+
+from testbed.algorithms import ALGORITHMS
+from testbed.algorithms.comp_asgd import LargestEntries
+from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate
+
+LAYOUT = Layout(("weights", "biases"), (100, 10))
+
+
+def gradient() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    values = np.random.default_rng(3).normal(size=110).astype(np.float32)
+    values[100:] *= 0.001  # the second tensor would never be chosen over the whole model
+    return values
+
+
+def test_per_tensor_keeps_the_share_of_each() -> None:
+    update = LargestEntries(LAYOUT, 0.1, "tensor").compress(gradient())
+    assert [int(np.sum(update.indices < 100)), int(np.sum(update.indices >= 100))] == [10, 1]
+    assert np.array_equal(update.values, gradient()[update.indices])
+    assert np.all(np.diff(update.indices.astype(np.int64)) > 0)
+
+
+def test_over_the_model_keeps_the_largest_of_all() -> None:
+    update = LargestEntries(LAYOUT, 0.1, "model").compress(gradient())
+    assert len(update.indices) == 11
+    assert update.indices.max() < 100
+    rest = np.delete(np.abs(gradient()), update.indices)
+    assert np.abs(update.values).min() >= rest.max()
+
+
+def test_default_scopes_are_the_papers() -> None:
+    assert ALGORITHMS["adacomp"].options_type.model_validate({"name": "adacomp"}).scope == "tensor"  # type: ignore[attr-defined]
+    assert ALGORITHMS["comp-asgd"].options_type.model_validate({}).scope == "model"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_one_worker_and_nothing_left_out_is_plain_sgd(name: str) -> None:
+    algorithm = ALGORITHMS[name]
+    fields = algorithm.options_type.model_fields
+    options = algorithm.options_type.model_validate({"ratio": 1} if "ratio" in fields else {})
+    worker = algorithm.worker(options, LAYOUT)
+    server = algorithm.server(options, LAYOUT, np.ones(110, np.float32), 0.1)
+    expected = np.ones(110, np.float32)
+    for step in range(5):
+        g = np.random.default_rng(step).normal(size=110).astype(np.float32)
+        version = server.pull(0)
+        update = worker.compress(g)
+        assert isinstance(update, DenseUpdate | SparseUpdate)
+        assert server.push(0, update, version) == 0
+        expected -= np.float32(0.1) * g
+    assert np.allclose(server.parameters, expected, rtol=1e-6)

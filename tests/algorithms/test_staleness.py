@@ -1,0 +1,113 @@
+"""Both servers against the equations, written naively over the whole history of updates."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.algorithms.adacomp import AdaptiveStaleness
+from testbed.algorithms.asgd import StalenessDivided
+from testbed.algorithms.interface import DenseUpdate, ServerHalf, SparseUpdate, Update
+
+SIZE = 7
+ALPHA = 0.1
+
+
+@dataclass(frozen=True)
+class Push:
+    worker: int
+    indices: tuple[int, ...]
+    values: tuple[float, ...]
+    dense: bool
+
+
+pushes = st.builds(
+    lambda worker, indices, values, dense: Push(
+        worker, tuple(range(SIZE)) if dense else tuple(sorted(indices)), tuple(values), dense
+    ),
+    st.integers(0, 3),
+    st.sets(st.integers(0, SIZE - 1)),
+    st.lists(st.sampled_from([0.0, 1.0, -2.0, 0.25]), min_size=SIZE, max_size=SIZE),
+    st.booleans(),
+)
+
+
+def update_of(push: Push) -> Update:
+    values = np.array(push.values[: len(push.indices)], np.float32)
+    if push.dense:
+        return DenseUpdate(values)
+    return SparseUpdate(np.array(push.indices, np.uint32), values)
+
+
+def replay(server: ServerHalf, schedule: list[Push]) -> list[tuple[Push, int]]:
+    """Every worker pulls at the start and right after its push; returns pushes with their bases."""
+    base = {worker: server.pull(worker) for worker in range(4)}
+    history = []
+    for push in schedule:
+        history.append((push, base[push.worker]))
+        assert server.push(push.worker, update_of(push), base[push.worker]) == (
+            len(history) - 1 - base[push.worker]
+        )
+        base[push.worker] = server.pull(push.worker)
+    return history
+
+
+@given(st.lists(pushes, max_size=40))
+def test_adacomp_is_equations_3_to_5(schedule: list[Push]) -> None:
+    server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
+    history = replay(server, schedule)
+    theta = np.zeros(SIZE, np.float32)
+    for i, (push, j) in enumerate(history):
+        for k, value in zip(push.indices, push.values, strict=False):
+            sigma_k = sum(1 for u in range(j, i) if k in history[u][0].indices)  # equation 3
+            alpha_k = np.float32(ALPHA) / np.float32(sigma_k if sigma_k else 1)  # equation 5
+            theta[k] -= alpha_k * np.float32(value)  # equation 4
+    assert np.array_equal(server.parameters, theta)
+
+
+@given(st.lists(pushes, max_size=40))
+def test_asgd_divides_by_the_delay(schedule: list[Push]) -> None:
+    server = StalenessDivided(np.zeros(SIZE, np.float32), ALPHA)
+    history = replay(server, schedule)
+    theta = np.zeros(SIZE)
+    for i, (push, j) in enumerate(history):
+        for k, value in zip(push.indices, push.values, strict=False):
+            theta[k] -= ALPHA / max(1, i - j) * value
+    assert np.allclose(server.parameters, theta, rtol=1e-5, atol=1e-6)
+
+
+def test_adacomp_refuses_a_push_that_was_not_pulled_for() -> None:
+    server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
+    one = DenseUpdate(np.ones(SIZE, np.float32))
+    server.pull(0)
+    server.push(0, one, 0)
+    with pytest.raises(ValueError, match="not the version that it pulled last"):
+        server.push(0, one, 0)
+    with pytest.raises(ValueError, match="not between"):
+        server.push(0, one, 2)
+    assert server.version == 1
+
+
+def test_adacomp_keeps_one_copy_per_version_and_only_while_it_is_outstanding() -> None:
+    server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
+    for worker in range(200):
+        server.pull(worker)
+    assert len({id(copy) for _, copy in server._at_pull.values()}) == 1
+    for worker in range(200):
+        server.forget(worker)
+    assert not server._at_pull
+
+
+def test_counters_wrap_without_harm() -> None:
+    server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
+    server._contained[:] = np.uint32(2**32 - 1)
+    one = DenseUpdate(np.ones(SIZE, np.float32))
+    server.pull(0)
+    server.pull(1)
+    server.push(0, one, 0)
+    server.pull(0)
+    server.push(0, one, 1)
+    server.push(1, one, 0)  # two updates since its pull: half a step
+    assert np.allclose(server.parameters, -ALPHA * 2.5)
