@@ -1,0 +1,69 @@
+"""Labels: what the run of each algorithm is called in folders, tables and figures.
+
+A label that the file gives is kept. The others are made of the algorithm's name and whatever tells
+it from another of that name: the values of its numbers, and of every other option that is not at
+its default. No algorithm is named here; its options' types say all that is needed.
+"""
+
+import re
+from collections.abc import Sequence
+
+from testbed.algorithms.interface import Options
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""What becomes a folder's name; the first character keeps it from being hidden or an option."""
+
+RESERVED = frozenset({"figures", "report.html", "experiment.yaml"})
+"""What lies beside the run directories."""
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if it can be a folder's name.
+
+    Raises:
+        ValueError: it cannot; the message says what can.
+    """
+    if not re.fullmatch(NAME, name) or len(name) > 100:
+        raise ValueError(
+            f"'{name[:100]}' cannot be a folder's name: use up to 100 letters, digits, '-', '_' "
+            "and '.', beginning with a letter or digit, e.g. quickstart"
+        )
+    return name
+
+
+def labels(algorithms: Sequence[Options]) -> tuple[str, ...]:
+    """One label per algorithm, in their order, all different.
+
+    A label that is made and would be taken already gets a number: ``asgd``, ``asgd-2``.
+    """
+    taken = {options.label for options in algorithms if options.label is not None}
+    result: list[str] = []
+    for options in algorithms:
+        label = options.label
+        if label is None:
+            made = label = _describe(options)
+            number = 1
+            while label in taken or label in RESERVED:
+                number += 1
+                label = f"{made}-{number}"
+            taken.add(label)
+        result.append(label)
+    return tuple(result)
+
+
+def _describe(options: Options) -> str:
+    parts = [options.name]
+    for key, field in type(options).model_fields.items():
+        value = getattr(options, key)
+        if key in ("name", "label") or value is None:
+            continue
+        if isinstance(value, bool):
+            if value != field.default:
+                parts.append(key if value else f"no-{key}")
+        elif isinstance(value, int | float):
+            parts.append(repr(value).removesuffix(".0"))
+        elif value != field.get_default(call_default_factory=True, validated_data={}):
+            # A nested model or a list has no short text of its own: its key must do.
+            parts.append(value if isinstance(value, str) else key)
+    # Short enough that a number can follow.
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts))[:90]

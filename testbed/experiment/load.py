@@ -1,0 +1,153 @@
+"""Experiment files in, specs out, and back.
+
+Everything that can be known to be wrong is said at once, one line for each problem, with the file's
+line or the command-line option that it came from, and before anything is started.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from testbed.errors import SpecError
+from testbed.experiment import overrides as command_line
+from testbed.experiment.document import FLOAT, Document, KeyPath, parse
+from testbed.experiment.overrides import Override
+from testbed.experiment.problems import problems
+from testbed.experiment.spec import FOLDER, Spec
+
+_LARGEST = 1 << 20
+"""Bytes; a larger file is something else, given by mistake."""
+
+
+def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = None) -> Spec:
+    """Read an experiment file and check it.
+
+    Args:
+        path: the YAML file; a relative dataset directory is sought in its folder.
+        overrides: values that go before the file's, e.g. ``"algorithms.1.ratio=0.1"``; a relative
+            dataset directory among them is sought in the current folder.
+        seed: goes before the file's and the overrides' if not None.
+
+    Raises:
+        SpecError: it cannot be used; one line for each problem.
+    """
+    path = Path(path)
+    document, data, applied = _read(path, overrides, seed)
+    by_option = any(o.path in (("dataset",), ("dataset", "name")) for o in applied)
+    return _check(path, document, data, applied, Path() if by_option else path.parent)
+
+
+def load_resolved(path: Path | str) -> Spec:
+    """Read a spec that ``dump`` wrote, as a run directory has it.
+
+    Unlike ``load`` this does not ask that a dataset's directory still exist.
+
+    Raises:
+        SpecError: it cannot be read, or is not a resolved spec.
+    """
+    path = Path(path)
+    document, data, applied = _read(path, (), None)
+    return _check(path, document, data, applied, None)
+
+
+def dump(spec: Spec) -> str:
+    """The spec as readable YAML, with every default written out; ``load`` gives an equal spec."""
+    data = spec.model_dump(mode="json")
+    for algorithm in data["algorithms"]:
+        if algorithm["label"] is None:
+            del algorithm["label"]  # says nothing; `runs` gives one
+    return yaml.dump(
+        data,
+        Dumper=_Dumper,
+        default_flow_style=None,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of experiment files, short forms included, for editors."""
+    schema = Spec.model_json_schema()
+    for definition in schema["$defs"].values():
+        name = definition["properties"].get("name", {})
+        if "const" in name:  # an algorithm's: without its name it would fit others as well
+            definition["required"] = ["name", *definition.get("required", [])]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes a text that ``document`` would read as a number, beside those that PyYAML would."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
+
+
+def _read(
+    path: Path, overrides: Sequence[str], seed: int | None
+) -> tuple[Document, Any, list[Override]]:
+    document = parse(_text(path), str(path))
+    if document.data is None:
+        raise SpecError(f"{path}: is empty; an experiment begins with `name: quickstart`")
+    if not isinstance(document.data, dict):
+        raise SpecError(
+            f"{path}:{document.line(())}: must be a mapping of keys and values, beginning with "
+            "`name: quickstart`"
+        )
+    data, applied = command_line.apply(document.data, overrides)
+    if seed is not None:
+        data = {**data, "seed": seed}
+        applied.append(Override(f"--seed {seed}", ("seed",), seed))
+    return document, data, applied
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        raise SpecError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a directory: give the experiment file in it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"{path}: cannot be read: {reason}") from None
+    if len(content) > _LARGEST:
+        raise SpecError(f"{path}: is larger than 1 MiB, so it is not an experiment file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: is not UTF-8 text: save it as UTF-8") from None
+
+
+def _check(
+    path: Path, document: Document, data: Any, applied: list[Override], folder: Path | None
+) -> Spec:
+    found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
+    try:
+        spec = Spec.model_validate(data, strict=True, context={FOLDER: folder})
+    except ValidationError as error:
+        for at, text in problems(error, data):
+            line = document.line(at)
+            found.append((line, at, _origin(at, document, applied) or f"{path}:{line}", text))
+    if found:
+        found.sort(key=lambda problem: problem[0])
+        raise SpecError(
+            "\n".join(f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
+        )
+    return spec
+
+
+def _origin(at: KeyPath, document: Document, applied: list[Override]) -> str | None:
+    """The option that a problem comes from; None if it comes from the file."""
+    for override in reversed(applied):
+        length = len(override.path)
+        if at[:length] == override.path:
+            return override.option
+        if override.path[: len(at)] == at and not document.has(at):
+            return override.option  # it made the unknown section that it sets a key of
+    return None

@@ -1,0 +1,112 @@
+"""Values set on the command line: ``training.updates=100`` laid over the file's data.
+
+An override names a path of keys; a list's item is named by its position from 0 or, among the
+algorithms, by its name or label. The value is read as YAML. The file's data are copied along the
+path and never changed in place, since anchors may share them; the models check the result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.errors import SpecError
+from testbed.experiment.document import KeyPath, parse
+from testbed.experiment.problems import did_you_mean
+from testbed.experiment.short_form import expand
+
+_SHORT_FORMS = (("dataset",), ("model",))
+
+
+@dataclass(frozen=True)
+class Override:
+    """One value from the command line.
+
+    Attributes:
+        option: what the person typed, for errors.
+        path: where it goes.
+        value: what it is.
+    """
+
+    option: str
+    path: KeyPath
+    value: Any
+
+
+def read(text: str) -> tuple[str, Override]:
+    """Read one ``path=value``; its path still has list positions and names as text.
+
+    Raises:
+        SpecError: it has another form, or its value is not YAML.
+    """
+    option = f"--set {text}"
+    keys, equals, value = text.partition("=")
+    path = tuple(key.strip() for key in keys.split("."))
+    if not equals or not all(path):
+        raise SpecError(f"{option}: write it as key=value, e.g. --set training.updates=100")
+    document = parse(value, option)
+    if document.problems:
+        raise SpecError(f"{option}: {document.problems[0][2]}")
+    return option, Override(option, path, document.data)
+
+
+def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
+    """Lay overrides over a file's data, in their order.
+
+    Returns:
+        The new data, and the overrides with the paths at which they ended up.
+
+    Raises:
+        SpecError: an override cannot be read, or its path leads nowhere.
+    """
+    applied: list[Override] = []
+    for text in overrides:
+        option, override = read(text)
+        data, path = _put(data, override.path, override.value, option, ())
+        applied.append(Override(option, path, override.value))
+    return data, applied
+
+
+def _put(node: Any, keys: KeyPath, value: Any, option: str, done: KeyPath) -> tuple[Any, KeyPath]:
+    """Return a copy of ``node`` with the value in its place, and the path it has there."""
+    if not keys:
+        return value, done
+    if done in _SHORT_FORMS or (len(done) == 2 and done[0] == "algorithms"):
+        node = expand(node)
+    key, rest = keys[0], keys[1:]
+    if isinstance(node, list):
+        at = _position(node, str(key), option, done)
+        new, path = _put(node[at], rest, value, option, (*done, at))
+        return [*node[:at], new, *node[at + 1 :]], path
+    if node is not None and not isinstance(node, dict):
+        name = ".".join(map(str, done))
+        raise SpecError(f"{option}: '{name}' is {node!r} and has no keys to set")
+    new, path = _put((node or {}).get(key), rest, value, option, (*done, key))
+    return {**(node or {}), key: new}, path
+
+
+def _position(items: list[Any], key: str, option: str, done: KeyPath) -> int:
+    names = [_names(item) for item in items]
+    found = [i for i, candidates in enumerate(names) if key in candidates]
+    if len(found) == 1:
+        return found[0]
+    name = ".".join(map(str, done))
+    if found:
+        among = " or ".join(f"{name}.{i}" for i in found)
+        raise SpecError(f"{option}: '{name}' has more than one '{key}': write {among}")
+    if key.isdecimal() and int(key) < len(items):
+        return int(key)
+    if key.isdecimal():
+        entries = "entry" if len(items) == 1 else "entries"
+        raise SpecError(f"{option}: '{name}' has {len(items)} {entries}, counted from 0")
+    hint = did_you_mean(key, [n for candidates in names for n in candidates])
+    raise SpecError(
+        f"{option}: '{name}' is a list: write a position counted from 0, or an entry's name{hint}"
+    )
+
+
+def _names(item: object) -> set[str]:
+    """What an entry of a list may be called: its short form, its name, its label."""
+    named = expand(item)
+    if not isinstance(named, dict):
+        return set()
+    return {n for n in (named.get("name"), named.get("label")) if isinstance(n, str)}

@@ -1,0 +1,71 @@
+"""Short forms: where an experiment file may say ``cnn`` for ``{name: cnn}``.
+
+A field annotated with ``ShortForm`` takes a bare text for a mapping whose other keys all have their
+defaults. One that is also ``registered`` takes any algorithm's options: ``name`` selects the type,
+from the registry, so that nothing here knows an algorithm.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Union
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from testbed.algorithms import ALGORITHMS
+from testbed.algorithms.interface import Options
+
+
+def expand(value: object) -> object:
+    """Turn the short form into the long one; anything else is returned as it is."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class ShortForm:
+    """Annotation of a field whose mapping may be given by its name alone.
+
+    Attributes:
+        names: the names it may have; none if the field is ``registered``.
+        open_ended: other texts are names as well (a directory).
+    """
+
+    names: tuple[str, ...]
+    open_ended: bool = False
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(expand, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        short: JsonSchemaValue = {"type": "string"}
+        short["examples" if self.open_ended else "enum"] = list(self.names)
+        return {"anyOf": [short, handler(schema)]}
+
+
+class Registered(ShortForm):
+    """The options of any algorithm of the registry, by its name or as a mapping."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple(ALGORITHMS))
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            expand, handler.generate_schema(_any_options())
+        )
+
+
+def _any_options() -> Any:
+    types = tuple(algorithm.options_type for algorithm in ALGORITHMS.values())
+    return Annotated[Union[types], Field(discriminator="name")]  # noqa: UP007 - made at run time
+
+
+def options_type(name: object) -> type[Options]:
+    """The options of the algorithm called ``name``; the base of all where there is none."""
+    algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
+    return algorithm.options_type if algorithm else Options

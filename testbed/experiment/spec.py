@@ -1,0 +1,276 @@
+"""The experiment file as types: every field with its unit, its default and its meaning.
+
+The models are frozen and accept nothing they do not know. They check what can be checked without
+data and without this host; durations, rates and shares are written as people write them
+(``testbed.experiment.units``). A spec is *resolved* when it stands alone: datasets in a directory
+have an absolute path, and everything left out has its default.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from testbed.algorithms.interface import Options
+from testbed.experiment.labels import RESERVED, check_name, labels
+from testbed.experiment.short_form import Registered, ShortForm
+from testbed.experiment.units import Duration, Percentage, Rate
+
+DATASETS = ("digits", "mnist", "fashion-mnist")
+MODELS = ("cnn", "mlp", "mlp-large")
+FOLDER = "folder"
+"""Key of the validation context: the folder against which relative directories are resolved."""
+
+
+class Section(BaseModel):
+    """What all parts of an experiment file have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DatasetSpec(Section):
+    """What is learnt."""
+
+    name: str = Field(
+        description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, or a "
+        "directory of idx files; a relative one is sought beside the experiment file.",
+        examples=list(DATASETS),
+    )
+    scaling: Literal["standardised", "unit"] = Field(
+        default="standardised",
+        description="standardised: (x − mean) / max(std, 1/28) per image, as AdaComp's authors do; "
+        "unit: x / 255, from 0 to 1.",
+    )
+    train_images: int | None = Field(
+        default=None,
+        ge=1,
+        description="Train on this many images only, the first of a shuffle by the seed; "
+        "default (null): all.",
+    )
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of idx files; None for a dataset known by its name."""
+        return None if self.name in DATASETS else Path(self.name)
+
+    @field_validator("name")
+    @classmethod
+    def _known_or_directory(cls, name: str, info: ValidationInfo) -> str:
+        folder: Path | None = (info.context or {}).get(FOLDER)
+        if name in DATASETS or (folder is None and Path(name).is_absolute()):
+            return name
+        if folder is not None:
+            directory = (folder / Path(name).expanduser()).resolve()
+            if name and directory.is_dir():
+                return str(directory)
+        near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
+        raise ValueError(
+            f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor an existing directory"
+            + (f"; did you mean '{near[0]}'?" if near else "")
+        )
+
+
+class ModelSpec(Section):
+    """What learns."""
+
+    name: Literal["cnn", "mlp", "mlp-large"] = Field(
+        description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
+        "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10.",
+    )
+    initialisation: Literal["paper", "torch"] = Field(
+        default="paper",
+        description="paper: weights normal with σ = 0.1, truncated at 2σ, biases 0.1, as AdaComp's "
+        "authors do; torch: the defaults of PyTorch's layers.",
+    )
+
+
+class TrainingSpec(Section):
+    """How it is learnt, whatever the algorithm."""
+
+    batch_size: int = Field(
+        default=10, ge=1, description="Images per gradient, b; default 10, as AdaComp's authors."
+    )
+    learning_rate: float = Field(
+        default=0.1,
+        gt=0,
+        description="Learning rate α before staleness; default 0.1, as AdaComp's authors.",
+    )
+    updates: int = Field(
+        ge=1,
+        description="A run ends after this many updates applied by the server, all workers' "
+        "together.",
+        examples=[1000],
+    )
+
+
+class DevicesSpec(Section):
+    """The emulated machines, beside the server and the evaluator."""
+
+    workers: int = Field(
+        ge=1,
+        description="Workers; each has 1/workers of the training images, at random by the seed.",
+        examples=[20],
+    )
+    runtime: Literal["namespaces"] = Field(
+        default="namespaces",
+        description="What a device is: namespaces (own network, process, mount and IPC namespaces; "
+        "needs no daemon).",
+    )
+
+
+class NetworkSpec(Section):
+    """Every worker's link."""
+
+    uplink: Rate | None = Field(
+        default=None,
+        description="Rate from a worker to the server, in bit/s; default (null): not shaped.",
+    )
+    downlink: Rate | None = Field(
+        default=None,
+        description="Rate from the server to a worker, in bit/s; default (null): not shaped.",
+    )
+    delay: Duration = Field(
+        default=0.0,
+        description="Delay added on the uplink, in seconds; default 0. Needs the kernel's netem.",
+    )
+    loss: Percentage = Field(
+        default=0.0,
+        description="Share of a worker's uplink packets that is lost at random; default 0. "
+        "Needs the kernel's netem.",
+    )
+
+
+class WaitingSpec(Section):
+    """How long a worker waits between computing and pushing, drawn anew for each push."""
+
+    distribution: Literal["constant", "uniform", "exponential"] = Field(
+        default="exponential",
+        description="constant: always the mean; uniform: from 0 to 2 means; exponential (default).",
+    )
+    mean: Duration = Field(
+        default=0.0, description="Mean waiting time, in seconds; default 0: no waiting."
+    )
+
+
+class EvaluationSpec(Section):
+    """How the model is tested while it learns."""
+
+    every: int = Field(
+        default=100,
+        ge=1,
+        description="Updates from one test to the next; default 100. The end is tested too.",
+    )
+    images: int | None = Field(
+        default=None,
+        ge=1,
+        description="Test on the first so many test images; default (null): all.",
+    )
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Spec(Section):
+    """One experiment: the same devices and data, one run for each algorithm."""
+
+    name: str = Field(
+        description="Name of the experiment and of its folder: letters, digits, '-', '_' and '.'.",
+        examples=["quickstart"],
+    )
+    seed: int = Field(
+        default=1,
+        ge=0,
+        le=2**63 - 1,
+        description="Seed of every random number of the experiment; default 1.",
+    )
+    dataset: Annotated[DatasetSpec, ShortForm(DATASETS, open_ended=True)] = Field(
+        description="What is learnt: a name or a directory, or a mapping.", examples=["digits"]
+    )
+    model: Annotated[ModelSpec, ShortForm(MODELS)] = Field(
+        description="What learns: a name or a mapping.", examples=["cnn"]
+    )
+    training: TrainingSpec = Field(
+        description="How it is learnt, whatever the algorithm.", examples=[{"updates": 1000}]
+    )
+    algorithms: Annotated[
+        tuple[Annotated[Options, Registered()], ...], BeforeValidator(_as_tuple)
+    ] = Field(
+        min_length=1,
+        description="What is compared, one run each: names, or mappings with their options.",
+        examples=[["asgd"]],
+    )
+    devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
+    network: NetworkSpec = Field(
+        default_factory=NetworkSpec,
+        description="Every worker's link; default: not shaped.",
+    )
+    waiting: WaitingSpec = Field(
+        default_factory=WaitingSpec,
+        description="Waiting between computing and pushing; default: none.",
+    )
+    evaluation: EvaluationSpec = Field(
+        default_factory=EvaluationSpec,
+        description="How the model is tested while it learns; default: every 100 updates.",
+    )
+
+    _check_name = field_validator("name")(check_name)
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Spec":
+        conflicts = [*self._label_conflicts(), *self._data_conflicts()]
+        if conflicts:
+            raise PydanticCustomError(
+                "conflict",
+                "{text}",
+                {"text": "; ".join(text for _, text in conflicts), "conflicts": conflicts},
+            )
+        return self
+
+    def _label_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        conflicts: list[tuple[tuple[Any, ...], str]] = []
+        first: dict[str, int] = {}
+        for i, options in enumerate(self.algorithms):
+            path, label = ("algorithms", i, "label"), options.label
+            if label is None:
+                continue
+            try:
+                check_name(label)
+            except ValueError as error:
+                conflicts.append((path, str(error)))
+                continue
+            if label in RESERVED:
+                conflicts.append((path, f"'{label}' is taken by the run directory: use another"))
+            elif label in first:
+                conflicts.append(
+                    (path, f"'{label}' is already the label of algorithms.{first[label]}")
+                )
+            else:
+                first[label] = i
+        return conflicts
+
+    def _data_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        images, workers = self.dataset.train_images, self.devices.workers
+        if images is not None and images < workers:
+            text = f"{images} images cannot be shared out among {workers} workers: each needs one"
+            return [(("dataset", "train_images"), text)]
+        return []
+
+    def runs(self) -> dict[str, "Spec"]:
+        """One spec per algorithm, with only that algorithm, by label and in the file's order."""
+        return {
+            label: self.model_copy(
+                update={"algorithms": (options.model_copy(update={"label": label}),)}
+            )
+            for label, options in zip(labels(self.algorithms), self.algorithms, strict=True)
+        }

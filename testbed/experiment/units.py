@@ -1,0 +1,268 @@
+"""Durations, rates, sizes and fractions, read and written as people write them.
+
+Each is an annotated type for pydantic models: text such as ``50ms`` or ``10mbit`` becomes a number
+in the base unit (seconds, bit/s, bytes, fraction), and is serialised back to the shortest text that
+parses to exactly that number. Parsing is exact (rationals, no binary rounding before the end),
+letters may be upper or lower case, and every refusal says what is accepted, with an example.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+_NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_LONGEST = 40
+"""Characters of the longest text worth parsing; beyond, exact arithmetic would only be slow."""
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """How one kind of quantity is read and written.
+
+    Attributes:
+        what: its name with an article, for messages.
+        accepted: how to write one, for messages.
+        units: base units in one of each unit, by its name in lower case.
+        written: the units that ``write`` chooses from, largest first.
+        example: a typical one.
+    """
+
+    what: str
+    accepted: str
+    units: Mapping[str, Fraction]
+    written: tuple[str, ...]
+    example: str
+
+    def read(self, value: object) -> Fraction:
+        """Return ``value``, text or a number, in base units.
+
+        Raises:
+            ValueError: it is not such a quantity; the message is a sentence for its author.
+        """
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"must be {self.what}: {self.accepted}")
+        text = str(value).strip()
+        match = re.fullmatch(rf"({_NUMBER})\s*(\D*)", text) if len(text) <= _LONGEST else None
+        if match is None:
+            raise ValueError(f"'{text[:_LONGEST]}' is not {self.what}: {self.accepted}")
+        number, unit = Fraction(match[1]), match[2].casefold()
+        if unit in self.units:
+            return number * self.units[unit]
+        if number == 0 and not unit:
+            return number
+        if not unit:
+            raise ValueError(f"'{text}' has no unit: {self.accepted}")
+        near = difflib.get_close_matches(unit, self.units, n=1)
+        hint = f"; did you mean '{match[1]}{near[0]}'?" if near else ""
+        raise ValueError(
+            f"'{text}' has the unknown unit '{match[2]}'{hint or f': {self.accepted}'}"
+        )
+
+    def write(self, value: float) -> str:
+        """Return the shortest text that ``read`` takes back to exactly ``value``."""
+        texts: list[str] = []
+        with localcontext(prec=200):
+            exact = Decimal(repr(value))
+            for unit in self.written:
+                factor = self.units[unit.casefold()]
+                number = exact * factor.denominator / factor.numerator
+                smallest = unit == self.written[-1]
+                if Fraction(number) * factor == Fraction(exact) and (number >= 1 or smallest):
+                    # A number below 1 is written in the smallest unit: 600us and not 0.6ms.
+                    texts.append(f"{_decimal(number)}{unit}")
+        return min((t for t in texts if len(t) <= _LONGEST), key=len)
+
+    def schema(self, **more: object) -> WithJsonSchema:
+        """The JSON Schema of such a text; ``more`` says which plain numbers are also accepted."""
+        # JSON Schema's expressions know no flag for either case.
+        names = "|".join(_either_case(unit) for unit in sorted(self.units, key=len, reverse=True))
+        zero = "" if "" in self.units else "|0"
+        schema: dict[str, Any] = {
+            "type": ["string", "number"],
+            "pattern": rf"^\s*(?:{_NUMBER}\s*(?:{names}){zero})\s*$",
+            "examples": [self.example],
+            "description": f"{self.what[0].upper()}{self.what[1:]}: {self.accepted}.",
+        }
+        return WithJsonSchema(schema | more)
+
+
+def _decimal(number: Decimal) -> str:
+    """Plain digits, or a power of ten where those would be endless."""
+    whole = number.to_integral_value()
+    plain = f"{whole if number == whole else number:f}"
+    return plain if len(plain) <= 24 else str(number.normalize()).replace("E+", "e").lower()
+
+
+def _either_case(unit: str) -> str:
+    return "".join(f"[{c}{c.upper()}]" if c.isascii() and c.isalpha() else c for c in unit)
+
+
+def _prefixed(
+    prefixes: Iterable[str], base: int, unit: str, factor: int = 1
+) -> dict[str, Fraction]:
+    return {f"{p}{unit}": Fraction(factor * base**n) for n, p in enumerate(prefixes)}
+
+
+_DECIMAL = ("", "k", "m", "g", "t")
+_BINARY = ("", "ki", "mi", "gi", "ti")
+
+_DURATION = _Quantity(
+    what="a duration",
+    accepted="write a number and one of ns, us, ms, s, min, h, e.g. 50ms or 1.5s (or a plain 0)",
+    units={
+        "ns": Fraction(1, 10**9),
+        "us": Fraction(1, 10**6),
+        "µs": Fraction(1, 10**6),  # micro sign, as most keyboards give it
+        "μs": Fraction(1, 10**6),  # Greek mu, to which casefold() turns the micro sign
+        "ms": Fraction(1, 1000),
+        "s": Fraction(1),
+        "min": Fraction(60),
+        "h": Fraction(3600),
+    },
+    written=("h", "min", "s", "ms", "us", "ns"),
+    example="50ms",
+)
+_RATE = _Quantity(
+    what="a rate",
+    accepted="write a number and one of bit, kbit, mbit, gbit, tbit (powers of 1000), kibit, mibit "
+    "... (powers of 1024) or, in bytes, bps, kbps, mbps, kibps ..., as for tc, e.g. 10mbit",
+    units={
+        "": Fraction(1),
+        **_prefixed(_DECIMAL, 1000, "bit"),
+        **_prefixed(_BINARY, 1024, "bit"),
+        **_prefixed(_DECIMAL, 1000, "bit/s"),
+        **_prefixed(_BINARY, 1024, "bit/s"),
+        **_prefixed(_DECIMAL, 1000, "bps", 8),
+        **_prefixed(_BINARY, 1024, "bps", 8),
+    },
+    written=("tibit", "tbit", "gibit", "gbit", "mibit", "mbit", "kibit", "kbit", "bit"),
+    example="10mbit",
+)
+_SIZE = _Quantity(
+    what="a size",
+    accepted="write a number and one of B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB "
+    "(powers of 1024), e.g. 1.5GiB (a plain number is bytes)",
+    units={"": Fraction(1), **_prefixed(_DECIMAL, 1000, "b"), **_prefixed(_BINARY, 1024, "b")},
+    written=("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "kB", "B"),
+    example="1.5GiB",
+)
+_PERCENTAGE = _Quantity(
+    what="a share",
+    accepted="write a percentage or a fraction from 0 to below 1, e.g. 1% or 0.01",
+    units={"": Fraction(1), "%": Fraction(1, 100)},
+    written=("%",),
+    example="1%",
+)
+_LONGEST_DURATION = 10**9
+_LARGEST_INTEGER = 2**63 - 1
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a duration such as ``50ms``, ``1.5s``, ``2min`` or a plain 0.
+
+    Raises:
+        ValueError: not a duration, or beyond 10⁹ s (30 years), where sleeping would overflow.
+    """
+    seconds = _DURATION.read(value)
+    if seconds > _LONGEST_DURATION:
+        raise ValueError(f"'{value}' is longer than 1e9s, the longest duration")
+    return float(seconds)
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text for a duration: ``50ms`` for 0.05."""
+    return _DURATION.write(seconds) if seconds else "0s"
+
+
+def parse_rate(value: object) -> int:
+    """Bit/s of a rate in tc's units; a plain number is bit/s.
+
+    Raises:
+        ValueError: not a rate, or below 8 bit/s (tc counts in whole bytes/s; 0 would block).
+    """
+    rate = round(_RATE.read(value))
+    if not 8 <= rate <= _LARGEST_INTEGER:
+        raise ValueError(
+            f"'{value}' is not a possible rate: it must be at least 8bit (and at most 2^63 - 1); "
+            "for a link that is not shaped, leave the rate out"
+        )
+    return rate
+
+
+def format_rate(rate: int) -> str:
+    """The shortest text for a rate in bit/s: ``10mbit`` for 10,000,000."""
+    return _RATE.write(rate)
+
+
+def parse_size(value: object) -> int:
+    """Bytes of a size such as ``1.5GiB``, ``10MB``, ``96B``; a plain number is bytes.
+
+    Raises:
+        ValueError: not a size.
+    """
+    size = round(_SIZE.read(value))
+    if size > _LARGEST_INTEGER:
+        raise ValueError(f"'{value}' is more than 2^63 - 1 bytes")
+    return size
+
+
+def format_size(size: int) -> str:
+    """The shortest text for a size in bytes: ``1.5GiB`` for 1,610,612,736."""
+    return _SIZE.write(size)
+
+
+def parse_percentage(value: object) -> float:
+    """The fraction, 0 ≤ fraction < 1, that ``1%`` or 0.01 stands for.
+
+    Raises:
+        ValueError: not a share, or 1 (100 %) and more.
+    """
+    fraction = float(_PERCENTAGE.read(value))
+    if fraction >= 1 or not math.isfinite(fraction):
+        raise ValueError(f"'{value}' is not below 1 (100%): {_PERCENTAGE.accepted}")
+    return fraction
+
+
+def format_percentage(fraction: float) -> str:
+    """The shortest text for a fraction: ``1%`` for 0.01."""
+    return _PERCENTAGE.write(fraction)
+
+
+Duration: TypeAlias = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str),
+    _DURATION.schema(minimum=0, maximum=0),
+]
+"""Seconds, at least 0."""
+
+Rate: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_rate),
+    PlainSerializer(format_rate, return_type=str),
+    _RATE.schema(minimum=8),
+]
+"""Bit/s, at least 8."""
+
+Size: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str),
+    _SIZE.schema(minimum=0),
+]
+"""Bytes, at least 0."""
+
+Percentage: TypeAlias = Annotated[
+    float,
+    BeforeValidator(parse_percentage),
+    PlainSerializer(format_percentage, return_type=str),
+    _PERCENTAGE.schema(minimum=0, exclusiveMaximum=1),
+]
+"""A fraction, from 0 to below 1."""

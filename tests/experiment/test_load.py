@@ -1,0 +1,491 @@
+"""Experiment files: what they become, where their errors are, and back to text."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.algorithms import ALGORITHMS
+from testbed.errors import SpecError
+from testbed.experiment.load import dump, json_schema, load, load_resolved
+from testbed.experiment.spec import Spec
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+FILES = sorted(EXPERIMENTS.glob("*.yaml"))
+
+GOOD = """\
+name: good
+dataset: digits
+model: cnn
+training: {batch_size: 10, learning_rate: 1e-1, updates: 1000}
+algorithms:
+  - asgd
+  - {name: comp-asgd, ratio: 0.01}
+  - name: adacomp
+    ratio: 1e-2
+devices: {workers: 20}
+"""
+
+BAD = """\
+name: 2024
+sed: 3
+updates: 4
+dataset: mnits
+model: {name: CNN,
+  initialization: paper}
+training: {batch_size: 1e1, learning_rate: yes, updates: 1000,
+  learning_rat: 3, updates: 0}
+algorithms:
+  - asdg
+  - {name: comp-asgd,
+     rato: 0.01}
+  - name: adacomp
+    ratio: 2
+    scope: modle
+  - {ratio: 1}
+  - 3
+devices: {runtime: docker}
+network:
+  uplink: 10mbt
+  downlink: 10:30
+  delay: 50
+  loss: on
+waiting: 50ms
+evaluation:
+colour: blue
+"""
+
+PROBLEMS = [
+    "1: name: must be text, not 2024: put it in quotes, '2024'",
+    "2: sed: unknown key; did you mean 'seed'?",
+    "3: updates: unknown key; did you mean 'training.updates'?",
+    "4: dataset: 'mnits' is neither a dataset (digits, mnist, fashion-mnist) nor an existing dir",
+    "5: model.name: 'CNN' is not one of cnn, mlp, mlp-large; did you mean 'cnn'?",
+    "6: model.initialization: unknown key; did you mean 'initialisation'?",
+    "7: training.batch_size: must be a whole number, not 10.0: write 10",
+    "7: training.learning_rate: must be a number, not 'yes'",
+    "8: training.learning_rat: unknown key; did you mean 'learning_rate'?",
+    "8: training.updates: is given twice, first in line 7: remove one",
+    "8: training.updates: must be at least 1, not 0",
+    "10: algorithms.0: 'asdg' is not one of asgd, comp-asgd, adacomp; did you mean 'asgd'?",
+    "12: algorithms.1.rato: unknown key; did you mean 'ratio'?",
+    "14: algorithms.2.ratio: must be at most 1, not 2",
+    "15: algorithms.2.scope: 'modle' is not one of model, tensor; did you mean 'model'?",
+    "16: algorithms.3: has no 'name': which algorithm is it?",
+    "17: algorithms.4: must be a name or a mapping, not 3",
+    "18: devices.runtime: must be namespaces, not 'docker'",
+    "18: devices.workers: is missing; for example `workers: 20`",
+    "20: network.uplink: '10mbt' has the unknown unit 'mbt'; did you mean '10mbit'?",
+    "21: network.downlink: '10:30' is not a rate: ",
+    "22: network.delay: '50' has no unit: ",
+    "23: network.loss: 'on' is not a share: ",
+    "24: waiting: must be a mapping, not '50ms'",
+    "25: evaluation: must be a mapping, not empty",
+    "26: colour: unknown key; the keys here are name, seed, dataset, model, training, ",
+]
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def refusal(path: Path, *overrides: str, seed: int | None = None) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load(path, overrides, seed)
+    assert caught.value.exit_status == 2
+    return str(caught.value).splitlines()
+
+
+def with_line(good: Path, old: str, new: str) -> list[str]:
+    assert old in GOOD
+    good.write_text(GOOD.replace(old, new))
+    return [line.removeprefix(f"{good}:") for line in refusal(good)]
+
+
+def test_a_file_becomes_a_spec(good: Path) -> None:
+    spec = load(good)
+    assert spec.name == "good"
+    assert spec.training.learning_rate == 0.1
+    assert list(spec.runs()) == ["asgd", "comp-asgd-0.01", "adacomp-0.01"]
+    assert load(str(good)) == spec
+    good.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load(good) == spec
+
+
+def test_all_problems_at_once_each_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(BAD)
+    lines = refusal(path)
+    assert all(line.startswith(f"{path}:") for line in lines)
+    said = sorted(line.removeprefix(f"{path}:") for line in lines)
+    assert len(said) == len(PROBLEMS)
+    for line, wanted in zip(said, sorted(PROBLEMS), strict=True):
+        assert line.startswith(wanted)
+    numbers = [int(line.removeprefix(f"{path}:").split(":")[0]) for line in lines]
+    assert numbers == sorted(numbers)
+
+
+def test_what_is_missing_is_shown_by_example(good: Path) -> None:
+    good.write_text("name: x\n")
+    assert [line.removeprefix(f"{good}:1: ") for line in refusal(good)] == [
+        "dataset: is missing; for example `dataset: digits`",
+        "model: is missing; for example `model: cnn`",
+        "training: is missing; for example `training: {updates: 1000}`",
+        "algorithms: is missing; for example `algorithms: [asgd]`",
+        "devices: is missing; for example `devices: {workers: 20}`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("  - asgd", "  - {name: asgd, label: figures}", "6: algorithms.0.label: 'figures' is "),
+        ("  - asgd", "  - {name: asgd, label: a b}", "6: algorithms.0.label: 'a b' cannot be"),
+        ("  - asgd", "  - null", "6: algorithms.0: must be a name or a mapping, not empty"),
+        ("  - asgd", "  - []", "6: algorithms.0: must be a name or a mapping, not a list"),
+        ("name: adacomp", "name: [1]", "8: algorithms.2.name: '[1]' is not one of asgd, "),
+        ("name: good", "name: a/b", "1: name: 'a/b' cannot be a folder's name"),
+        ("name: good", "name: good\nseed: -1", "2: seed: must be at least 0, not -1"),
+        ("name: good", "name: good\nseed: 1.5", "2: seed: must be a whole number, not 1.5"),
+        ("name: good", "name: good\nseed: on", "2: seed: must be a whole number, not 'on'"),
+        ("name: good", "name: good\nseed: true", "2: seed: must be a whole number, not true"),
+        ("learning_rate: 1e-1", "learning_rate: .nan", "4: training.learning_rate: must be "),
+        ("learning_rate: 1e-1", "learning_rate: 0", "4: training.learning_rate: must be more"),
+        ("dataset: digits", "dataset: {name: digits, train_images: 19}",
+         "2: dataset.train_images: 19 images cannot be shared out among 20 workers"),
+        ("dataset: digits", "dataset: {scaling: unit}", "2: dataset.name: is missing; for example"),
+        ("dataset: digits", "dataset: 3", "2: dataset: must be a name or a mapping, not 3"),
+        ("devices: {workers: 20}", "devices: [20]", "10: devices: must be a mapping, not a list"),
+        ("devices: {workers: 20}", "devices: {workers: 20, batch_size: 3}",
+         "10: devices.batch_size: unknown key; did you mean 'training.batch_size'?"),
+    ],
+)  # fmt: skip
+def test_one_problem(good: Path, old: str, new: str, said: str) -> None:
+    (line,) = with_line(good, old, new)
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize("empty", ["algorithms: []", "algorithms:\n  []"])
+def test_no_algorithm(good: Path, empty: str) -> None:
+    head, _, tail = GOOD.partition("algorithms:")
+    good.write_text(f"{head}{empty}\n{tail[tail.index('devices') :]}")
+    (line,) = refusal(good)
+    said = "algorithms: is empty: give at least one; for example `algorithms: [asgd]`"
+    assert line == f"{good}:5: {said}"
+
+
+def test_labels_given_twice_name_the_first(good: Path) -> None:
+    text = GOOD.replace("- asgd", "- {name: asgd, label: x}")
+    good.write_text(text.replace("name: adacomp\n", "name: adacomp\n    label: x\n"))
+    (line,) = refusal(good)
+    assert line == f"{good}:9: algorithms.2.label: 'x' is already the label of algorithms.0"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", ": is empty; "),
+        (b"# nothing\n", ": is empty; "),
+        (b"---\n", ": is empty; "),
+        (b"\n- a\n", ":2: must be a mapping"),
+        (b"hello", ":1: must be a mapping"),
+        (b"name: x\nb: [\n", ":3: is not valid YAML: "),
+        (b"name: x\nb: \xff", ":2: is not UTF-8 text"),
+        ("name: x".encode("utf-16"), ":1: is not UTF-8 text"),
+        (b"name: x\n\x00", ":2: is not text: it has the character U+0000"),
+        (b"#" * (1 << 20) + b"\n", ": is larger than 1 MiB"),
+    ],
+)
+def test_files_that_are_no_experiment(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    (line,) = refusal(path)
+    assert line.startswith(f"{path}{said}")
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "no.yaml") == [f"{tmp_path / 'no.yaml'}: there is no such file"]
+    assert refusal(tmp_path)[0].startswith(f"{tmp_path}: is a directory")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    assert "loop.yaml: cannot be read: " in refusal(tmp_path / "loop.yaml")[0]
+
+
+def test_overrides(good: Path) -> None:
+    spec = load(
+        good,
+        [
+            "training.updates=50",
+            "algorithms.0=adacomp",
+            "algorithms.0.ratio=0.1",
+            "algorithms.comp-asgd.label=mine",
+            "algorithms.mine.ratio=1e-3",
+            "network.uplink=10mbit",
+            "network.downlink=",
+            "dataset.scaling=unit",
+            "training.updates=60",
+            "waiting={mean: 1s, distribution: constant}",
+        ],
+        seed=9,
+    )
+    assert spec.training.updates == 60
+    assert list(spec.runs()) == ["adacomp-0.1", "mine", "adacomp-0.01"]
+    assert spec.algorithms[1].model_dump()["ratio"] == 0.001
+    assert (spec.network.uplink, spec.network.downlink) == (10_000_000, None)
+    assert (spec.dataset.name, spec.dataset.scaling) == ("digits", "unit")
+    assert (spec.waiting.distribution, spec.waiting.mean) == ("constant", 1)
+    assert spec.seed == 9
+
+
+def test_an_override_does_not_reach_what_an_anchor_shares(good: Path) -> None:
+    text = GOOD.replace("- {name: comp-asgd, ratio: 0.01}", "- &a {name: comp-asgd, ratio: 0.01}")
+    good.write_text(text.replace("- asgd", "- asgd\n  - {name: adacomp, label: b}") + "\n")
+    shared = good.read_text().replace("devices:", "  - *a\ndevices:")
+    good.write_text(shared)
+    ratios = [
+        o.model_dump().get("ratio") for o in load(good, ["algorithms.4.ratio=0.5"]).algorithms
+    ]
+    assert ratios == [None, 0.01, 0.01, 0.01, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("trainig.updates=3", "trainig: unknown key; did you mean 'training'?"),
+        ("training.update=3", "training.update: unknown key; did you mean 'updates'?"),
+        ("training.updates=x", "training.updates: must be a whole number, not 'x'"),
+        ("training.updates=", "training.updates: must be a whole number, not empty"),
+        ("training=3", "training: must be a mapping, not 3"),
+        ("training={}", "training.updates: is missing; for example `updates: 1000`"),
+        ("algorithms.1.ratio=2", "algorithms.1.ratio: must be at most 1, not 2"),
+        ("algorithms.adacomp.ratio=2", "algorithms.2.ratio: must be at most 1, not 2"),
+        ("algorithms.1=adacmp", "algorithms.1: 'adacmp' is not one of "),
+        ("algorithms.3=asgd", "'algorithms' has 3 entries, counted from 0"),
+        ("algorithms.adacmp.ratio=1", "'algorithms' is a list: .*; did you mean 'adacomp'?"),
+        ("network.uplink=10mbt", "network.uplink: '10mbt' has the unknown unit"),
+        ("name.x=3", "'name' is 'good' and has no keys to set"),
+        ("dataset=cifar", "dataset: 'cifar' is neither a dataset"),
+        ("name", "write it as key=value"),
+        ("=3", "write it as key=value"),
+        ("a..b=3", "write it as key=value"),
+        ("name=[", "1: is not valid YAML"),
+        ("training={updates: 1, updates: 2}", "is given twice"),
+    ],
+)
+def test_what_is_wrong_with_an_override(good: Path, option: str, said: str) -> None:
+    (line,) = refusal(good, option)
+    assert line.startswith(f"--set {option}:")
+    text = line.removeprefix(f"--set {option}:").strip()
+    first, _, last = said.partition(".*")
+    assert text.startswith(first)
+    assert text.endswith(last)
+
+
+def test_an_override_that_could_mean_two_entries(good: Path) -> None:
+    (line,) = refusal(good, "algorithms.0=adacomp", "algorithms.adacomp.ratio=1")
+    assert line.endswith("more than one 'adacomp': write algorithms.0 or algorithms.2")
+
+
+def test_errors_of_the_file_and_of_options_are_told_apart(good: Path) -> None:
+    good.write_text(GOOD.replace("batch_size: 10", "batch_size: 0") + "trainig: {updates: 1}\n")
+    lines = refusal(good, "training.updates=0", "trainig.updates=3", seed=-1)
+    assert sorted(lines) == [
+        "--seed -1: seed: must be at least 0, not -1",
+        "--set training.updates=0: training.updates: must be at least 1, not 0",
+        f"{good}:11: trainig: unknown key; did you mean 'training'?",
+        f"{good}:4: training.batch_size: must be at least 1, not 0",
+    ]
+
+
+def test_a_directory_is_sought_beside_the_file_and_an_option_s_beside_the_person(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = good.parent / "elsewhere"
+    for folder in (good.parent / "beside", here / "mine"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    good.write_text(GOOD.replace("dataset: digits", "dataset: ./beside"))
+    assert load(good).dataset.directory == (good.parent / "beside").resolve()
+    assert load(good, ["dataset=mine"]).dataset.directory == (here / "mine").resolve()
+    (line,) = refusal(good, "dataset=beside")
+    assert line.startswith("--set dataset=beside: dataset: 'beside' is neither")
+
+
+def test_a_resolved_spec_outlives_its_dataset(good: Path) -> None:
+    folder = good.parent / "beside"
+    folder.mkdir()
+    good.write_text(GOOD.replace("dataset: digits", "dataset: beside"))
+    spec = load(good)
+    resolved = good.parent / "spec.yaml"
+    resolved.write_text(dump(spec))
+    assert load(resolved) == load_resolved(resolved) == spec
+    folder.rmdir()
+    assert load_resolved(resolved) == spec
+    assert "nor an existing directory" in refusal(resolved)[0]
+
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True) | st.sampled_from(
+    ["on", "1e-3", "1e5", "10", "null", "true", "0x10", "1.5", "2024-01-01", "1_0", "012", "no"]
+)
+RATIOS = st.floats(0, 1, exclude_min=True)
+ALGORITHM_LISTS = st.lists(
+    st.builds(lambda name: {"name": name}, st.sampled_from(sorted(ALGORITHMS)))
+    | st.builds(
+        lambda name, ratio, scope: {"name": name, "ratio": ratio, "scope": scope},
+        st.sampled_from(["adacomp", "comp-asgd"]),
+        RATIOS,
+        st.sampled_from(["model", "tensor"]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    def maybe(strategy: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | strategy)
+
+    data: dict[str, Any] = {
+        "name": draw(NAMES),
+        "seed": draw(st.integers(0, 2**63 - 1)),
+        "dataset": {
+            "name": draw(st.sampled_from(["digits", "mnist", "fashion-mnist"])),
+            "scaling": draw(st.sampled_from(["standardised", "unit"])),
+            "train_images": maybe(st.integers(500, 60_000)),
+        },
+        "model": draw(st.sampled_from(["cnn", "mlp", "mlp-large"])),
+        "training": {
+            "batch_size": draw(st.integers(1, 1000)),
+            "learning_rate": draw(st.floats(0, 1e6, exclude_min=True)),
+            "updates": draw(st.integers(1, 10**9)),
+        },
+        "algorithms": draw(ALGORITHM_LISTS),
+        "devices": {"workers": draw(st.integers(1, 500))},
+        "network": {
+            "uplink": maybe(st.integers(8, 2**63 - 1)),
+            "downlink": maybe(st.integers(8, 2**63 - 1)),
+            "delay": f"{draw(st.floats(0, 1e6))!r}s",
+            "loss": draw(st.floats(0, 1, exclude_max=True)),
+        },
+        "waiting": {
+            "distribution": draw(st.sampled_from(["constant", "uniform", "exponential"])),
+            "mean": f"{draw(st.floats(0, 1e6))!r}s",
+        },
+        "evaluation": {"every": draw(st.integers(1, 10**9)), "images": maybe(st.integers(1, 99))},
+    }
+    label = maybe(NAMES)
+    if label not in (None, "figures"):
+        data["algorithms"][0]["label"] = label
+    return Spec.model_validate(data, strict=True)
+
+
+@settings(deadline=None)  # the host may be busy
+@given(specs())
+def test_a_spec_survives_being_written(
+    tmp_path_factory: pytest.TempPathFactory, spec: Spec
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "spec.yaml"
+    for written in (spec, *spec.runs().values()):
+        path.write_text(dump(written), encoding="utf-8")
+        assert load(path) == written
+        # Other programs read it with other parsers.
+        assert Spec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))) == written
+
+
+def test_the_dump_is_readable() -> None:
+    assert dump(load(EXPERIMENTS / "quickstart.yaml").runs()["adacomp-0.01"]) == (
+        "name: quickstart\n"
+        "seed: 1\n"
+        "dataset: {name: digits, scaling: standardised, train_images: null}\n"
+        "model: {name: cnn, initialisation: paper}\n"
+        "training: {batch_size: 10, learning_rate: 0.1, updates: 1000}\n"
+        "algorithms:\n"
+        "- {name: adacomp, label: adacomp-0.01, ratio: 0.01, scope: tensor}\n"
+        "devices: {workers: 20, runtime: namespaces}\n"
+        "network: {uplink: 10mbit, downlink: 100mbit, delay: 0s, loss: 0%}\n"
+        "waiting: {distribution: exponential, mean: 50ms}\n"
+        "evaluation: {every: 100, images: null}\n"
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_experiments_load_and_are_called_what_their_files_are(path: Path) -> None:
+    assert load(path).name == path.stem
+
+
+def test_the_large_experiment_is_the_one_of_the_paper() -> None:
+    spec = load(EXPERIMENTS / "mnist-200.yaml")
+    assert (spec.dataset.name, spec.model.name, spec.devices.workers) == ("mnist", "cnn", 200)
+    assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
+    assert spec.training.updates == 20_000
+    assert (spec.waiting.distribution, spec.waiting.mean) == ("exponential", 0.6)
+    assert (spec.network.uplink, spec.network.downlink) == (None, None)
+    assert spec.evaluation.every == 1000
+    assert list(spec.runs()) == ["asgd", "comp-asgd-0.01", "adacomp-0.01"]
+
+
+def test_the_schema_knows_every_section_and_algorithm() -> None:
+    schema = json_schema()
+    assert set(schema["properties"]) == set(Spec.model_fields)
+    assert schema["additionalProperties"] is False
+    short, long = schema["properties"]["algorithms"]["items"]["anyOf"]
+    assert short["enum"] == list(ALGORITHMS)
+    assert len(long["oneOf"]) == len(ALGORITHMS)
+    assert schema["properties"]["model"]["anyOf"][0]["enum"] == ["cnn", "mlp", "mlp-large"]
+    assert "enum" not in schema["properties"]["dataset"]["anyOf"][0]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_schema_takes_what_is_loaded_and_refuses_what_is_not(path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.check_schema(validator.schema)
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    validator.validate(written)
+    validator.validate(yaml.safe_load(dump(load(path))))
+    wrong: dict[str, Any]
+    for wrong in (
+        {"sed": 3},
+        {"network": {"uplink": "10mbt"}},
+        {"waiting": {"mean": 5}},
+        {"algorithms": []},
+        {"algorithms": ["sgd"]},
+        {"algorithms": [{"ratio": 0.1}]},
+        {"model": "resnet"},
+        {"training": {}},
+    ):
+        assert not validator.is_valid(written | wrong), wrong
+
+
+KEYS = st.sampled_from([*Spec.model_fields, "ratio", "updates", "workers", "label", "x", "uplink"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)  # the host may be busy
+@given(
+    st.dictionaries(KEYS, ANYTHING, max_size=4),
+    st.lists(
+        st.builds(lambda a, b, value: f"{a}.{b}={value}", KEYS, KEYS | st.just("0"), NAMES),
+        max_size=2,
+    ),
+)
+def test_whatever_a_file_says_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[str, Any], overrides: list[str]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(GOOD) | changes), encoding="utf-8")
+    try:
+        load(path, overrides)
+    except SpecError as error:
+        for line in str(error).splitlines():
+            assert line.startswith((f"{path}:", "--set "))

@@ -1,0 +1,134 @@
+"""The models: defaults, what they refuse, and one spec for each run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from testbed.algorithms import ALGORITHMS
+from testbed.experiment.spec import DatasetSpec, Spec
+
+SMALLEST: dict[str, Any] = {
+    "name": "small",
+    "dataset": "digits",
+    "model": "cnn",
+    "training": {"updates": 10},
+    "algorithms": ["asgd"],
+    "devices": {"workers": 4},
+}
+
+
+def make(**changes: Any) -> Spec:
+    return Spec.model_validate(SMALLEST | changes, strict=True)
+
+
+def test_the_defaults() -> None:
+    spec = make()
+    assert spec.seed == 1
+    assert (spec.dataset.name, spec.dataset.scaling) == ("digits", "standardised")
+    assert spec.dataset.train_images is None
+    assert (spec.model.name, spec.model.initialisation) == ("cnn", "paper")
+    assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
+    assert spec.devices.runtime == "namespaces"
+    assert (spec.network.uplink, spec.network.downlink) == (None, None)
+    assert (spec.network.delay, spec.network.loss) == (0, 0)
+    assert (spec.waiting.distribution, spec.waiting.mean) == ("exponential", 0)
+    assert (spec.evaluation.every, spec.evaluation.images) == (100, None)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_s_name_is_all_of_its_defaults(name: str) -> None:
+    short, long = make(algorithms=[name]), make(algorithms=[{"name": name}])
+    assert short == long
+    assert type(short.algorithms[0]) is ALGORITHMS[name].options_type
+
+
+def test_a_spec_cannot_be_changed_and_its_dump_makes_an_equal_one() -> None:
+    spec = make(network={"uplink": "10mbit", "loss": "1%"}, waiting={"mean": "50ms"})
+    with pytest.raises(ValidationError, match="frozen"):
+        spec.training.updates = 3
+    assert spec.network.uplink == 10_000_000
+    assert Spec.model_validate(spec.model_dump()) == spec
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": -1},
+        {"seed": 2**63},
+        {"seed": 1.0},
+        {"seed": True},
+        {"name": "../up"},
+        {"dataset": {"name": "digits", "train_images": 3}},
+        {"model": "resnet"},
+        {"training": {"updates": 0}},
+        {"training": {"updates": 1, "batch_size": 0}},
+        {"training": {"updates": 1, "learning_rate": 0}},
+        {"training": {"updates": 1, "learning_rate": float("inf")}},
+        {"training": {"updates": 1, "learning_rate": "0.1"}},
+        {"algorithms": []},
+        {"algorithms": "asgd"},
+        {"algorithms": [{"name": "adacomp", "ratio": 0}]},
+        {"algorithms": [{"name": "adacomp", "ratio": True}]},
+        {"algorithms": [{"name": "asgd", "ratio": 0.1}]},
+        {"algorithms": [{"name": "asgd", "label": "a/b"}]},
+        {"algorithms": [{"name": "asgd", "label": "figures"}]},
+        {"algorithms": [{"name": "asgd", "label": "x"}, {"name": "adacomp", "label": "x"}]},
+        {"devices": {"workers": 0}},
+        {"network": {"uplink": 0}},
+        {"network": {"loss": 1}},
+        {"waiting": {"distribution": "gamma"}},
+        {"evaluation": {"every": 0}},
+        {"evaluation": {"images": 0}},
+    ],
+)
+def test_what_is_impossible(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        make(**changes)
+    for error in caught.value.errors():
+        assert error["type"] == "conflict" or error["loc"][0] in changes
+
+
+def test_evaluating_less_often_than_there_are_updates_is_possible() -> None:
+    assert make(evaluation={"every": 1000}).evaluation.every == 1000
+
+
+def test_one_spec_for_each_run() -> None:
+    spec = make(algorithms=["asgd", {"name": "adacomp", "ratio": 0.1}, "asgd"])
+    runs = spec.runs()
+    assert list(runs) == ["asgd", "adacomp-0.1", "asgd-2"]
+    for label, run in runs.items():
+        assert [options.label for options in run.algorithms] == [label]
+        assert list(run.runs()) == [label]
+        assert run.model_copy(update={"algorithms": spec.algorithms}) == spec
+    assert runs["adacomp-0.1"].algorithms[0].name == "adacomp"
+
+
+def test_a_dataset_in_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "data" / "mine").mkdir(parents=True)
+    context = {"folder": tmp_path / "data"}
+    read = DatasetSpec.model_validate({"name": "mine"}, context=context)
+    assert read.directory == (tmp_path / "data" / "mine").resolve()
+    assert DatasetSpec.model_validate({"name": "mnist"}, context=context).directory is None
+    for name in ("other", "/no/such/directory", ""):
+        with pytest.raises(ValidationError, match="nor an existing directory"):
+            DatasetSpec.model_validate({"name": name}, context=context)
+    # Without a folder nothing is looked for, but nothing relative can be meant.
+    assert DatasetSpec(name="/no/such/directory").directory == Path("/no/such/directory")
+    with pytest.raises(ValidationError, match="did you mean 'fashion-mnist'"):
+        DatasetSpec(name="fashion_mnist")
+
+
+def models(model: type[BaseModel]) -> set[type[BaseModel]]:
+    below = [f.annotation for f in model.model_fields.values()]
+    found = [t for t in below if isinstance(t, type) and issubclass(t, BaseModel)]
+    return {model}.union(*(models(t) for t in found))
+
+
+def test_every_field_is_described() -> None:
+    options = {algorithm.options_type for algorithm in ALGORITHMS.values()}
+    for model in models(Spec) | options:
+        for key, field in model.model_fields.items():
+            assert field.description or key == "name", f"{model.__name__}.{key}"
+    assert len(models(Spec)) == 8
