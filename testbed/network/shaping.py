@@ -1,0 +1,112 @@
+"""Rates, delay and loss by the kernel's queueing disciplines, and the classes that count.
+
+A rate is an HTB class: it charges every packet with the bytes it has on a link of MTU 1,500, headers
+of each frame included, although segmentation offload hands it up to 64 KiB at once, and it may run
+into debt by one such packet, so that the long-term rate is exact. Delay and loss are netem below it.
+
+What reaches the parameter server is counted by the same kind of class, fast enough to shape
+nothing, on the core's end of the server's link: one class for the workers and one for the devices
+that only observe.
+"""
+
+import contextlib
+import ipaddress
+from collections.abc import Iterable
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from testbed.network.addresses import Shape
+
+ROOT = 0x0001_0000
+"""Handle 1: of the HTB at the root of an interface's egress."""
+COUNTED = 0x0001_0010
+"""Class 1:10, where everything goes that no filter sends elsewhere."""
+UNCOUNTED = 0x0001_0020
+"""Class 1:20 at the server's link: traffic of devices that only observe."""
+_NETEM = 0x0010_0000
+_ETHERTYPE_IPV4 = 0x0800
+_UNLIMITED = 125_000_000_000
+"""Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
+_FRAME = 1514
+
+
+def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
+    """Make an interface send as ``shape`` says; nothing is installed where it says nothing."""
+    if not shape.shapes:
+        return
+    _add_root(netlink, interface)
+    _add_class(netlink, interface, COUNTED, shape.rate // 8 if shape.rate else _UNLIMITED)
+    if shape.needs_netem:
+        netlink.tc(
+            "add",
+            "netem",
+            interface,
+            _NETEM,
+            parent=COUNTED,
+            delay=round(shape.delay * 1e6),
+            loss=shape.loss * 100,
+            limit=100_000,
+        )
+
+
+def count_ingress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
+    """Count what an interface sends towards the server, apart from some IPv4 source addresses."""
+    _add_root(netlink, interface)
+    _add_class(netlink, interface, COUNTED, _UNLIMITED)
+    _add_class(netlink, interface, UNCOUNTED, _UNLIMITED)
+    for address in uncounted:
+        source = int(ipaddress.IPv4Address(address))
+        netlink.tc(
+            "add-filter",
+            "u32",
+            interface,
+            parent=ROOT,
+            prio=1,
+            protocol=_ETHERTYPE_IPV4,
+            target=UNCOUNTED,
+            keys=[f"{source:#010x}/0xffffffff+12"],  # 12: the source address's place in the header
+        )
+
+
+def missing_disciplines() -> dict[str, str]:
+    """What the kernel lacks, of ``htb``, ``u32`` and ``netem``, with the kernel's own words.
+
+    Tries them on the current network namespace's loopback interface and takes them away again.
+    """
+    missing = {}
+    with IPRoute() as netlink:
+        for name, discipline, attempt in (
+            ("htb", "htb", lambda: _add_root(netlink, 1)),
+            ("u32", "htb", lambda: count_ingress(netlink, 1, ["127.0.0.1"])),
+            ("netem", "netem", lambda: netlink.tc("add", "netem", 1, ROOT, delay=1000)),
+        ):
+            try:
+                attempt()
+            except NetlinkError as error:
+                missing[name] = str(error.args[-1])
+            with contextlib.suppress(NetlinkError):
+                netlink.tc("del", discipline, 1, ROOT)
+    return missing
+
+
+def _add_root(netlink: IPRoute, interface: int) -> None:
+    netlink.tc("add", "htb", interface, ROOT, default=COUNTED & 0xFFFF)
+
+
+def _add_class(netlink: IPRoute, interface: int, handle: int, rate: int) -> None:
+    """Add an HTB class; ``rate`` in bytes per second."""
+    # The bucket holds what may pass at once after a pause: 5 ms' worth, one frame at the least.
+    bucket = max(2 * _FRAME, rate // 200)
+    netlink.tc(
+        "add-class",
+        "htb",
+        interface,
+        handle,
+        parent=ROOT,
+        rate=rate,
+        ceil=rate,
+        burst=bucket,
+        cburst=bucket,
+        quantum=200_000,  # only matters between classes that share a parent's rate: none do
+    )

@@ -1,0 +1,93 @@
+"""Building the star with pyroute2, from inside the core's network namespace.
+
+One netlink socket in the core makes every veth pair with the far end already in the device's
+namespace; one more per device, opened inside it, gives the far end its address and route. Nothing
+is made in the host's own namespace: when the core's namespace goes, every link goes with it.
+
+Neighbours are fixed entries and IPv6 is off, so that no ARP or router solicitation of the kernel's
+own is counted as traffic of the devices.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+
+from pyroute2 import IPRoute
+
+from testbed.network.addresses import PREFIX_LENGTH, Link
+from testbed.network.shaping import count_ingress, shape_egress
+from testbed.nodes.linux import inside_network, set_sysctl
+
+DEVICE_INTERFACE = "eth0"
+_FIRST_INDEX = 2
+"""Interfaces are given their kernel index (1 is lo): looking each up again by name would list all
+the others, and building the star would take time quadratic in its size."""
+
+
+def prepare_core() -> None:
+    """Make the current network namespace one that routes between links."""
+    _quiet()
+    set_sysctl("net.ipv4.ip_forward", "1")
+    with IPRoute() as core:
+        core.link("set", index=1, state="up")  # index 1 is always lo
+
+
+def build(links: Iterable[Link], namespaces: Mapping[str, int]) -> None:
+    """Wire every device to the core, which is the current network namespace.
+
+    Args:
+        links: the links to make.
+        namespaces: descriptor of each device's network namespace, by device name.
+    """
+    with IPRoute() as core:
+        for link in links:
+            _attach(core, link, namespaces[link.device])
+
+
+def _attach(core: IPRoute, link: Link, namespace: int) -> None:
+    with inside_network(namespace):
+        _quiet()
+    near, far = _FIRST_INDEX + link.index, _FIRST_INDEX
+    core.link(
+        "add",
+        index=near,
+        ifname=link.core_interface,
+        kind="veth",
+        address=link.core_mac,
+        peer={
+            "index": far,
+            "ifname": DEVICE_INTERFACE,
+            "address": link.device_mac,
+            "net_ns_fd": namespace,
+        },
+    )
+    core.link("set", index=near, state="up")
+    core.addr("add", index=near, address=link.core_address, prefixlen=PREFIX_LENGTH)
+    core.neigh(
+        "add", ifindex=near, dst=link.device_address, lladdr=link.device_mac, state="permanent"
+    )
+    shape_egress(core, near, link.downlink)
+
+    with inside_network(namespace), IPRoute() as device:
+        device.link("set", index=1, state="up")
+        device.link("set", index=far, state="up")
+        device.addr("add", index=far, address=link.device_address, prefixlen=PREFIX_LENGTH)
+        device.neigh(
+            "add", ifindex=far, dst=link.core_address, lladdr=link.core_mac, state="permanent"
+        )
+        device.route("add", dst="default", gateway=link.core_address)
+        shape_egress(device, far, link.uplink)
+
+
+def count_server_ingress(server: Link, uncounted: Iterable[Link]) -> None:
+    """Put counting classes on the core's end of the server's link (see ``shaping``)."""
+    with IPRoute() as core:
+        count_ingress(
+            core, _FIRST_INDEX + server.index, [link.device_address for link in uncounted]
+        )
+
+
+def _quiet() -> None:
+    """Switch IPv6 off for interfaces to come: it would solicit routers and groups on its own."""
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 is quiet already
+        set_sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+        set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")

@@ -1,0 +1,137 @@
+"""A run's control groups: one for the run, one below it for every device, to freeze and count.
+
+cgroup v1 (the freezer hierarchy) and v2 are both used as they are found. Where none can be written,
+which is usual for an ordinary user, there is no group and nodes are frozen with SIGSTOP instead.
+A process joins by writing "0" from inside, so that no process id crosses a pid namespace.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "testbed-"
+"""Every group of the testbed's begins with this; ``testbed clean`` looks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """A directory in a cgroup hierarchy.
+
+    Attributes:
+        path: where it is.
+        version: 1 (freezer hierarchy) or 2.
+    """
+
+    path: Path
+    version: int
+
+    def child(self, name: str) -> "ControlGroup":
+        """Make (or find) the group of one device below this one."""
+        group = ControlGroup(self.path / name, self.version)
+        group.path.mkdir(exist_ok=True)
+        return group
+
+    @property
+    def members_file(self) -> Path:
+        """Writing "0" here moves the writing process into the group."""
+        return self.path / "cgroup.procs"
+
+    def freeze(self) -> None:
+        """Stop every process of the group where it stands; returns once all are stopped."""
+        self._set_frozen(frozen=True)
+
+    def thaw(self) -> None:
+        """Let the processes of a frozen group go on."""
+        self._set_frozen(frozen=False)
+
+    def _set_frozen(self, *, frozen: bool) -> None:
+        if self.version == 1:
+            wanted, told = ("FROZEN" if frozen else "THAWED"), self.path / "freezer.state"
+            told.write_text(wanted)
+        else:
+            wanted, told = f"frozen {int(frozen)}", self.path / "cgroup.events"
+            (self.path / "cgroup.freeze").write_text(str(int(frozen)))
+        deadline = time.monotonic() + 5
+        while wanted not in told.read_text():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path} did not change its frozen state within 5 s")
+            time.sleep(0.001)
+
+    def remove(self) -> None:
+        """Remove the group and those below it; their processes must have ended."""
+        for path in sorted(self.path.glob("*/"), reverse=True):
+            _remove_empty(path)
+        _remove_empty(self.path)
+
+
+def _remove_empty(path: Path) -> None:
+    """rmdir, waiting a moment for processes that have ended but are still being taken down."""
+    deadline = time.monotonic() + 2
+    while True:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def hierarchies() -> list[ControlGroup]:
+    """The places where a group that can be frozen could be made, the best one first."""
+    places = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, tail = line.partition(" - ")
+        kind, _, options = tail.split(" ", 2)
+        point = Path(fields.split(" ")[4])
+        if kind == "cgroup" and "freezer" in options.split(" ")[-1].split(","):
+            places.append(ControlGroup(point / _own("freezer"), 1))
+        elif kind == "cgroup2":
+            places.append(ControlGroup(point / _own(""), 2))
+    return places
+
+
+def _own(controller: str) -> str:
+    """This process's group in a hierarchy, relative to where the hierarchy is mounted."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return path.lstrip("/")
+    return ""
+
+
+def create() -> ControlGroup | None:
+    """Make the group of the run that this process drives, or None where it may write none."""
+    name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    for place in hierarchies():
+        group = ControlGroup(place.path / name, place.version)
+        with contextlib.suppress(OSError):
+            group.path.mkdir()
+            probe = "freezer.state" if place.version == 1 else "cgroup.freeze"
+            if os.access(group.path / probe, os.W_OK) and os.access(group.members_file, os.W_OK):
+                return group
+            group.path.rmdir()
+    return None
+
+
+def left_over() -> list[ControlGroup]:
+    """Groups of runs that are gone: nobody is in them and the process that made them has ended.
+
+    The maker's process id is the first part of the run's id (see ``create``).
+    """
+    found = []
+    for place in hierarchies():
+        for path in sorted(place.path.glob(f"{PREFIX}*/")):
+            maker = path.name.removeprefix(PREFIX).split("-")[0]
+            members = [*path.glob("cgroup.procs"), *path.glob("*/cgroup.procs")]
+            ended = maker.isdigit() and not Path("/proc", maker).exists()
+            if ended and not any(file.read_text().strip() for file in members):
+                found.append(ControlGroup(path, place.version))
+    return found

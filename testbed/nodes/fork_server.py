@@ -1,0 +1,135 @@
+"""The fork server: a process that loads the heavy libraries once and forks every role from there.
+
+A process that imports torch alone holds about ten times the private memory of one forked from a
+parent that has it already, and starts in seconds instead of milliseconds.
+
+It is the first process of the run's pid namespace: when it ends, however it ends, the kernel ends
+every node with it. Each node gets a pid, mount, uts and ipc namespace of its own here, and the
+network namespace whose descriptor came with the request. The roles are reached through one entry
+point given at the start, so that this module knows nothing of what a role does.
+
+Trap: a forked child has only the forking thread. Whatever is imported or run before the first fork
+must not leave a lock held by another thread; the warm-up therefore runs with one compute thread.
+"""
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from testbed.channel import Channel, Message
+from testbed.nodes import linux
+
+Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
+"""What a node runs: its arguments and the channel on which it reports; returns the exit status."""
+
+
+def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
+    """Serve requests until the other end of ``control`` closes; runs as a pid namespace's first.
+
+    Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
+    and, where there is one, of the control group's ``cgroup.procs``; ``{"signal": number, "device":
+    device}``. Events sent back: ``{"loaded": true}`` or ``{"failed": reason}`` once,
+    ``{"started": device}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
+    """
+    linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    _mount_proc()
+    own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        role = load()
+    except Exception as error:
+        traceback.print_exc()
+        control.send({"failed": f"{type(error).__name__}: {error}"[:2000]})
+        return
+    # Objects made so far are shared by all children; a collection in a child would write to every
+    # one of them and so copy their pages.
+    gc.collect()
+    gc.freeze()
+    control.send({"loaded": True})
+
+    children: dict[str, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is control:
+                    message = control.receive()
+                    if message is None:
+                        return
+                    if "start" in message.fields:
+                        device = str(message.fields["start"])
+                        children[device] = pid = _start(message, control, report, role, own_pids)
+                        selector.register(os.pidfd_open(pid), selectors.EVENT_READ, device)
+                        control.send({"started": device})
+                    else:
+                        pid = children.get(str(message.fields["device"]), 0)
+                        if pid:
+                            os.kill(pid, int(message.fields["signal"]))
+                else:
+                    selector.unregister(key.fileobj)
+                    os.close(key.fd)
+                    _, status = os.waitpid(children.pop(key.data), 0)
+                    control.send({"exited": key.data, "status": os.waitstatus_to_exitcode(status)})
+
+
+def _start(message: Message, control: Channel, report: Channel, role: Role, own_pids: int) -> int:
+    """Fork one node; returns its process id as seen from here."""
+    linux.unshare(linux.CLONE_NEWPID)
+    try:
+        pid = os.fork()
+    except OSError:
+        linux.setns(own_pids, linux.CLONE_NEWPID)
+        raise
+    if pid == 0:
+        status = 70
+        try:
+            _close_all_but({0, 1, 2, report.fileno(), *message.descriptors})
+            _contain(str(message.fields["start"]), message.descriptors)
+            status = role(message.fields["role"], report)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    # Without this the next unshare(CLONE_NEWPID) is refused: the namespace for children is no
+    # longer this process's own.
+    linux.setns(own_pids, linux.CLONE_NEWPID)
+    for fd in message.descriptors:
+        os.close(fd)
+    return pid
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Close what the fork server holds open: the control channel and the handles of other nodes."""
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd not in kept:
+            with contextlib.suppress(OSError):  # the descriptor that listed the folder is gone
+                os.close(fd)
+
+
+def _contain(device: str, descriptors: Sequence[int]) -> None:
+    """Turn the freshly forked process into the node: namespaces, control group, signals."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    network, *group = descriptors
+    if group:
+        os.write(group[0], b"0")
+        os.close(group[0])
+    linux.setns(network, linux.CLONE_NEWNET)
+    os.close(network)
+    linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+    linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    _mount_proc()
+    socket.sethostname(device)
+
+
+def _mount_proc() -> None:
+    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)

@@ -1,0 +1,98 @@
+"""The Linux calls that Python's standard library does not have, each with an error that names it."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+
+_PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, call: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    """unshare(2). With CLONE_NEWPID only later children are in the new namespace."""
+    _checked(_libc.unshare(ctypes.c_int(flags)), f"unshare({flags:#x})")
+
+
+def setns(fd: int, kind: int) -> None:
+    """setns(2): move this thread into the namespace that ``fd`` refers to."""
+    _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), f"setns({kind:#x})")
+
+
+def mount(source: str, target: str, filesystem: str, flags: int = 0) -> None:
+    """mount(2) without data."""
+    _checked(
+        _libc.mount(
+            source.encode(), target.encode(), filesystem.encode(), ctypes.c_ulong(flags), None
+        ),
+        f"mount {filesystem or source} on {target}",
+    )
+
+
+def die_with_parent(signal_number: int, parent: int | None = None) -> None:
+    """Ask the kernel to send this process a signal when its parent dies.
+
+    Args:
+        parent: the process id the parent must still have; if it is gone already, this process ends
+            at once (the kernel sends nothing for a parent that died before the call). ``None``
+            skips the check, for a parent that lies outside this process's pid namespace.
+    """
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
+
+
+@contextmanager
+def inside_network(namespace: int) -> Iterator[None]:
+    """Run the body in another network namespace; sockets made there stay there.
+
+    Only the calling thread moves.
+    """
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        setns(namespace, CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            setns(home, CLONE_NEWNET)
+    finally:
+        os.close(home)
+
+
+def new_network() -> int:
+    """Make a network namespace and return its descriptor; the caller stays where it is."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        unshare(CLONE_NEWNET)
+        try:
+            return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            setns(home, CLONE_NEWNET)
+    finally:
+        os.close(home)
+
+
+def set_sysctl(name: str, value: str) -> None:
+    """Write a sysctl (``net.ipv4.ip_forward``) of the namespaces that this thread is in."""
+    (Path("/proc/sys") / name.replace(".", "/")).write_text(value)

@@ -1,0 +1,96 @@
+"""Carrying out an experiment: its runs one after the other, then the report."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import RunError, SpecError
+from testbed.experiment.load import dump
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import Plan, plan
+from testbed.orchestrator.run import Run, Watcher
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What one execution of an experiment file left.
+
+    Attributes:
+        directory: its directory; one run directory per summary in it.
+        summaries: of the runs that were begun, in the file's order.
+        report: the report's path.
+    """
+
+    directory: Path
+    summaries: tuple[dict[str, Any], ...]
+    report: Path
+
+    @property
+    def completed(self) -> bool:
+        """Whether every run that was begun is complete."""
+        return all(summary["ended"] == "completed" for summary in self.summaries)
+
+
+def execute(
+    spec: Spec,
+    runs_root: Path,
+    watcher: Callable[[Plan, int, int], Watcher],
+    began: float | None = None,
+) -> Execution:
+    """Carry out every run of an experiment; an interruption ends the whole experiment.
+
+    Args:
+        runs_root: the folder of all runs; the execution gets a folder below it.
+        watcher: called with a plan, its number from 1 and how many there are.
+        began: CLOCK_MONOTONIC when the command began; None for now.
+
+    Raises:
+        SpecError: the plan cannot be made, or the folder cannot be written.
+    """
+    plans = plan(spec)
+    directory = _make_directory(runs_root / spec.name, spec.seed)
+    (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
+    summaries: list[dict[str, Any]] = []
+    for number, one in enumerate(plans, 1):
+        start = began if began is not None and number == 1 else time.monotonic()
+        run = Run(one, directory / one.label, watcher(one, number, len(plans)), start)
+        summaries.append(run.execute())
+        if summaries[-1]["ended"] == "interrupted":
+            break
+    return Execution(directory, tuple(summaries), write_results(directory))
+
+
+def write_results(directory: Path) -> Path:
+    """Draw an execution's figures and write its report; returns the report's path."""
+    from testbed.results.figures import write_figures
+    from testbed.results.finding import resolve
+    from testbed.results.report import write_report
+
+    runs = resolve(str(directory), directory.parent.parent)
+    try:
+        write_figures(runs, directory / "figures")
+        return write_report(runs, directory / "report.html")
+    except OSError as error:
+        raise RunError(f"the report could not be written: {error}") from error
+
+
+def _make_directory(parent: Path, seed: int) -> Path:
+    """Make the execution's directory; a second one in the same second gets a number behind it."""
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{seed}"
+    for suffix in ("", *(f".{i}" for i in range(2, 100))):
+        directory = parent / f"{name}{suffix}"
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            if not parent.is_dir():
+                raise SpecError(f"{parent} is in the way: --out must name a folder") from None
+            continue
+        except (NotADirectoryError, PermissionError) as error:
+            raise SpecError(
+                f"{directory} cannot be made ({error.strerror}): name a folder of yours by --out"
+            ) from error
+        return directory
+    raise SpecError(f"{parent / name} and 98 more exist already; wait a second")

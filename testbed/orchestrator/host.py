@@ -1,0 +1,230 @@
+"""What this host can do, asked of the host itself: before a run, and for ``testbed doctor``."""
+
+import errno
+import os
+import platform
+import resource
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from testbed.errors import HostError
+from testbed.nodes import control_group, linux
+from testbed.nodes.user_namespace import REMEDY, enter_user_namespace
+from testbed.orchestrator.plan import Plan
+
+DISK_PER_UPDATE = 120
+"""Bytes that an update takes in the run directory at most, journal and Parquet together."""
+DISK_PER_RUN = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the doctor looked at.
+
+    Attributes:
+        what: its name.
+        state: ``ok``; ``limited``: runs go, something is lost; ``missing``: runs do not go.
+        found: what was seen.
+        remedy: how to get what is missing; empty where nothing is.
+    """
+
+    what: str
+    state: Literal["ok", "limited", "missing"]
+    found: str
+    remedy: str = ""
+
+
+def check(plans: list[Plan], directory: Path) -> None:
+    """Check, before anything is started, that this host can carry the runs out.
+
+    Raises:
+        HostError: it cannot; the message says what to do.
+    """
+    _raise_open_files(max(one.open_files for one in plans))
+    problem = _try_in_child(_make_namespaces)
+    if problem:
+        raise HostError(f"namespaces cannot be made here: {problem}")
+    if any(link.uplink.needs_netem for one in plans for link in one.links):
+        missing = _missing_disciplines()
+        if "netem" in missing:
+            raise HostError(
+                "network.delay and network.loss need the kernel's network emulator, which this "
+                f"kernel lacks (sch_netem: {missing['netem']}): load or build sch_netem, or take "
+                "delay and loss out of the experiment"
+            )
+    needed = max(one.memory for one in plans)
+    available = psutil.virtual_memory().available
+    if available < needed:
+        raise HostError(
+            f"{plans[0].settings.workers} workers need about {needed / 2**30:.1f} GiB of memory "
+            f"and {available / 2**30:.1f} GiB are available: use fewer workers (devices.workers)"
+        )
+    existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    room = sum(DISK_PER_RUN + DISK_PER_UPDATE * one.settings.updates for one in plans)
+    if free < room:
+        raise HostError(
+            f"the disk is full: {existing} has {free / 2**20:.0f} MiB free and the runs may take "
+            f"{room / 2**20:.0f} MiB; free some or use --out on another disk"
+        )
+
+
+def examine() -> list[Finding]:
+    """Look at everything that runs depend on."""
+    root = os.geteuid() == 0
+    found = [Finding("kernel", "ok", f"{platform.system()} {platform.release()}")]
+    problem = _try_in_child(_make_namespaces)
+    how = "as root" if root else "in a user namespace"
+    found.append(
+        Finding("namespaces", "missing", problem, REMEDY)
+        if problem
+        else Finding("namespaces", "ok", f"user, net, pid, mount, uts and ipc, {how}")
+    )
+    found.append(_control_groups())
+    found += _disciplines(bool(problem))
+    found.append(_docker())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    workers = max(0, (hard - 64) // 2 - 2)
+    found.append(
+        Finding(
+            "open files",
+            "ok" if workers >= 200 else "limited",
+            f"{soft} (may be raised to {hard}): up to {workers} workers",
+            "" if workers >= 200 else "raise the hard limit (ulimit -Hn, limits.conf)",
+        )
+    )
+    memory = psutil.virtual_memory()
+    found.append(
+        Finding(
+            "memory",
+            "ok" if memory.available > 2 * 2**30 else "limited",
+            f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available",
+            "" if memory.available > 2 * 2**30 else "a run takes about 1 GiB and 25 MiB per device",
+        )
+    )
+    found.append(Finding("processors", "ok", f"{len(os.sched_getaffinity(0))}"))
+    return found
+
+
+def _control_groups() -> Finding:
+    places = control_group.hierarchies()
+    group = control_group.create()
+    if group is not None:
+        group.remove()
+        return Finding("control groups", "ok", f"v{group.version}, writable")
+    versions = ", ".join(f"v{place.version}" for place in places) or "none"
+    return Finding(
+        "control groups",
+        "limited",
+        f"{versions}, not writable: devices are frozen by SIGSTOP",
+        "run as root, or delegate a cgroup to this user (systemd-run --user --scope -p Delegate=yes)",
+    )
+
+
+def _disciplines(unknown: bool) -> list[Finding]:
+    uses = {
+        "htb": ("missing", "rates and the ingress counter"),
+        "u32": ("missing", "telling the evaluator's traffic from the workers'"),
+        "netem": ("limited", "network.delay and network.loss"),
+    }
+    if unknown:
+        return [Finding("queueing disciplines", "missing", "unknown without namespaces", REMEDY)]
+    missing = _missing_disciplines()
+    found = []
+    for name, (state, use) in uses.items():
+        module = f"{'cls' if name == 'u32' else 'sch'}_{name}"
+        if name in missing:
+            remedy = f"modprobe {module}, or a kernel built with it; it is for {use}"
+            found.append(Finding(module, state, f"absent ({missing[name]})", remedy))  # type: ignore[arg-type]
+        else:
+            found.append(Finding(module, "ok", f"present; for {use}"))
+    return found
+
+
+def _docker() -> Finding:
+    name = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    remedy = "not needed by the namespaces runtime; install docker.io, or join the group docker"
+    if not name.startswith("unix://"):
+        return Finding("Docker engine", "limited", f"{name}: not asked, not a local socket", remedy)
+    try:
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.settimeout(2)
+            engine.connect(name.removeprefix("unix://"))
+            engine.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            answer = engine.recv(4096)
+    except OSError as error:
+        return Finding("Docker engine", "limited", f"{name}: {error.strerror or error}", remedy)
+    if b" 200 " not in answer.split(b"\r\n")[0]:
+        return Finding("Docker engine", "limited", f"{name} does not answer as one", remedy)
+    return Finding("Docker engine", "ok", f"answers at {name}")
+
+
+def _raise_open_files(needed: int) -> None:
+    """Raise this process's limit on descriptors, which its children inherit, as far as needed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise HostError(
+            f"so many devices need {needed} open files and this user may have {hard}: raise the "
+            "hard limit (ulimit -Hn as root, or /etc/security/limits.conf) or use fewer workers"
+        )
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _make_namespaces() -> None:
+    enter_user_namespace()
+    try:
+        linux.unshare(
+            linux.CLONE_NEWNET
+            | linux.CLONE_NEWNS
+            | linux.CLONE_NEWPID
+            | linux.CLONE_NEWUTS
+            | linux.CLONE_NEWIPC
+        )
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise HostError(
+                "the limit on namespaces is reached (sysctl user.max_net_namespaces and its like)"
+            ) from error
+        raise HostError(
+            f"{error}; inside another container, start it with --privileged or CAP_SYS_ADMIN"
+        ) from error
+
+
+def _missing_disciplines() -> dict[str, str]:
+    from testbed.network.shaping import missing_disciplines
+
+    missing: dict[str, str] = {}
+
+    def ask() -> str:
+        _make_namespaces()
+        return "\n".join(f"{name}\t{why}" for name, why in missing_disciplines().items())
+
+    for line in _try_in_child(ask).splitlines():
+        name, _, why = line.partition("\t")
+        missing[name] = why
+    return missing
+
+
+def _try_in_child(attempt: Callable[[], str | None]) -> str:
+    """Run something that changes its process in a child; returns what it returns or complains of."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            text = attempt() or ""
+        except Exception as error:
+            text = str(error)
+        os.write(writing, text.encode()[:4096])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        text = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return text

@@ -1,0 +1,442 @@
+"""Carrying out one run: bring the devices up, write down what they report, take them down.
+
+One thread and one selector: the agent's channel (what happens to nodes, and the ingress counter),
+the roles' report channel, and signals. Whatever ends the run (its last update, Ctrl-C, SIGTERM, a
+role or a process that dies, a full disk) goes through the same way out, which leaves nothing running
+and a run directory that says how it ended.
+"""
+
+import contextlib
+import errno
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+
+import testbed
+from testbed.channel import Channel, Message
+from testbed.errors import RunError
+from testbed.experiment.load import dump
+from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.versions import commit, host, versions
+from testbed.roles.settings import EVALUATOR, SERVER
+from testbed.telemetry.records import UPDATE
+from testbed.telemetry.run_log import RunLog
+
+SETUP_TIMEOUT = 180.0
+"""Seconds until training must have begun."""
+TAKE_DOWN_TIMEOUT = 30.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        phase: ``loading``, ``devices``, ``training`` or ``finishing``.
+        devices: workers that have greeted the server.
+        all_devices: workers of the run.
+        updates: applied so far.
+        all_updates: of the run.
+        rate: updates per second over the last few seconds.
+        accuracy: of the last evaluation, in percent; None before the first.
+        evaluations_due: evaluations that the evaluator is behind.
+        wire_bytes: ingress so far.
+        lost: workers that died.
+    """
+
+    phase: str
+    all_devices: int
+    all_updates: int
+    devices: int = 0
+    updates: int = 0
+    rate: float = 0.0
+    accuracy: float | None = None
+    evaluations_due: int = 0
+    wire_bytes: int = 0
+    lost: int = 0
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds of training left at the present rate; None while that is unknown."""
+        return (self.all_updates - self.updates) / self.rate if self.rate > 0 else None
+
+
+class Watcher(Protocol):
+    """Somebody who wants to see how a run goes."""
+
+    def progress(self, progress: Progress) -> None:
+        """Called a few times per second."""
+
+    def event(self, level: str, text: str) -> None:
+        """Called for what a person should know: a device that died, a connection closed."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended: what ``summary.json`` is made of."""
+
+    ended: str = "failed"
+    reason: str | None = None
+    updates: int = 0
+    accuracies: list[float] = field(default_factory=list)
+    first_update: float | None = None
+    last_update: float = 0.0
+    parameters_sha256: str | None = None
+
+
+class _EndError(Exception):
+    """Leaves the loop: the run has ended, for this reason."""
+
+    def __init__(self, ended: str, reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.ended = ended
+        self.reason = reason
+
+
+class Run:
+    """Carries one plan out; use once."""
+
+    def __init__(self, plan: Plan, directory: Path, watcher: Watcher, host_seconds: float) -> None:
+        """Prepare; nothing is started.
+
+        Args:
+            directory: the run directory to make.
+            host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+        """
+        self._plan = plan
+        self._directory = directory
+        self._watcher = watcher
+        self._began = host_seconds
+        self._settings = plan.settings
+        self._workers = plan.workers
+        self._names = {number: name for name, number in self._workers.items()}
+        self._names[self._settings.workers] = EVALUATOR
+        self._outcome = Outcome()
+        self._progress = Progress("loading", self._settings.workers, self._settings.updates)
+        self._ingress = Ingress()
+        self._training: float | None = None
+        self._loaded = self._built = self._finished = False
+        self._alive: set[str] = set()
+        self._complaints: dict[str, str] = {}
+        self._parameters = bytearray()
+        self._rates: list[tuple[float, int]] = []
+
+    def execute(self) -> dict[str, Any]:
+        """Carry the run out and return its summary, which is also in the run directory.
+
+        Raises:
+            OSError: not even the run directory could be made.
+        """
+        manifest = {
+            "experiment": self._plan.spec.name,
+            "algorithm": self._plan.label,
+            "seed": self._plan.spec.seed,
+            "workers": self._settings.workers,
+            "versions": versions(),
+            "commit": commit(),
+            "host": host(),
+        }
+        self._log = RunLog(self._directory, dump(self._plan.spec), manifest)
+        outcome = self._outcome
+        try:
+            with _signals() as wake_up, self._agent():
+                self._loop(wake_up)
+        except _EndError as end:
+            outcome.ended, outcome.reason = end.ended, end.reason
+        except OSError as error:
+            self._log.give_back_reserve()
+            outcome.ended, outcome.reason = "failed", _explain(error, self._directory)
+        summary = self._summary()
+        try:
+            if outcome.reason:
+                level = "info" if outcome.ended == "completed" else "error"
+                self._log.event(time.monotonic() - self._began, level, outcome.reason)
+            self._log.close(outcome.ended, outcome.reason, summary)
+        except OSError as error:
+            raise RunError(_explain(error, self._directory)) from error
+        return summary
+
+    # -- processes
+
+    @contextlib.contextmanager
+    def _agent(self) -> Iterator[None]:
+        """Start the agent, give it the plan, and in the end wait until it has removed everything."""
+        self._control, theirs = Channel.pair()
+        self._report, roles = Channel.pair()
+        # One compute thread per process: a pool of threads would not survive the fork, and a
+        # device that computes on all cores would stand for a machine that nobody has.
+        one_thread = dict.fromkeys(
+            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+        )
+        package = str(Path(testbed.__file__).parents[1])
+        search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        with (self._directory / "processes.log").open("xb") as log:
+            agent = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "testbed.orchestrator.agent",
+                    str(theirs.fileno()),
+                    str(roles.fileno()),
+                ],
+                pass_fds=(theirs.fileno(), roles.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | one_thread | {"PYTHONPATH": search_path},
+                start_new_session=True,  # Ctrl-C is for the orchestrator, which tells the others
+            )
+        theirs.close()
+        roles.close()
+        try:
+            yield
+        finally:
+            self._progress.phase = "finishing"
+            self._watcher.progress(self._progress)
+            with contextlib.suppress(OSError):
+                self._control.send({"finish": True})
+            self._control.close()
+            self._report.close()
+            try:
+                agent.wait(TAKE_DOWN_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                # The kernel ends the fork server and every node with the agent.
+                agent.kill()
+                agent.wait()
+
+    def _loop(self, wake_up: int) -> None:
+        self._control.send(
+            {"load": {"entry": "testbed.roles.entry:load", "arguments": self._settings.to_json()}}
+        )
+        self._control.send({"network": _network(self._plan)})
+        with selectors.DefaultSelector() as selector:
+            for source in (self._control, self._report, wake_up):
+                selector.register(source, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select(0.25):
+                    if key.fileobj == wake_up:
+                        number = os.read(wake_up, 1)[0]
+                        raise _EndError("interrupted", f"stopped by {signal.Signals(number).name}")
+                    message = key.fileobj.receive()  # type: ignore[union-attr]
+                    if key.fileobj is self._control:
+                        self._from_agent(message)
+                    elif message is None:
+                        selector.unregister(self._report)  # the agent will say why
+                    else:
+                        self._from_role(message)
+                self._write_evaluations()
+                self._watcher.progress(self._progress)
+                late = time.monotonic() - self._began > SETUP_TIMEOUT
+                if self._training is None and late:
+                    raise _EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
+                if self._complete():
+                    raise _EndError(*self._verdict())
+
+    def _complete(self) -> bool:
+        return self._finished and not self._alive and not self._ingress.due
+
+    def _verdict(self) -> tuple[str, str | None]:
+        if self._outcome.updates == self._settings.updates:
+            return "completed", None
+        return "failed", f"every worker was lost after {self._outcome.updates} updates"
+
+    # -- what the agent says
+
+    def _from_agent(self, message: Message | None) -> None:
+        if message is None:
+            raise _EndError("failed", f"the agent of the run died; see {self._processes_log}")
+        match message.fields:
+            case {"failed": reason, **rest}:
+                see = "" if rest.get("host") else f"; see {self._processes_log}"
+                raise _EndError("failed", f"{reason}{see}")
+            case {"loaded": _}:
+                self._loaded = True
+                self._start_server()
+            case {"network": _}:
+                self._built = True
+                self._start_server()
+            case {"exited": device, "status": status}:
+                self._exited(device, status)
+            case {"counter": counter}:
+                self._ingress.counted(counter["time"], counter["bytes"])
+                self._progress.wire_bytes = counter["bytes"]
+
+    @property
+    def _processes_log(self) -> Path:
+        return self._directory / "processes.log"
+
+    def _start_server(self) -> None:
+        if self._loaded and self._built:
+            self._progress.phase = "devices"
+            self._start(SERVER, {"role": "server", "number": -1})
+
+    def _start_others(self) -> None:
+        self._start(EVALUATOR, {"role": "evaluator", "number": self._settings.workers})
+        for name, number in self._workers.items():
+            self._start(name, {"role": "worker", "number": number})
+
+    def _start(self, device: str, role: dict[str, Any]) -> None:
+        self._control.send({"start": device, "role": role})
+        self._alive.add(device)
+
+    def _exited(self, device: str, status: int) -> None:
+        self._alive.discard(device)
+        if status == 0:
+            return
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        how = self._complaints.pop(device, how)
+        if device == SERVER:
+            raise _EndError(
+                "failed", f"the parameter server died: {how}; see {self._processes_log}"
+            )
+        if device == EVALUATOR:
+            raise _EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
+        self._progress.lost += 1
+        self._event("warning", f"{device} died: {how}", device)
+
+    # -- what the roles say
+
+    def _from_role(self, message: Message) -> None:
+        match message.fields:
+            case {"updates": _}:
+                self._updates(np.frombuffer(message.raw, UPDATE))
+            case {"checkpoint": version, "time": when, **ledger}:
+                self._ingress.checkpoint(version, when, ledger)
+                self._control.send({"read": "counter"})
+            case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
+                self._ingress.evaluated(version, accuracy, loss)
+            case {"listening": _}:
+                self._start_others()
+            case {"greeted": count}:
+                self._progress.devices = count
+            case {"training": when}:
+                self._training = when
+                self._progress.phase = "training"
+            case {"parameters": start}:
+                self._parameters[start:] = message.raw
+            case {"finished": version, **ledger}:
+                self._finished = True
+                self._outcome.updates = version
+                self._ingress.total = ledger
+                vector = np.frombuffer(self._parameters, np.float32)
+                self._outcome.parameters_sha256 = self._log.parameters(vector)
+            case {"event": text, "level": level, "number": number}:
+                device = self._names.get(number, SERVER if number == -1 else None)
+                if level == "error" and device:
+                    self._complaints[device] = text
+                else:
+                    self._event(level, text, device)
+
+    def _updates(self, rows: np.ndarray[Any, Any]) -> None:
+        self._log.updates(rows)
+        outcome = self._outcome
+        if outcome.first_update is None:
+            assert self._training is not None
+            outcome.first_update = self._training + float(rows["time"][0]) - self._began
+        outcome.updates = self._progress.updates = int(rows["iteration"][-1])
+        outcome.last_update = float(rows["time"][-1])
+        self._rates = [*self._rates[-25:], (outcome.last_update, outcome.updates)]
+        (then, before), (now, after) = self._rates[0], self._rates[-1]
+        if now > then:
+            self._progress.rate = (after - before) / (now - then)
+
+    def _write_evaluations(self) -> None:
+        for row in self._ingress.complete():
+            assert self._training is not None
+            self._log.evaluation(row | {"time": row["time"] - self._training})
+            self._outcome.accuracies.append(row["accuracy"])
+            self._progress.accuracy = row["accuracy"]
+        self._progress.evaluations_due = self._ingress.due
+
+    def _event(self, level: str, text: str, device: str | None) -> None:
+        self._log.event(time.monotonic() - self._began, level, text, device)
+        if level != "info":
+            self._watcher.event(
+                level, text if device is None or device in text else f"{device}: {text}"
+            )
+
+    # -- the end
+
+    def _summary(self) -> dict[str, Any]:
+        outcome = self._outcome
+        accuracies = [a for a in outcome.accuracies if not math.isnan(a)]
+        return {
+            "experiment": self._plan.spec.name,
+            "algorithm": self._plan.label,
+            "seed": self._plan.spec.seed,
+            "ended": outcome.ended,
+            "reason": outcome.reason,
+            "updates": outcome.updates,
+            "best_accuracy": max(accuracies, default=None),
+            "final_accuracy": outcome.accuracies[-1] if outcome.accuracies else None,
+            "ingress": self._ingress.at_last_checkpoint(),
+            "ingress_after_drain": self._ingress.after_drain(),
+            "updates_per_second": (
+                outcome.updates / outcome.last_update if outcome.last_update else 0.0
+            ),
+            "setup_seconds": outcome.first_update,
+            "training_seconds": outcome.last_update,
+            "workers_lost": self._progress.lost,
+            "parameters_sha256": outcome.parameters_sha256,
+            "versions": versions(),
+        }
+
+
+def _network(plan: Plan) -> dict[str, Any]:
+    def shape(of: Any) -> dict[str, Any]:
+        return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
+
+    return {
+        "server": SERVER,
+        "uncounted": [EVALUATOR],
+        "links": [
+            {
+                "device": link.device,
+                "index": link.index,
+                "uplink": shape(link.uplink),
+                "downlink": shape(link.downlink),
+            }
+            for link in plan.links
+        ],
+    }
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[int]:
+    """Turn SIGINT, SIGTERM and SIGHUP into bytes on a descriptor, so that they interrupt nothing."""
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def nothing(_number: int, _frame: FrameType | None) -> None:
+        """The wake-up descriptor has the signal already."""
+
+    before = {number: signal.signal(number, nothing) for number in caught}
+    wake_up_before = signal.set_wakeup_fd(writing)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(wake_up_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)
+
+
+def _explain(error: OSError, directory: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"the disk is full: no room left in {directory}; free some or use --out on another disk"
+        )
+    return f"{type(error).__name__}: {error}"

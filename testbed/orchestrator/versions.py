@@ -1,0 +1,56 @@
+"""What a run is made with: versions, commit, host; written into every run directory."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import testbed
+
+_PACKAGES = ("torch", "numpy", "pyroute2", "pyarrow", "pydantic")
+
+
+def versions() -> dict[str, str]:
+    """Versions of the testbed, of Python and of the packages that results may depend on."""
+    found = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {"testbed": testbed.__version__, "python": platform.python_version(), **found}
+
+
+def commit() -> str | None:
+    """The commit of the source tree, ``-dirty`` if it was changed; None outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--match="],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None
+
+
+def host() -> dict[str, Any]:
+    """The machine: name, kernel, processors, memory in bytes."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return {
+        "name": platform.node(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "cpus": len(os.sched_getaffinity(0)),
+        "cpu": model,
+        "memory_bytes": psutil.virtual_memory().total,
+    }

@@ -1,0 +1,251 @@
+"""The agent with real namespaces, links and processes; the roles are sample_roles.py."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from testbed.channel import Channel, Message
+from testbed.nodes import control_group
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+UNSHAPED = {"rate": None, "delay": 0.0, "loss": 0.0}
+
+
+class Harness:
+    """The orchestrator's side of an agent."""
+
+    def __init__(self, log: Path, arguments: dict[str, Any]) -> None:
+        self.control, theirs = Channel.pair()
+        self.report, roles = Channel.pair()
+        self.log = log
+        root = Path(__file__).parents[2]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "testbed.orchestrator.agent",
+                    str(theirs.fileno()),
+                    str(roles.fileno()),
+                ],
+                pass_fds=(theirs.fileno(), roles.fileno()),
+                env=os.environ | {"PYTHONPATH": f"{root}:{Path(__file__).parent}"},
+                stderr=output,
+                stdout=output,
+                start_new_session=True,
+            )
+        theirs.close()
+        roles.close()
+        self.control.send({"load": {"entry": "sample_roles:load", "arguments": arguments}})
+
+    def network(self, *devices: str, uplinks: dict[str, int] | None = None) -> None:
+        links = [
+            {
+                "device": device,
+                "index": i,
+                "uplink": UNSHAPED | {"rate": (uplinks or {}).get(device)},
+                "downlink": UNSHAPED,
+            }
+            for i, device in enumerate(devices)
+        ]
+        self.control.send(
+            {"network": {"server": devices[0], "uncounted": [devices[1]], "links": links}}
+        )
+        self.until(self.control, lambda m: "network" in m.fields)
+
+    def start(self, device: str, **role: Any) -> None:
+        self.control.send({"start": device, "role": role})
+
+    def until(self, channel: Channel, wanted: Callable[[Message], bool]) -> dict[str, Any]:
+        deadline = time.monotonic() + 30
+        with selectors.DefaultSelector() as selector:
+            selector.register(channel, selectors.EVENT_READ)
+            while time.monotonic() < deadline:
+                if selector.select(1):
+                    message = channel.receive()
+                    assert message is not None, self.log.read_text()
+                    if wanted(message):
+                        return message.fields
+        raise AssertionError(f"nothing came: {self.log.read_text()}")
+
+    def counter(self) -> dict[str, Any]:
+        time.sleep(0.05)
+        self.control.send({"read": "counter"})
+        asked = time.monotonic()
+        fields = self.until(
+            self.control, lambda m: "counter" in m.fields and m.fields["counter"]["time"] >= asked
+        )
+        return dict(fields["counter"])
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def close(self) -> None:
+        self.control.close()
+        self.report.close()
+        try:
+            self.process.wait(20)
+        finally:
+            self.process.kill()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path / "log", {})
+    yield harness
+    harness.close()
+    assert harness.process.returncode is not None
+
+
+def groups() -> set[Path]:
+    return {p for place in control_group.hierarchies() for p in place.path.glob("testbed-*")}
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_node_sees_only_itself(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    agent.start("worker-0", what="describe")
+    seen = agent.until(agent.report, lambda m: "pid" in m.fields)
+    assert seen["pid"] == 1
+    assert seen["processes"] == [1]
+    assert seen["host"] == "worker-0"
+    assert seen["interfaces"] == ["eth0", "lo"]
+    assert seen["open"] <= 5  # the standard three, the report channel, the listing itself
+    ended = agent.until(agent.control, lambda m: "exited" in m.fields)
+    assert ended == {"exited": "worker-0", "status": 0}
+
+
+def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    before = agent.counter()
+    agent.start("evaluator", what="send", to="10.77.0.1", bytes=1_000_000)
+    agent.until(agent.report, lambda m: m.fields.get("from") == "10.77.0.3")
+    assert agent.counter()["bytes"] == before["bytes"] == 0
+    sent = 5_000_000
+    agent.start("worker-0", what="send", to="10.77.0.1", bytes=sent)
+    assert agent.until(agent.report, lambda m: "from" in m.fields)["bytes"] == sent
+    after = agent.counter()
+    # Every frame carries at most 1,448 bytes of the stream behind 66 bytes of headers.
+    full_frames = -(-sent // 1448)
+    assert sent + 66 * full_frames <= after["bytes"] <= sent + 66 * (full_frames * 1.02 + 20)
+    assert full_frames <= after["frames"] <= full_frames * 1.02 + 20
+    assert after["dropped"] == 0
+
+
+def test_an_uplink_has_its_rate(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0", uplinks={"worker-0": 20_000_000})
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    began = time.monotonic()
+    agent.start("worker-0", what="send", to="10.77.0.1", bytes=3_000_000)
+    seconds = agent.until(agent.report, lambda m: "from" in m.fields)["at"] - began
+    # 3 MB and headers at 20 Mbit/s take 1.25 s; a bucket of 5 ms goes at once.
+    assert 1.2 <= seconds <= 1.6
+
+
+@pytest.mark.parametrize("stop", ["freeze", "kill"])
+def test_frozen_stands_still_and_killed_is_reported(agent: Harness, stop: str) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="tick")
+    last = agent.until(agent.report, lambda m: m.fields["tick"] > 10)["tick"]
+    if stop == "kill":
+        agent.control.send({"kill": "server"})
+        ended = agent.until(agent.control, lambda m: "exited" in m.fields)
+        assert ended["status"] == -signal.SIGKILL
+        return
+    agent.control.send({"freeze": "server"})
+    agent.counter()  # an answer means that the request before it was carried out
+    time.sleep(0.1)
+    os.set_blocking(agent.report.fileno(), False)
+    try:
+        while message := agent.report.receive():
+            last = message.fields["tick"]
+    except BlockingIOError:
+        pass
+    time.sleep(0.2)
+    with pytest.raises(BlockingIOError):
+        agent.report.receive()
+    os.set_blocking(agent.report.fileno(), True)
+    agent.control.send({"thaw": "server"})
+    assert agent.until(agent.report, lambda m: "tick" in m.fields)["tick"] == last + 1
+
+
+def test_a_status_is_reported(agent: Harness) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="die", status=3)
+    assert agent.until(agent.control, lambda m: "exited" in m.fields)["status"] == 3
+
+
+@pytest.mark.parametrize("how", ["close", "kill the agent", "kill the fork server"])
+def test_nothing_is_left(tmp_path: Path, how: str) -> None:
+    before = groups()
+    harness = Harness(tmp_path / "log", {})
+    names = ["server", "evaluator", *(f"worker-{i}" for i in range(5))]
+    harness.network(*names)
+    for name in names:
+        harness.start(name, what="tick")
+    for _ in names:
+        harness.until(harness.control, lambda m: "started" in m.fields)
+    family = harness.family()
+    assert len(family) == 1 + len(names)
+    if how == "close":
+        harness.close()
+    elif how == "kill the agent":
+        harness.process.kill()
+    else:
+        family[0].kill()
+        harness.until(harness.control, lambda m: "failed" in m.fields)
+        harness.process.wait(10)
+    assert gone(family)
+    harness.close()
+    for group in control_group.left_over():
+        assert how == "kill the agent"
+        group.remove()
+    assert groups() == before
+
+
+def test_a_failure_to_load_is_told(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "log", {"fail": "no such thing"})
+    told = harness.until(harness.control, lambda m: "failed" in m.fields)
+    assert told["failed"] == "RuntimeError: no such thing"
+    harness.close()
+
+
+def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
+    both = [Harness(tmp_path / name, {}) for name in ("a", "b")]
+    for harness in both:
+        harness.network("server", "evaluator", "worker-0")
+        harness.start("server", what="listen")
+        harness.until(harness.report, lambda m: "listening" in m.fields)
+    both[0].start("worker-0", what="send", to="10.77.0.1", bytes=1000)
+    assert both[0].until(both[0].report, lambda m: "from" in m.fields)["bytes"] == 1000
+    assert both[1].counter()["bytes"] == 0
+    both[0].close()
+    both[1].start("worker-0", what="send", to="10.77.0.1", bytes=2000)
+    assert both[1].until(both[1].report, lambda m: "from" in m.fields)["bytes"] == 2000
+    both[1].close()
