@@ -1,0 +1,75 @@
+"""One connection as the server sees it: receiving frames, and sending without ever waiting."""
+
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from testbed.wire.frames import Frame, Receiver
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A peer of the server.
+
+    Attributes:
+        socket: non-blocking.
+        receiver: its incoming frames.
+        opened: when it was accepted, seconds of CLOCK_MONOTONIC.
+        device: the number it greeted with; None before the greeting.
+        pulled: whether it asked for parameters that were not sent yet.
+        message_bytes: bytes of the messages received since its last applied update.
+        pending: what the kernel had no room for yet.
+    """
+
+    socket: socket.socket
+    receiver: Receiver
+    opened: float
+    device: int | None = None
+    pulled: bool = False
+    message_bytes: int = 0
+    pending: bytes | memoryview = field(default=b"")
+
+    def receive(self) -> Iterator[Frame]:
+        """Receive once and yield the frames that are complete.
+
+        Raises:
+            EOFError: the peer has closed the connection.
+            WireError: the peer sent what it may not.
+            OSError: the connection broke.
+        """
+        try:
+            count = self.socket.recv_into(self.receiver.buffer())
+        except BlockingIOError:
+            return
+        if count == 0:
+            raise EOFError
+        yield from self.receiver.received(count)
+
+    def send(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Send what the kernel takes now, keep a copy of the rest in ``pending``.
+
+        The copy is what makes a version that was pulled stay that version while later updates
+        change the parameters in place.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        if self.pending:
+            self.pending = b"".join((self.pending, *pieces))
+            return
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            sent = self.socket.sendmsg(pieces)
+        if sent < sum(map(len, pieces)):
+            self.pending = memoryview(b"".join(pieces))[sent:]
+
+    def send_pending(self) -> None:
+        """Send more of ``pending``.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        with contextlib.suppress(BlockingIOError):
+            sent = self.socket.send(self.pending)
+            self.pending = memoryview(self.pending)[sent:] if sent < len(self.pending) else b""

@@ -1,0 +1,33 @@
+"""The evaluator: a device that only observes. It measures every version that the server sends it.
+
+It pushes nothing and asks for nothing: the server sends it parameters when an evaluation is due, at
+once or, if it is behind, from a queue, so that workers never wait for it. Its results go to the
+orchestrator over the host, not over the emulated network.
+"""
+
+from testbed.algorithms.interface import as_bytes
+from testbed.channel import Channel
+from testbed.learning.datasets import Dataset
+from testbed.learning.learner import Learner
+from testbed.roles.settings import Settings
+from testbed.roles.worker import connect, receive_exactly, receive_header
+from testbed.wire import WireError
+from testbed.wire.frames import Kind
+
+
+def evaluate(settings: Settings, dataset: Dataset, learner: Learner, report: Channel) -> None:
+    """Evaluate what the server sends until it says STOP."""
+    images = dataset.test_images[: settings.evaluation_images]
+    labels = dataset.test_labels[: settings.evaluation_images]
+    parameters = as_bytes(learner.parameters)
+    accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
+    with connect(settings, settings.workers, learner.layout.total) as connection:
+        while True:
+            kind, _, version, _, length = receive_header(connection, accepts)
+            if kind is Kind.STOP:
+                return
+            if length != len(parameters):
+                raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
+            receive_exactly(connection, parameters)
+            accuracy, loss = learner.evaluate(images, labels)
+            report.send({"evaluated": version, "accuracy": accuracy, "loss": loss})

@@ -1,0 +1,62 @@
+"""What the roles of one run need to know; plain values that cross a process boundary as JSON."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+PORT = 7077
+"""Where the server listens, in its own network namespace."""
+
+SERVER = "server"
+EVALUATOR = "evaluator"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One run's settings.
+
+    Attributes:
+        seed: of every random stream.
+        workers: how many there are, numbered from 0.
+        dataset: a dataset's name or a directory of idx files.
+        scaling: how images are scaled.
+        train_images: use only so many of the training images; None for all.
+        model: the model's name.
+        initialisation: law of the initial parameters.
+        batch_size: b, images per gradient.
+        learning_rate: α.
+        updates: how many updates the run lasts.
+        algorithm: the algorithm's options as in the experiment file, ``name`` among them.
+        waiting_law: law of the time between computing and pushing.
+        waiting_mean: its mean in seconds.
+        evaluate_every: updates between two evaluations.
+        evaluation_images: evaluate on only so many of the test images; None for all.
+        server_address: IPv4 address of the server.
+        secret: the run's secret, hexadecimal; a greeting without it is refused.
+    """
+
+    seed: int
+    workers: int
+    dataset: str
+    scaling: Literal["standardised", "unit"]
+    train_images: int | None
+    model: str
+    initialisation: Literal["paper", "torch"]
+    batch_size: int
+    learning_rate: float
+    updates: int
+    algorithm: dict[str, Any]
+    waiting_law: str
+    waiting_mean: float
+    evaluate_every: int
+    evaluation_images: int | None
+    server_address: str
+    secret: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+
+def worker_name(number: int) -> str:
+    """The device name of a worker."""
+    return f"worker-{number}"

@@ -1,0 +1,326 @@
+"""The server with real sockets: what it answers, what it refuses, what it reports.
+
+It runs in a thread, on loopback; the peers speak raw frames, so that nothing of the worker's code
+decides what is sent.
+"""
+
+import contextlib
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.asgd import StalenessDivided
+from testbed.channel import Channel, Message
+from testbed.roles import server as server_module
+from testbed.roles.server import Server
+from testbed.roles.settings import Settings
+from testbed.telemetry.records import UPDATE
+from testbed.wire.frames import HEADER, Kind, header, parse
+
+SIZE = 1000
+SECRET = bytes(range(32))
+EVERYTHING = dict.fromkeys(Kind, 1 << 25)
+
+
+def settings(**changes: Any) -> Settings:
+    fields: dict[str, Any] = {
+        "seed": 1,
+        "workers": 2,
+        "dataset": "digits",
+        "scaling": "unit",
+        "train_images": None,
+        "model": "cnn",
+        "initialisation": "paper",
+        "batch_size": 10,
+        "learning_rate": 0.5,
+        "updates": 4,
+        "algorithm": {"name": "asgd"},
+        "waiting_law": "exponential",
+        "waiting_mean": 0.0,
+        "evaluate_every": 2,
+        "evaluation_images": None,
+        "server_address": "127.0.0.1",
+        "secret": SECRET.hex(),
+    }
+    return Settings(**fields | changes)
+
+
+class Running:
+    """A server in a thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+        with socket.create_server(("", 0)) as free:
+            self.port = free.getsockname()[1]
+        monkeypatch.setattr(server_module, "PORT", self.port)
+        self.report, self._theirs = Channel.pair()
+        half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
+        self.server = Server(settings(**changes), half, self._theirs)
+        self.thread = threading.Thread(target=self.server.serve, daemon=True)
+        self.thread.start()
+        self.connections: list[socket.socket] = []
+        self.messages: list[Message] = []
+        self.until("listening")
+
+    def until(self, name: str, text: str = "") -> dict[str, Any]:
+        deadline = time.monotonic() + 20
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.report, selectors.EVENT_READ)
+            while time.monotonic() < deadline:
+                if selector.select(0.5):
+                    message = self.report.receive()
+                    assert message is not None
+                    self.messages.append(message)
+                    if name in message.fields and text in str(message.fields[name]):
+                        return message.fields
+        raise AssertionError(f"no {name} {text!r}; got {[m.fields for m in self.messages]}")
+
+    def connect(self, number: int | None = None) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        self.connections.append(connection)
+        if number is not None:
+            connection.sendall(hello(number))
+            assert receive(connection) == (Kind.WELCOME, SIZE, b"")
+        return connection
+
+    def close(self) -> None:
+        """Hang up, end the server's loop and wait until it has drained."""
+        for connection in self.connections:
+            connection.close()
+        self.server._finished = True
+        # The thread may wait for room in the channel: read it empty until the thread has ended.
+        self.report._socket.settimeout(0.05)
+        while self.thread.is_alive():
+            with contextlib.suppress(TimeoutError):
+                self.report.receive()
+        self.report.close()
+
+
+@pytest.fixture
+def run_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def make(**changes: Any) -> Running:
+        made.append(Running(monkeypatch, **changes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def running(run_server: Callable[..., Running]) -> Running:
+    return run_server()
+
+
+def hello(number: int, secret: bytes = SECRET) -> bytes:
+    return header(Kind.HELLO, number, length=len(secret)) + secret
+
+
+def dense(base: int, value: float, loss: float = 1.0) -> bytes:
+    body = np.full(SIZE, value, np.float32).tobytes()
+    return header(Kind.PUSH, base, encoding=1, loss=loss, length=len(body)) + body
+
+
+def receive(connection: socket.socket) -> tuple[Kind, int, bytes]:
+    head = exactly(connection, HEADER.size)
+    kind, _, number, _, length = parse(head, EVERYTHING)
+    return kind, number, exactly(connection, length)
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        assert more, "the server closed the connection"
+        data += more
+    return data
+
+
+def pull(connection: socket.socket) -> tuple[int, float]:
+    connection.sendall(header(Kind.PULL))
+    kind, version, body = receive(connection)
+    assert kind is Kind.PARAMETERS
+    values = np.frombuffer(body, np.float32)
+    assert len(set(values.tolist())) == 1, "parameters of two versions in one answer"
+    return version, float(values[0])
+
+
+def test_a_run_from_greeting_to_stop(running: Running) -> None:
+    a = running.connect(0)
+    a.sendall(header(Kind.PULL))
+    a.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        a.recv(1)  # training waits for the second worker
+    a.settimeout(10)
+    b = running.connect(1)
+    evaluator = running.connect(2)
+    assert receive(a)[:2] == (Kind.PARAMETERS, 0)
+    assert pull(b) == (0, 0.0)
+    a.sendall(dense(0, 1.0, loss=2.5))
+    assert pull(a) == (1, -0.5)  # delay 0: the whole step
+    b.sendall(dense(0, 1.0))
+    assert pull(b) == (2, -1.0)  # delay 1
+    a.sendall(dense(1, 1.0) + header(Kind.PULL))
+    assert receive(a)[1] == 3
+    a.sendall(dense(3, 2.0))
+    b.sendall(dense(2, 8.0))  # one of these two is the fourth and last
+    assert receive(a)[0] is Kind.STOP
+    assert receive(b)[0] is Kind.STOP
+    assert [receive(evaluator)[:2] for _ in range(4)] == [
+        (Kind.PARAMETERS, 0),
+        (Kind.PARAMETERS, 2),
+        (Kind.PARAMETERS, 4),
+        (Kind.STOP, 0),
+    ]
+    for connection in (a, b, evaluator):
+        connection.close()
+    finished = running.until("finished")
+    running.thread.join(5)
+    rows = np.concatenate(
+        [np.frombuffer(m.raw, UPDATE) for m in running.messages if "updates" in m.fields]
+    )
+    assert rows["iteration"].tolist() == [1, 2, 3, 4]
+    assert rows["worker"].tolist()[:3] == [0, 1, 0]
+    assert rows["base_version"].tolist()[:3] == [0, 0, 1]
+    assert rows["staleness"].tolist()[:3] == [0, 1, 1]
+    assert rows["loss"].tolist()[0] == 2.5
+    assert set(rows["payload_bytes"].tolist()) == {4 * SIZE}
+    # Greeting and pull, then the push; later a pull and a push.
+    assert rows["message_bytes"].tolist()[:3] == [64 + 32 + 32 + 4 * SIZE] * 2 + [
+        32 + 32 + 4 * SIZE
+    ]
+    # Five pushes arrived, the fifth too late to count as an update.
+    assert finished["finished"] == 4
+    assert finished["payload_bytes"] == 5 * 4 * SIZE
+    assert finished["message_bytes"] == 5 * (4 * SIZE + 32) + 5 * 32 + 2 * 64
+    checkpoints = [m.fields for m in running.messages if "checkpoint" in m.fields]
+    assert [c["checkpoint"] for c in checkpoints] == [0, 2, 4]
+    assert checkpoints[-1]["payload_bytes"] == 4 * 4 * SIZE
+    parameters = b"".join(m.raw for m in running.messages if "parameters" in m.fields)
+    assert np.frombuffer(parameters, np.float32).shape == (SIZE,)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "not the testbed's protocol"),
+        (hello(0, bytes(32)), "without this run's secret"),
+        (hello(0, b"short"), "without this run's secret"),
+        (hello(3), "device 3 is not of this run"),
+        (hello(2**64 - 1), "is not of this run"),
+        (header(Kind.HELLO, 0, length=2**40), "over the limit of 32"),
+        (dense(0, 1.0), "allowed now: HELLO"),
+        (hello(0) + header(Kind.PUSH, length=2**50), "over the limit of 8000"),
+        (hello(0) + header(Kind.PUSH, 0, encoding=9, length=0), "unknown encoding 9"),
+        (
+            hello(0) + header(Kind.PUSH, 7, encoding=1, length=4 * SIZE) + bytes(4 * SIZE),
+            "base version 7",
+        ),
+        (hello(0) + header(Kind.PULL) + header(Kind.PULL), "a pull before"),
+        (hello(0) + header(Kind.STOP), "allowed now: PULL, PUSH"),
+        (hello(2) + header(Kind.PULL), "allowed now: none"),
+    ],
+)
+def test_what_is_not_ours_is_closed_and_the_server_goes_on(
+    running: Running, data: bytes, reason: str
+) -> None:
+    stranger = running.connect()
+    stranger.sendall(data)
+    event = running.until("event", reason)
+    assert event["level"] == "warning"
+    with stranger:
+        while stranger.recv(1 << 16):  # what was sent before the offence, then the end
+            pass
+    a, b = running.connect(0), running.connect(1)
+    assert pull(a) == (0, 0.0)
+    assert pull(b) == (0, 0.0)
+
+
+def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None:
+    running.connect(0)
+    running.connect().sendall(hello(0))
+    running.until("event", "is connected already")
+
+
+def test_a_silent_stranger_is_shown_out(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "GREETING_TIMEOUT", 0.3)
+    with running.connect() as stranger:
+        running.until("event", "no greeting within 0.3 s")
+        assert stranger.recv(1) == b""
+
+
+def test_a_reset_in_mid_message_is_told_and_training_goes_on(running: Running) -> None:
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.sendall(dense(0, 1.0)[:500])
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    b.close()
+    running.until("event", "closed")
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+
+
+def test_without_workers_the_run_ends(running: Running) -> None:
+    for connection in [running.connect(0), running.connect(1)]:
+        connection.close()
+    running.until("event", "no worker is left")
+    assert running.until("finished")["finished"] == 0
+
+
+def test_training_begins_without_those_who_never_come(
+    run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "GATHERING_TIMEOUT", 0.5)
+    running = run_server()
+    a = running.connect(0)
+    assert pull(a) == (0, 0.0)
+    running.until("event", "training begins without 1 workers")
+
+
+def test_an_answer_that_waits_stays_the_version_that_was_pulled(
+    run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that reads slowly must not see parameters change under way."""
+    global SIZE
+    monkeypatch.setattr(f"{__name__}.SIZE", 4_000_000)
+    running = Running(monkeypatch, updates=100)
+    a, b = running.connect(0), running.connect(1)
+    a.sendall(header(Kind.PULL))
+    time.sleep(0.3)
+    base, _ = pull(b)
+    for _ in range(3):
+        b.sendall(dense(base, 1.0))
+        base, _ = pull(b)
+    kind, version, body = receive(a)
+    assert (kind, version) == (Kind.PARAMETERS, 0)
+    assert set(np.frombuffer(body, np.float32).tolist()) == {0.0}
+
+
+def test_the_evaluator_misses_no_version_however_slow_it_is(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(updates=300, evaluate_every=1, workers=1)
+    evaluator, a = running.connect(1), running.connect(0)
+    base, _ = pull(a)
+    for _ in range(300):
+        a.sendall(dense(base, 1.0))
+        a.sendall(header(Kind.PULL))
+        kind, base, _ = receive(a)
+    assert kind is Kind.STOP
+    a.close()
+    versions = []
+    while (message := receive(evaluator))[0] is Kind.PARAMETERS:
+        versions.append((message[1], float(np.frombuffer(message[2], np.float32)[0])))
+    assert versions == [(v, -0.5 * v) for v in range(301)]
+    evaluator.close()
+    assert running.until("finished")["finished"] == 300
