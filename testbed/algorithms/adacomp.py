@@ -11,6 +11,7 @@ counters per pulled version, beside the |Θ| parameters that the pull sends anyw
 version share their copy, and a copy lives as long as a worker that pulled it is outstanding.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -49,6 +50,14 @@ class AdaCompOptions(Options):
     )
 
 
+@dataclass(slots=True)
+class _Copy:
+    """The counters as they were at one version, and how many outstanding pulls refer to them."""
+
+    counters: npt.NDArray[np.uint32]
+    pulls: int = 0
+
+
 class AdaptiveStaleness(ServerHalf):
     """Algorithm 2. A dense update counts as one that contains every parameter."""
 
@@ -56,23 +65,30 @@ class AdaptiveStaleness(ServerHalf):
         super().__init__(parameters)
         self._alpha = np.float32(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
-        self._snapshot: tuple[int, npt.NDArray[np.uint32]] | None = None
-        self._at_pull: dict[int, tuple[int, npt.NDArray[np.uint32]]] = {}
+        self._pulled: dict[int, int] = {}
+        self._copies: dict[int, _Copy] = {}
+        self._spare: list[npt.NDArray[np.uint32]] = []
 
     def pull(self, worker: int) -> int:
-        if self._snapshot is None or self._snapshot[0] != self.version:
-            self._snapshot = (self.version, self._contained.copy())
-        self._at_pull[worker] = self._snapshot
+        self.forget(worker)
+        copy = self._copies.get(self.version)
+        if copy is None:
+            # Memory is used again: that of a fresh array would have to be zeroed by the kernel.
+            counters = self._spare.pop() if self._spare else np.empty_like(self._contained)
+            np.copyto(counters, self._contained)
+            copy = self._copies[self.version] = _Copy(counters)
+        copy.pulls += 1
+        self._pulled[worker] = self.version
         return self.version
 
     def _apply(self, worker: int, update: Update, delay: int) -> None:
-        version, at_pull = self._at_pull.get(worker, (-1, self._contained))
-        if version != self.version - delay:
+        version = self.version - delay
+        if self._pulled.get(worker) != version:
             raise ValueError(
-                f"worker {worker} pushed an update of version {self.version - delay}, which is not "
-                "the version that it pulled last"
+                f"worker {worker} pushed an update of version {version}, which is not the version "
+                "that it pulled last"
             )
-        del self._at_pull[worker]
+        at_pull = self._copies[version].counters
         k = update.indices if isinstance(update, SparseUpdate) else slice(None)
         now = self._contained[k]
         # Counters wrap at 2³²; their unsigned difference stays right.
@@ -80,9 +96,16 @@ class AdaptiveStaleness(ServerHalf):
         alpha_k = self._alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
         self.parameters[k] -= alpha_k * update.values  # equation 4
         self._contained[k] = now + np.uint32(1)
+        self.forget(worker)
 
     def forget(self, worker: int) -> None:
-        self._at_pull.pop(worker, None)
+        version = self._pulled.pop(worker, None)
+        if version is None:
+            return
+        copy = self._copies[version]
+        copy.pulls -= 1
+        if copy.pulls == 0:
+            self._spare.append(self._copies.pop(version).counters)
 
 
 class AdaComp(Algorithm):

@@ -22,7 +22,7 @@ from testbed.algorithms.interface import (
     WorkerHalf,
     scopes,
 )
-from testbed.algorithms.selection import kept, largest
+from testbed.algorithms.selection import Largest, kept
 
 
 class CompAsgdOptions(Options):
@@ -47,11 +47,14 @@ class LargestEntries(WorkerHalf):
     """SELECT_GRAD (Algorithm 1): keep max(1, ⌊c·size⌋) entries of each scope."""
 
     def __init__(self, layout: Layout, ratio: float, scope: Scope) -> None:
-        self._parts = [(s, kept(ratio, s.stop - s.start)) for s in scopes(layout, scope)]
+        self._parts = [
+            (s, Largest(s.stop - s.start, kept(ratio, s.stop - s.start)))
+            for s in scopes(layout, scope)
+        ]
 
     def compress(self, gradient: FloatVector) -> SparseUpdate:
         indices = np.concatenate(
-            [largest(gradient[s], m) + np.uint32(s.start) for s, m in self._parts]
+            [largest(gradient[s]) + np.uint32(s.start) for s, largest in self._parts]
         )
         return SparseUpdate(indices, gradient[indices])
 

@@ -2,9 +2,13 @@
 
 The paper keeps the 100·c % largest entries in absolute value (AdaComp, Algorithm 1, SELECT_GRAD).
 Here that is exact and reproducible to the bit: of two entries of equal magnitude the one with the
-lower index is kept, and a NaN counts as larger than any number. Nearly all entries are ruled out by
-a threshold read off a sample, in two sequential passes; only the survivors are partitioned. The
-threshold decides nothing: if too few survive, everything is partitioned.
+lower index is kept, and a NaN counts as larger than any number.
+
+Nearly all entries are ruled out by a threshold read off a sample, in one pass over the vector that
+goes block by block so that it needs no memory as long as the model; only the survivors are
+partitioned. The threshold decides nothing: if too few survive, everything is partitioned. A
+gradient with fewer non-zero entries than are to be kept (dead ReLUs) is seen by a threshold of 0,
+and is not partitioned either: quickselect is at its worst among equal values.
 """
 
 import numpy as np
@@ -12,10 +16,13 @@ import numpy.typing as npt
 
 from testbed.algorithms.interface import FloatVector, IndexVector
 
-_SAMPLE = 1024
+_SAMPLE = 2048
 """Sampled entries: enough that three standard deviations of the rank are a small over-selection."""
 _DIRECT = 4096
 """Below this length a partition of everything is cheaper than sampling first."""
+_BLOCK = 65_536
+"""Entries per block: few enough for the processor's caches, enough that calls do not matter."""
+_WITHOUT_SIGN = np.int32(0x7FFFFFFF)
 
 
 def kept(ratio: float, size: int) -> int:
@@ -27,34 +34,69 @@ def kept(ratio: float, size: int) -> int:
     return max(1, min(size, int(np.floor(round(ratio * size, 9)))))
 
 
-def largest(values: FloatVector, count: int) -> IndexVector:
-    """Indices of the ``count`` entries of largest magnitude, ascending.
+class Largest:
+    """Selects the ``count`` entries of largest magnitude of vectors of one size.
 
-    Args:
-        values: float32, shape (size,).
-        count: how many to keep, 1 ≤ count ≤ size.
-
-    Returns:
-        uint32, shape (count,).
+    It keeps memory for one block between calls and nothing else.
     """
-    size = len(values)
-    if count >= size:
-        return np.arange(size, dtype=np.uint32)
-    # Without the sign bit, IEEE 754 floats order like the integers of the same bits: one masking
-    # pass instead of abs(), integer comparisons, and NaN comes out largest of all.
-    magnitude = values.view(np.int32) & np.int32(0x7FFFFFFF)
-    if size > _DIRECT:
-        candidates = np.flatnonzero(magnitude >= _threshold(magnitude, count))
-        if len(candidates) >= count:
-            chosen = _largest_directly(magnitude[candidates], count)
-            return candidates[chosen].astype(np.uint32)
-    return _largest_directly(magnitude, count).astype(np.uint32)
+
+    def __init__(self, size: int, count: int) -> None:
+        """Prepare for vectors of ``size`` entries, of which 1 ≤ count ≤ size are kept."""
+        self._size = size
+        self._count = count
+        block = min(_BLOCK, size) if size > _DIRECT else 0
+        self._magnitude = np.empty(block, np.int32)
+        self._reaches = np.empty(block, np.bool_)
+
+    def __call__(self, values: FloatVector) -> IndexVector:
+        """Indices of the largest, ascending.
+
+        Args:
+            values: float32, shape (size,), contiguous.
+
+        Returns:
+            uint32, shape (count,).
+        """
+        count = self._count
+        if count >= self._size:
+            return np.arange(self._size, dtype=np.uint32)
+        # Without the sign bit, IEEE 754 floats order like the integers of the same bits: one
+        # masking pass instead of abs(), integer comparisons, and NaN comes out largest of all.
+        bits = values.view(np.int32)
+        if count == 1:  # as for every small bias vector; argmax gives the first of equals
+            return np.array([np.argmax(bits & _WITHOUT_SIGN)], np.uint32)
+        if self._size > _DIRECT:
+            threshold = _threshold(bits, count)
+            candidates = self._reaching(bits, max(threshold, np.int32(1)))
+            if len(candidates) >= count:
+                chosen = _largest_directly(bits[candidates] & _WITHOUT_SIGN, count)
+                return candidates[chosen].astype(np.uint32)
+            if threshold == 0:
+                # All others are zeros: the first of them fill up.
+                zero = np.ones(self._size, np.bool_)
+                zero[candidates] = False
+                filling = np.flatnonzero(zero)[: count - len(candidates)]
+                return np.sort(np.concatenate((candidates, filling))).astype(np.uint32)
+        return _largest_directly(bits & _WITHOUT_SIGN, count).astype(np.uint32)
+
+    def _reaching(self, bits: npt.NDArray[np.int32], threshold: np.int32) -> npt.NDArray[np.intp]:
+        """Ascending positions of the entries whose magnitude is the threshold or more."""
+        found = []
+        for start in range(0, len(bits), _BLOCK):
+            block = bits[start : start + _BLOCK]
+            magnitude, reaches = self._magnitude[: len(block)], self._reaches[: len(block)]
+            np.bitwise_and(block, _WITHOUT_SIGN, out=magnitude)
+            np.greater_equal(magnitude, threshold, out=reaches)
+            at = np.flatnonzero(reaches)
+            at += start
+            found.append(at)
+        return np.concatenate(found)
 
 
-def _threshold(magnitude: npt.NDArray[np.int32], count: int) -> np.int32:
+def _threshold(bits: npt.NDArray[np.int32], count: int) -> np.int32:
     """A magnitude that a few more than ``count`` entries are likely to reach."""
-    sample = magnitude[:: len(magnitude) // _SAMPLE]
-    expected = count * len(sample) / len(magnitude)
+    sample = bits[:: len(bits) // _SAMPLE] & _WITHOUT_SIGN
+    expected = count * len(sample) / len(bits)
     rank = int(expected + 3 * np.sqrt(expected) + 3)
     if rank >= len(sample):
         return np.int32(0)

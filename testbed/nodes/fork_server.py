@@ -12,7 +12,6 @@ Trap: a forked child has only the forking thread. Whatever is imported or run be
 must not leave a lock held by another thread; the warm-up therefore runs with one compute thread.
 """
 
-import contextlib
 import gc
 import os
 import selectors
@@ -64,7 +63,9 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                         return
                     if "start" in message.fields:
                         device = str(message.fields["start"])
-                        children[device] = pid = _start(message, control, report, role, own_pids)
+                        held = [selector.fileno(), own_pids]
+                        held += [key.fd for key in selector.get_map().values()]
+                        children[device] = pid = _start(message, report, role, own_pids, held)
                         selector.register(os.pidfd_open(pid), selectors.EVENT_READ, device)
                         control.send({"started": device})
                     else:
@@ -78,7 +79,9 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                     control.send({"exited": key.data, "status": os.waitstatus_to_exitcode(status)})
 
 
-def _start(message: Message, control: Channel, report: Channel, role: Role, own_pids: int) -> int:
+def _start(
+    message: Message, report: Channel, role: Role, own_pids: int, held: Sequence[int]
+) -> int:
     """Fork one node; returns its process id as seen from here."""
     linux.unshare(linux.CLONE_NEWPID)
     try:
@@ -89,7 +92,9 @@ def _start(message: Message, control: Channel, report: Channel, role: Role, own_
     if pid == 0:
         status = 70
         try:
-            _close_all_but({0, 1, 2, report.fileno(), *message.descriptors})
+            # The control channel and the handles of the other nodes are not the node's.
+            for fd in held:
+                os.close(fd)
             _contain(str(message.fields["start"]), message.descriptors)
             status = role(message.fields["role"], report)
         except BaseException:
@@ -104,14 +109,6 @@ def _start(message: Message, control: Channel, report: Channel, role: Role, own_
     for fd in message.descriptors:
         os.close(fd)
     return pid
-
-
-def _close_all_but(kept: set[int]) -> None:
-    """Close what the fork server holds open: the control channel and the handles of other nodes."""
-    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd not in kept:
-            with contextlib.suppress(OSError):  # the descriptor that listed the folder is gone
-                os.close(fd)
 
 
 def _contain(device: str, descriptors: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from testbed.wire.frames import Frame, Receiver
 
@@ -20,6 +20,7 @@ class Connection:
         pulled: whether it asked for parameters that were not sent yet.
         message_bytes: bytes of the messages received since its last applied update.
         pending: what the kernel had no room for yet.
+        ending: whether nothing is to be sent after that.
     """
 
     socket: socket.socket
@@ -28,7 +29,8 @@ class Connection:
     device: int | None = None
     pulled: bool = False
     message_bytes: int = 0
-    pending: bytes | memoryview = field(default=b"")
+    pending: bytes | memoryview = b""
+    ending: bool = False
 
     def receive(self) -> Iterator[Frame]:
         """Receive once and yield the frames that are complete.
@@ -61,8 +63,17 @@ class Connection:
         sent = 0
         with contextlib.suppress(BlockingIOError):
             sent = self.socket.sendmsg(pieces)
-        if sent < sum(map(len, pieces)):
-            self.pending = memoryview(b"".join(pieces))[sent:]
+        rest = []
+        for piece in map(memoryview, pieces):
+            rest.append(piece[sent:])
+            sent -= min(sent, len(piece))
+        self.pending = b"".join(rest)
+
+    def end(self) -> None:
+        """Send nothing more after ``pending``: the peer sees the end of the stream behind it."""
+        self.ending = True
+        if not self.pending:
+            self.socket.shutdown(socket.SHUT_WR)
 
     def send_pending(self) -> None:
         """Send more of ``pending``.
@@ -73,3 +84,5 @@ class Connection:
         with contextlib.suppress(BlockingIOError):
             sent = self.socket.send(self.pending)
             self.pending = memoryview(self.pending)[sent:] if sent < len(self.pending) else b""
+        if self.ending and not self.pending:
+            self.socket.shutdown(socket.SHUT_WR)

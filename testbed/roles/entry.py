@@ -1,7 +1,9 @@
 """What the fork server loads once and what it runs in every node."""
 
+import os
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,15 +15,68 @@ from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
+from testbed.nodes.turns import Turns
 from testbed.roles.evaluator import evaluate
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
-from testbed.roles.worker import work
+from testbed.roles.worker import TurnTaking, work
 from testbed.streams import stream
 from testbed.wire import WireError
 
 FAILED = 1
 """Exit status of a role that ended with an error; the error itself went to the run's events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What all nodes of a run share, copy-on-write or for good."""
+
+    settings: Settings
+    dataset: datasets.Dataset
+    learner: Learner
+    shared_learners: tuple[Learner, ...]
+    turns: Turns
+
+    def warm_up(self) -> None:
+        """Compute once: what the libraries set up at first use is set up once, for all nodes."""
+        seed = self.settings.seed
+        order = stream(seed, "warm-up").permutation(len(self.dataset.train_images))
+        generator = stream(seed, "warm-up batches")
+        batches = Batches(self.dataset, order, self.settings.batch_size, generator)
+        for learner in (self.learner, *self.shared_learners):
+            learner.gradient(*batches.next())
+
+    def run(self, arguments: Mapping[str, Any], report: Channel) -> int:
+        """Run a role in a node; returns the node's exit status."""
+        number = int(arguments["number"])
+        roles: dict[str, Callable[[], None]] = {
+            "server": lambda: self._serve(report),
+            "evaluator": lambda: evaluate(self.settings, self.dataset, self.learner, report),
+            "worker": lambda: work(
+                self.settings,
+                number,
+                self.dataset,
+                TurnTaking(self.learner, self.shared_learners, self.turns),
+            ),
+        }
+        try:
+            roles[arguments["role"]]()
+        except Exception as error:
+            if not isinstance(error, OSError | WireError):
+                traceback.print_exc()
+            text = f"{type(error).__name__}: {error}"[:1000]
+            report.send({"event": text, "level": "error", "number": number})
+            return FAILED
+        return 0
+
+    def _serve(self, report: Channel) -> None:
+        algorithm = ALGORITHMS[self.settings.algorithm["name"]]
+        options = algorithm.options_type.model_validate(self.settings.algorithm)
+        parameters = self.learner.parameters.copy()
+        half = algorithm.server(
+            options, self.learner.layout, parameters, self.settings.learning_rate
+        )
+        Server(self.settings, half, report).serve()
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
@@ -35,49 +90,10 @@ def load(arguments: Mapping[str, Any]) -> Role:
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
     )
-    _warm_up(settings, dataset, learner)
-
-    def role(role_arguments: Mapping[str, Any], report: Channel) -> int:
-        return _run(role_arguments, settings, dataset, learner, report)
-
-    return role
-
-
-def _warm_up(settings: Settings, dataset: datasets.Dataset, learner: Learner) -> None:
-    """One gradient, so that what the libraries set up at first use is set up once for all nodes."""
-    order = stream(settings.seed, "warm-up").permutation(len(dataset.train_images))
-    batches = Batches(dataset, order, settings.batch_size, stream(settings.seed, "warm-up", 1))
-    learner.gradient(*batches.next())
-
-
-def _run(
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    dataset: datasets.Dataset,
-    learner: Learner,
-    report: Channel,
-) -> int:
-    number = int(arguments["number"])
-    roles: dict[str, Callable[[], None]] = {
-        "server": lambda: _serve(settings, learner, report),
-        "evaluator": lambda: evaluate(settings, dataset, learner, report),
-        "worker": lambda: work(settings, number, dataset, learner),
-    }
-    try:
-        roles[arguments["role"]]()
-    except Exception as error:
-        if not isinstance(error, OSError | WireError):
-            traceback.print_exc()
-        text = f"{type(error).__name__}: {error}"[:1000]
-        report.send({"event": text, "level": "error", "number": number})
-        return FAILED
-    return 0
-
-
-def _serve(settings: Settings, learner: Learner, report: Channel) -> None:
-    algorithm = ALGORITHMS[settings.algorithm["name"]]
-    options = algorithm.options_type.model_validate(settings.algorithm)
-    half = algorithm.server(
-        options, learner.layout, learner.parameters.copy(), settings.learning_rate
-    )
-    Server(settings, half, report).serve()
+    turns = Turns(len(os.sched_getaffinity(0)))
+    shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns.count))
+    for one in shared:
+        one.share_memory()
+    loaded = Loaded(settings, dataset, learner, shared, turns)
+    loaded.warm_up()
+    return loaded.run

@@ -296,6 +296,7 @@ class Server:
             try:
                 connection.send([header(Kind.STOP)])
                 self._watch(connection)
+                connection.end()
             except OSError as error:
                 self._close(connection, f"{error}")
 

@@ -5,9 +5,11 @@ where it was computed. A push and the next pull leave in one call. While it wait
 listens, so that the end of training does not have to wait for it.
 """
 
+import contextlib
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from testbed.algorithms.interface import as_bytes
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset, shards
 from testbed.learning.learner import Learner
+from testbed.nodes.turns import Turns
 from testbed.roles.settings import PORT, Settings
 from testbed.streams import stream
 from testbed.wire import WireError
@@ -72,60 +75,107 @@ def receive_exactly(connection: socket.socket, memory: memoryview) -> None:
         filled += count
 
 
-def send_pieces(connection: socket.socket, pieces: list[bytes | memoryview]) -> None:
-    """Send all pieces, gathered by the kernel, without joining them first."""
-    pending = [memoryview(piece) for piece in pieces]
-    while pending:
-        sent = connection.sendmsg(pending)
-        while pending and sent >= len(pending[0]):
-            sent -= len(pending.pop(0))
-        if pending:
-            pending[0] = pending[0][sent:]
+def send_some(connection: socket.socket, pieces: Sequence[bytes | memoryview]) -> list[bytes]:
+    """Send what the kernel takes at once, gathered by it; returns a copy of the rest."""
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        sent = connection.sendmsg(pieces, [], socket.MSG_DONTWAIT)
+    rest = []
+    for piece in pieces:
+        if sent < len(piece):
+            rest.append(bytes(piece[sent:]))
+        sent -= min(sent, len(piece))
+    return rest
 
 
-def work(settings: Settings, number: int, dataset: Dataset, learner: Learner) -> None:
+def send_pieces(connection: socket.socket, pieces: Sequence[bytes | memoryview]) -> None:
+    """Send all pieces, however long it takes."""
+    pending = b"".join(send_some(connection, pieces))
+    if pending:
+        connection.sendall(pending)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTaking:
+    """The learners that a worker computes with.
+
+    Attributes:
+        own: memory of this process's own; its pages are taken from the kernel when it is first used.
+        shared: one per turn, in memory that all workers of the host share.
+        turns: whose turn it is.
+    """
+
+    own: Learner
+    shared: tuple[Learner, ...]
+    turns: Turns
+
+    @contextlib.contextmanager
+    def take(self) -> Iterator[Learner]:
+        """Wait for a turn; the learner may be used, and what it returned be read, in the body."""
+        with self.turns.take() as turn:
+            yield self.own if turn is None else self.shared[turn]
+
+
+def work(settings: Settings, number: int, dataset: Dataset, learners: TurnTaking) -> None:
     """Be worker ``number`` until the server says STOP."""
+    layout = learners.own.layout
     algorithm = ALGORITHMS[settings.algorithm["name"]]
     options = algorithm.options_type.model_validate(settings.algorithm)
-    half = algorithm.worker(options, learner.layout)
+    half = algorithm.worker(options, layout)
     shard = shards(len(dataset.train_images), settings.workers, settings.seed)[number]
     batches = Batches(dataset, shard, settings.batch_size, stream(settings.seed, "batches", number))
     waiting = durations.LAWS[settings.waiting_law](settings.waiting_mean)
     waiting_stream = stream(settings.seed, "waiting", number)
 
-    parameters = as_bytes(learner.parameters)
-    accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
+    size = as_bytes(learners.own.parameters).nbytes
+    accepts = {Kind.PARAMETERS: size, Kind.STOP: 0}
     pull = header(Kind.PULL)
-    with connect(settings, number, learner.layout.total) as connection:
+    with connect(settings, number, layout.total) as connection:
+        # Woken once, by the whole answer (or by the end of the stream behind a STOP): a turn is not
+        # spent waiting for a slow link. An answer longer than the kernel's buffers wakes early.
+        answer = HEADER.size + size
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, answer)
+        arrived = select.poll()
+        arrived.register(connection, select.POLLIN)
         send_pieces(connection, [pull])
         while True:
+            arrived.poll()
             kind, _, version, _, length = receive_header(connection, accepts)
             if kind is Kind.STOP:
                 return
-            if length != len(parameters):
-                raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
-            receive_exactly(connection, parameters)
-            gradient, loss = learner.gradient(*batches.next())
-            encoding, body = encode(half.compress(gradient))
-            if _stopped_while_waiting(connection, waiting.sample(waiting_stream)):
+            if length != size:
+                raise WireError(f"parameters of {length} bytes, expected {size}")
+            seconds = waiting.sample(waiting_stream)
+            with learners.take() as learner:
+                receive_exactly(connection, as_bytes(learner.parameters))
+                gradient, loss = learner.gradient(*batches.next())
+                encoding, body = encode(half.compress(gradient))
+                push = header(
+                    Kind.PUSH,
+                    version,
+                    encoding=encoding,
+                    loss=float(np.float32(loss)),
+                    length=sum(map(len, body)),
+                )
+                pieces = [push, *body, pull]
+                # The gradient is there only for the turn; what is not sent in it is copied.
+                pieces = [bytes(p) for p in pieces] if seconds else send_some(connection, pieces)
+            if seconds and _stopped_while_waiting(connection, seconds, answer):
                 return
-            push = header(
-                Kind.PUSH,
-                version,
-                encoding=encoding,
-                loss=float(np.float32(loss)),
-                length=sum(map(len, body)),
-            )
-            send_pieces(connection, [push, *body, pull])
+            send_pieces(connection, pieces)
 
 
-def _stopped_while_waiting(connection: socket.socket, seconds: float) -> bool:
-    """Wait; returns early, with True, if the server has something to say: that can only be STOP."""
-    if seconds <= 0:
-        return False
+def _stopped_while_waiting(connection: socket.socket, seconds: float, answer: int) -> bool:
+    """Wait; returns early, with True, if the server has something to say: that can only be STOP.
+
+    Args:
+        answer: bytes from which on the connection is to count as readable again afterwards.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     if not poll.poll(seconds * 1000):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, answer)
         return False
     receive_header(connection, {Kind.STOP: 0})
     return True

@@ -61,4 +61,3 @@ def decode(encoding: int, body: memoryview, parameters: int) -> Update:
             raise WireError("the indices of a sparse update are not ascending and in range")
         return SparseUpdate(indices, np.frombuffer(body[4 * count :], np.float32))
     raise WireError(f"unknown encoding {encoding}")
-

@@ -94,10 +94,16 @@ def test_adacomp_keeps_one_copy_per_version_and_only_while_it_is_outstanding() -
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     for worker in range(200):
         server.pull(worker)
-    assert len({id(copy) for _, copy in server._at_pull.values()}) == 1
+    assert len(server._copies) == 1
+    one = DenseUpdate(np.ones(SIZE, np.float32))
+    for _ in range(50):
+        server.push(0, one, server._pulled[0])
+        server.pull(0)
+    assert len(server._copies) == 2
     for worker in range(200):
         server.forget(worker)
-    assert not server._at_pull
+    assert not server._copies
+    assert len(server._spare) == 2
 
 
 def test_counters_wrap_without_harm() -> None:

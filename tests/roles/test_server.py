@@ -4,8 +4,6 @@ It runs in a thread, on loopback; the peers speak raw frames, so that nothing of
 decides what is sent.
 """
 
-import contextlib
-import selectors
 import socket
 import struct
 import threading
@@ -59,26 +57,37 @@ class Running:
         with socket.create_server(("", 0)) as free:
             self.port = free.getsockname()[1]
         monkeypatch.setattr(server_module, "PORT", self.port)
-        self.report, self._theirs = Channel.pair()
+        self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
-        self.server = Server(settings(**changes), half, self._theirs)
-        self.thread = threading.Thread(target=self.server.serve, daemon=True)
-        self.thread.start()
-        self.connections: list[socket.socket] = []
+        self.server = Server(settings(**changes), half, theirs)
         self.messages: list[Message] = []
+        self._read = 0
+        self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
+        self.reader = threading.Thread(target=self._collect, daemon=True)
+        self.thread.start()
+        self.reader.start()
+        self.connections: list[socket.socket] = []
         self.until("listening")
 
+    def _serve(self, theirs: Channel) -> None:
+        try:
+            self.server.serve()
+        finally:
+            theirs.close()
+
+    def _collect(self) -> None:
+        while message := self.report.receive():
+            self.messages.append(message)
+
     def until(self, name: str, text: str = "") -> dict[str, Any]:
+        """Wait for a report that was not waited for yet."""
         deadline = time.monotonic() + 20
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.report, selectors.EVENT_READ)
-            while time.monotonic() < deadline:
-                if selector.select(0.5):
-                    message = self.report.receive()
-                    assert message is not None
-                    self.messages.append(message)
-                    if name in message.fields and text in str(message.fields[name]):
-                        return message.fields
+        while time.monotonic() < deadline:
+            for message in self.messages[self._read :]:
+                self._read += 1
+                if name in message.fields and text in str(message.fields[name]):
+                    return message.fields
+            time.sleep(0.01)
         raise AssertionError(f"no {name} {text!r}; got {[m.fields for m in self.messages]}")
 
     def connect(self, number: int | None = None) -> socket.socket:
@@ -94,11 +103,9 @@ class Running:
         for connection in self.connections:
             connection.close()
         self.server._finished = True
-        # The thread may wait for room in the channel: read it empty until the thread has ended.
-        self.report._socket.settimeout(0.05)
-        while self.thread.is_alive():
-            with contextlib.suppress(TimeoutError):
-                self.report.receive()
+        self.thread.join(20)
+        self.reader.join(20)
+        assert not self.thread.is_alive()
         self.report.close()
 
 
@@ -291,7 +298,6 @@ def test_an_answer_that_waits_stays_the_version_that_was_pulled(
     run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that reads slowly must not see parameters change under way."""
-    global SIZE
     monkeypatch.setattr(f"{__name__}.SIZE", 4_000_000)
     running = Running(monkeypatch, updates=100)
     a, b = running.connect(0), running.connect(1)

@@ -1,0 +1,45 @@
+"""The command line: ``testbed``.
+
+The edge at which errors are caught: one that is meant for the person becomes one sentence on stderr
+and its exit status; anything else is a bug and keeps its traceback. Heavy libraries are imported by
+the commands that need them, so that ``testbed --help`` is quick.
+"""
+
+import sys
+
+import typer
+
+from testbed.cli import data, host, results, run
+from testbed.errors import TestbedError
+
+app = typer.Typer(
+    name="testbed",
+    help="An edge-emulation testbed: how much accuracy does a byte of parameter-server ingress buy?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run.run)
+app.command()(run.plan)
+app.command()(run.schema)
+app.command()(results.ls)
+app.command()(results.show)
+app.command()(results.compare)
+app.command()(results.report)
+app.command()(host.clean)
+app.command()(host.doctor)
+app.add_typer(data.app, name="data", help="Fetch datasets, and see which are at hand.")
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    try:
+        app()
+    except TestbedError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone: no traceback for that.
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,96 @@
+"""Showing how a run goes: a live line on a terminal, a plain line every few seconds in a pipe."""
+
+import sys
+import time
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.run import Progress
+from testbed.results.quantities import as_bytes, as_duration
+
+PLAIN_PERIOD = 5.0
+"""Seconds between two lines in a pipe."""
+
+_PHASES = {
+    "loading": "loading libraries and data",
+    "devices": "bringing devices up",
+    "training": "training",
+    "finishing": "taking everything down",
+}
+
+
+class Display:
+    """Shows one run; a context manager, because a terminal has to be given back."""
+
+    def __init__(self, plan: Plan, number: int, count: int) -> None:
+        self._title = plan.label if count == 1 else f"{plan.label} ({number}/{count})"
+        self._console = Console(stderr=True)
+        self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True)
+            if self._console.is_terminal
+            else None
+        )
+        self._last = 0.0
+        self._phase = ""
+        if self._live:
+            self._live.start()
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self._live:
+            self._live.stop()
+
+    def progress(self, progress: Progress) -> None:
+        """Show where the run stands."""
+        now = time.monotonic()
+        if self._live:
+            if now - self._last >= 0.1:
+                self._last = now
+                self._live.update(self._picture(progress), refresh=True)
+        elif progress.phase != self._phase or now - self._last >= PLAIN_PERIOD:
+            self._last, self._phase = now, progress.phase
+            print(f"{self._title}: {describe(progress)}", file=sys.stderr, flush=True)
+
+    def event(self, level: str, text: str) -> None:
+        """Show something that happened."""
+        if self._live:
+            self._console.print(Text(f"{self._title}: {level}: {text}", style="yellow"))
+        else:
+            typer.echo(f"{self._title}: {level}: {text}", err=True)
+
+    def _picture(self, progress: Progress) -> Table:
+        table = Table.grid(padding=(0, 1))
+        share = progress.updates / progress.all_updates
+        if progress.phase == "devices":
+            share = progress.devices / progress.all_devices
+        done = round(24 * share)
+        bar = Text("━" * done, style="green") + Text("━" * (24 - done), style="bright_black")
+        table.add_row(Text(self._title, style="bold"), bar, describe(progress))
+        return table
+
+
+def describe(progress: Progress) -> str:
+    """One line about a run under way."""
+    parts = [_PHASES[progress.phase]]
+    if progress.phase == "devices":
+        parts.append(f"{progress.devices}/{progress.all_devices} up")
+    if progress.phase in ("training", "finishing") and progress.updates:
+        parts += [
+            f"{progress.updates:,}/{progress.all_updates:,} updates",
+            f"{progress.rate:.0f}/s",
+            "accuracy –" if progress.accuracy is None else f"accuracy {progress.accuracy:.2f} %",
+            f"ingress {as_bytes(progress.wire_bytes)}",
+        ]
+    if progress.phase == "training" and progress.time_left is not None:
+        if progress.updates < progress.all_updates:
+            parts.append(f"{as_duration(progress.time_left)} left")
+        elif progress.evaluations_due:
+            parts.append(f"{progress.evaluations_due} evaluations left")
+    if progress.lost:
+        parts.append(f"{progress.lost} workers lost")
+    return ", ".join(parts)

@@ -1,0 +1,235 @@
+"""``testbed ls``, ``show``, ``compare`` and ``report``: what is in run directories, on stdout.
+
+A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as they need to be; a
+script asks for ``--json``.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from testbed.results import quantities as q
+from testbed.results.finding import Execution, find, resolve
+from testbed.results.journals import NoRunError
+from testbed.results.reading import Run
+from testbed.results.table import (
+    ACCURACY,
+    STYLES,
+    Comparison,
+    for_terminal,
+    plain_text,
+    records,
+)
+from testbed.results.table import compare as compare_runs
+
+_WHICH = (
+    "A run or an execution: its path; experiment/time-seed[/algorithm]; an experiment's name for "
+    "its newest execution; or 'latest'."
+)
+RunsRoot = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Accuracy = Annotated[
+    float,
+    typer.Option(min=0, max=100, metavar="PERCENT", help="The accuracy of 'ingress to reach'."),
+]
+
+
+def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
+    """List the runs, oldest first."""
+    if not runs.is_dir():
+        raise NoRunError(
+            f"there is no folder {runs}: name the folder of the runs by --runs, or make a run with "
+            "`testbed run`"
+        )
+    executions = find(runs)
+    if as_json:
+        _print_json([_listed(execution) for execution in executions])
+        return
+    if not executions:
+        typer.echo(f"no runs under {runs} yet")
+        return
+    headings = ("run", "state", "started (UTC)", "updates", "best %", "wire")
+    rows = []
+    for execution in executions:
+        for run in execution.runs:
+            summary = run.summary
+            rows.append(
+                (
+                    run.id,
+                    summary.ended,
+                    run.manifest.started.strftime("%Y-%m-%d %H:%M:%S"),
+                    q.as_count(summary.updates),
+                    q.as_decimal(summary.best_accuracy, 2),
+                    q.as_bytes(summary.ingress.wire_bytes),
+                )
+            )
+    _print_list(headings, rows)
+    for execution in executions:
+        for error in execution.unreadable:
+            typer.echo(f"left out: {error}", err=True)
+
+
+def show(
+    run: Annotated[str, typer.Argument(help=_WHICH)] = "latest",
+    runs: RunsRoot = Path("runs"),
+    accuracy: Accuracy = ACCURACY,
+    as_json: AsJson = False,
+) -> None:
+    """Show what came out of a run, or of all runs of an execution."""
+    found = resolve(run, runs)
+    comparison = compare_runs(found, accuracy)
+    if as_json:
+        _print_json([_shown(one) for one in found])
+        return
+    print_comparison(comparison)
+    for row, one in zip(comparison.rows, found, strict=True):
+        typer.echo("")
+        typer.echo(row.name)
+        for name, value in _facts(one).items():
+            typer.echo(f"  {name:<12}{value}")
+
+
+def compare(
+    run: Annotated[list[str], typer.Argument(help=_WHICH)],
+    runs: RunsRoot = Path("runs"),
+    accuracy: Accuracy = ACCURACY,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Where the figure goes: .svg, .png or .pdf."),
+    ] = Path("compare.svg"),
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs: a table, and a figure of accuracy versus ingress."""
+    from testbed.results.figures import write_figure
+
+    found = _all(run, runs)
+    comparison = compare_runs(found, accuracy)
+    figure = write_figure(found, out)
+    if as_json:
+        _print_json(records(comparison) | {"figure": str(figure)})
+        return
+    print_comparison(comparison)
+    typer.echo(f"figure: {figure}")
+
+
+def report(
+    run: Annotated[list[str] | None, typer.Argument(help=_WHICH)] = None,
+    runs: RunsRoot = Path("runs"),
+    accuracy: Accuracy = ACCURACY,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where the report goes, figures/ beside it. Without it: in the directory of the "
+            "run or the execution; for several, report.html here.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html and figures/ of runs anew."""
+    from testbed.results.figures import write_figures
+    from testbed.results.report import write_report
+
+    named = run or ["latest"]
+    found = _all(named, runs)
+    if out is None:
+        out = (_home(found) if len(named) == 1 else Path()) / "report.html"
+    written = write_report(found, out, accuracy)
+    figures = write_figures(found, out.parent / "figures")
+    if as_json:
+        _print_json({"report": str(written), "figures": [str(path) for path in figures]})
+        return
+    typer.echo(f"report: {written}")
+    for path in figures:
+        typer.echo(f"figure: {path}")
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print a comparison on stdout, and a line for each run that did not complete."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(for_terminal(comparison, console.width))
+    else:
+        typer.echo(plain_text(comparison.headings, comparison.cells))
+    for remark in comparison.remarks:
+        typer.echo(remark)
+
+
+def _print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Plain lines, the state coloured on a terminal: ids are there to be copied whole."""
+    lines = plain_text(headings, rows).splitlines()
+    typer.echo(typer.style(lines[0], bold=True))
+    colours: dict[str, str] = {str(state): colour for state, colour in STYLES.items()}
+    for line, row in zip(lines[1:], rows, strict=True):
+        state = row[1]
+        colour = colours[state]
+        typer.echo(line.replace(f" {state} ", f" {typer.style(state, fg=colour)} ", 1))
+
+
+def _print_json(content: Any) -> None:
+    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+
+
+def _all(named: Sequence[str], root: Path) -> tuple[Run, ...]:
+    """The runs of every name, each once."""
+    found = {run.directory: run for text in named for run in resolve(text, root)}
+    return tuple(found.values())
+
+
+def _home(runs: Sequence[Run]) -> Path:
+    """The directory that a report of these runs belongs to: their execution's, or the run's own.
+
+    A report of one run of several must not replace the report of all of them.
+    """
+    directory = runs[0].directory
+    siblings = list(directory.parent.glob("*/manifest.json"))
+    return directory if len(runs) < len(siblings) else directory.parent
+
+
+def _listed(execution: Execution) -> dict[str, Any]:
+    return {
+        "execution": execution.id,
+        "directory": str(execution.directory),
+        "runs": [_shown(run) for run in execution.runs],
+        "unreadable": [str(error) for error in execution.unreadable],
+    }
+
+
+def _shown(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "directory": str(run.directory),
+        "manifest": run.manifest.model_dump(mode="json", exclude={"ended", "reason"}),
+        **run.summary.model_dump(mode="json"),
+    }
+
+
+def _facts(run: Run) -> dict[str, str]:
+    manifest, summary, curve = run.manifest, run.summary, run.curve
+    facts = {
+        "run": run.id,
+        "state": summary.ended + (f": {summary.reason}" if summary.reason else ""),
+        "started": manifest.started.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "set-up": q.as_duration(summary.setup_seconds),
+        "training": q.as_duration(summary.training_seconds),
+        "workers": f"{manifest.workers:,}, lost {q.as_count(summary.workers_lost)}",
+        "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
+        "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
+        "directory": str(run.directory),
+    }
+    if curve.diverged_at is not None:
+        facts["diverged"] = f"the loss was no finite number at iteration {curve.diverged_at:,}"
+    if summary.reconstructed:
+        facts["numbers"] = "from the journals: the run left no summary (yet)"
+    for level in ("warning", "error"):
+        events = [event for event in run.events if event.level == level]
+        if events:
+            facts[f"{level}s"] = f"{len(events):,}, the last: {events[-1].event}"
+    return facts

@@ -1,0 +1,171 @@
+"""``testbed run``, ``plan`` and ``schema``: from an experiment file to a result."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed.errors import RunError, SpecError
+
+if TYPE_CHECKING:
+    from testbed.orchestrator.experiment import Execution
+    from testbed.orchestrator.plan import Plan
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Use another value than the file's, e.g. devices.workers=50 or algorithms.1.ratio=0.1; "
+        "may be given more than once.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def run(
+    spec: SpecFile,
+    set_: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")
+    ] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Carry an experiment out and write its report."""
+    began = time.monotonic()
+    from testbed.cli.progress import Display
+    from testbed.experiment.load import load
+    from testbed.orchestrator import experiment, host
+    from testbed.orchestrator import plan as planning
+
+    loaded = load(spec, set_ or (), seed)
+    plans = planning.plan(loaded)
+    host.check(plans, out)
+    check_data(plans[0])
+    displays: list[Display] = []
+
+    def watch(one: planning.Plan, number: int, count: int) -> Display:
+        for display in displays:
+            display.close()
+        displays.append(Display(one, number, count))
+        return displays[-1]
+
+    try:
+        execution = experiment.execute(loaded, out, watch, began)
+    finally:
+        for display in displays:
+            display.close()
+    if as_json:
+        typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
+    else:
+        _print_table(execution)
+    if not execution.completed:
+        last = next(s for s in execution.summaries if s["ended"] != "completed")
+        raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
+
+
+def plan(
+    spec: SpecFile, set_: Overrides = None, seed: Seed = None, as_json: AsJson = False
+) -> None:
+    """Show what an experiment would create, and start nothing."""
+    from testbed.experiment.load import load
+    from testbed.orchestrator import plan as planning
+
+    plans = planning.plan(load(spec, set_ or (), seed))
+    if as_json:
+        typer.echo(json.dumps([_plan_as_json(one) for one in plans], indent=2))
+        return
+    for line in _describe(plans):
+        typer.echo(line)
+
+
+def schema() -> None:
+    """Print the JSON Schema of experiment files, for editors."""
+    from testbed.experiment.load import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def check_data(one: "Plan") -> None:
+    """Read the dataset once, so that what is wrong with it is said before anything is started.
+
+    Raises:
+        DataError: it is missing or corrupt, or has fewer images than asked for.
+        SpecError: a worker's part is smaller than a mini-batch.
+    """
+    from testbed.learning.datasets import check
+
+    settings = one.settings
+    images = check(settings.dataset, settings.train_images)
+    if images // settings.workers < settings.batch_size:
+        raise SpecError(
+            f"dataset {settings.dataset}: {images} training images among {settings.workers} workers "
+            f"are {images // settings.workers} each, fewer than a mini-batch of "
+            f"{settings.batch_size}; use fewer workers (devices.workers) or a smaller "
+            "training.batch_size"
+        )
+
+
+def _print_table(execution: "Execution") -> None:
+    from testbed.cli.results import print_comparison
+    from testbed.results.finding import resolve
+    from testbed.results.table import compare
+
+    print_comparison(compare(resolve(str(execution.directory), execution.directory.parent.parent)))
+    typer.echo(f"\nreport: {execution.report}")
+
+
+def _as_json(execution: "Execution") -> dict[str, Any]:
+    return {
+        "directory": str(execution.directory),
+        "report": str(execution.report),
+        "runs": list(execution.summaries),
+    }
+
+
+def _plan_as_json(one: "Plan") -> dict[str, Any]:
+    return {
+        "label": one.label,
+        "devices": [
+            {
+                "name": link.device,
+                "address": link.device_address,
+                "core_address": link.core_address,
+                "uplink": link.uplink.rate,
+                "downlink": link.downlink.rate,
+            }
+            for link in one.links
+        ],
+        "memory_bytes": one.memory,
+        "open_files": one.open_files,
+        "updates": one.settings.updates,
+    }
+
+
+def _describe(plans: "list[Plan]") -> list[str]:
+    first = plans[0]
+    spec, workers = first.spec, first.links[2:]
+    network = spec.model_dump(mode="json")["network"]
+    rate = {key: network[key] or "not shaped" for key in ("uplink", "downlink")}
+    lines = [
+        f"{spec.name}: {len(plans)} run(s), one after the other, seed {spec.seed}",
+        *(
+            f"  {i}. {one.label}: {one.settings.updates:,} updates"
+            for i, one in enumerate(plans, 1)
+        ),
+        f"model {spec.model.name}, dataset {spec.dataset.name}, "
+        f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
+        "each run makes, in namespaces of its own:",
+        "  core          routes between the links below",
+        f"  server        {first.links[0].device_address}  link not shaped; ingress counted here",
+        f"  evaluator     {first.links[1].device_address}  link not shaped; not counted",
+        f"  {len(workers)} worker(s)   {workers[0].device_address} to {workers[-1].device_address}"
+        f"  uplink {rate['uplink']}, downlink {rate['downlink']}",
+        f"about {first.memory / 2**30:.1f} GiB of memory, {first.open_files} open files",
+    ]
+    return lines

@@ -1,0 +1,1 @@
+"""What is learned and from what: datasets, models, gradients. Knows nothing of containers."""

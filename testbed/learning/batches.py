@@ -1,0 +1,58 @@
+"""Mini-batches of one worker's shard.
+
+Each batch is drawn without replacement within itself and independently of the others, by the
+worker's own stream. Its arrays are filled anew by every ``next``, so that drawing takes no memory.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import SpecError
+from testbed.learning.datasets import Dataset
+
+
+class Batches:
+    """Random mini-batches of a shard, without end."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        shard: npt.NDArray[np.int64],
+        batch_size: int,
+        generator: np.random.Generator,
+    ) -> None:
+        """Prepare to draw.
+
+        Args:
+            dataset: whose training images are drawn.
+            shard: int64, indices of the images that this worker has.
+            batch_size: b, images per batch.
+            generator: the worker's stream for this purpose.
+
+        Raises:
+            SpecError: the shard holds fewer images than a batch.
+        """
+        if batch_size > len(shard):
+            raise SpecError(
+                f"a batch of {batch_size} images cannot be drawn from a worker's {len(shard)}; use "
+                "a smaller batch_size, fewer workers or more training images"
+            )
+        self._dataset = dataset
+        self._shard = shard
+        self._generator = generator
+        self._images = np.empty((batch_size, *dataset.train_images.shape[1:]), dtype=np.float32)
+        self._labels = np.empty(batch_size, dtype=np.int64)
+
+    def next(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Draw a batch: images float32 (b, 1, 28, 28), labels int64 (b,).
+
+        Both arrays are overwritten by the next call.
+        """
+        drawn = self._generator.choice(
+            len(self._shard), len(self._labels), replace=False, shuffle=False
+        )
+        at = self._shard[drawn]
+        # mode="clip" writes straight into ``out``; the default mode goes through a copy.
+        np.take(self._dataset.train_images, at, axis=0, out=self._images, mode="clip")
+        np.take(self._dataset.train_labels, at, out=self._labels, mode="clip")
+        return self._images, self._labels

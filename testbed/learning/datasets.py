@@ -1,0 +1,182 @@
+"""Datasets as the models take them, and their parts for the workers.
+
+Every dataset is images of 28 × 28 grey levels, 0 to 255, in ten classes, split in training and test
+images by whoever published it; the experiment's seed chooses only which training images are used
+and who gets them. Arrays are made once, before the devices are forked, and shared by all of them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import DataError, SpecError
+from testbed.learning import sources
+from testbed.streams import stream
+
+Scaling: TypeAlias = Literal["standardised", "unit"]
+
+DIGITS = "digits"
+DIGITS_TRAINING_IMAGES = 1442
+"""How many of the 1,797 digits are for training; see ``digits``."""
+_CHUNK = 1024
+"""Images scaled at a time, so that float64 values of all of them are never in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Images and labels; all arrays contiguous.
+
+    Attributes:
+        name: as it stands in the experiment file.
+        train_images: float32, (N, 1, 28, 28).
+        train_labels: int64, (N,), 0 to 9.
+        test_images: float32, (M, 1, 28, 28).
+        test_labels: int64, (M,).
+    """
+
+    name: str
+    train_images: npt.NDArray[np.float32]
+    train_labels: npt.NDArray[np.int64]
+    test_images: npt.NDArray[np.float32]
+    test_labels: npt.NDArray[np.int64]
+
+
+def names() -> tuple[str, ...]:
+    """The datasets that have a name; a directory of idx files is one as well."""
+    return (DIGITS, *sources.SOURCES)
+
+
+def load(
+    name_or_directory: str | Path,
+    scaling: Scaling = "standardised",
+    train_images: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Load a dataset.
+
+    Args:
+        name_or_directory: ``digits``, ``mnist``, ``fashion-mnist``, or a directory of idx files
+            with MNIST's file names.
+        scaling: ``"standardised"``: each image by itself, (x - mean) / max(std, 1/28) with x in
+            [0, 1] and std over the 784 pixels of the image (the AdaComp authors'); ``"unit"``: x.
+        train_images: how many training images to use, the first of a shuffle by the seed; None
+            uses all, in the order of the file.
+        seed: the experiment's.
+
+    Raises:
+        DataError: missing, incomplete or corrupt; or fewer training images than asked for.
+        SpecError: no such dataset.
+    """
+    name = str(name_or_directory)
+    x_train, y_train, x_test, y_test = _contents(name)
+    if train_images is not None:
+        if not 1 <= train_images <= len(x_train):
+            raise DataError(
+                f"dataset {name} has {len(x_train)} training images, {train_images} were asked for"
+            )
+        chosen = stream(seed, "train-images").permutation(len(x_train))[:train_images]
+        x_train, y_train = x_train[chosen], y_train[chosen]
+    return Dataset(
+        name,
+        scale(x_train, scaling),
+        y_train.astype(np.int64),
+        scale(x_test, scaling),
+        y_test.astype(np.int64),
+    )
+
+
+def check(name: str, train_images: int | None) -> int:
+    """Make sure that a dataset can be loaded; returns how many training images will be used.
+
+    Raises:
+        DataError: as ``load``.
+        SpecError: as ``load``.
+    """
+    # The bundled digits cannot be missing, and enlarging them would import torch.
+    size = DIGITS_TRAINING_IMAGES if name == DIGITS else len(_contents(name)[0])
+    if train_images is not None and train_images > size:
+        raise DataError(
+            f"dataset {name} has {size} training images, {train_images} were asked for "
+            "(dataset.train_images)"
+        )
+    return size if train_images is None else train_images
+
+
+def _contents(name: str) -> tuple[npt.NDArray[np.uint8], ...]:
+    if name == DIGITS:
+        return digits()
+    if name in sources.SOURCES:
+        return sources.read(sources.locate(name), sources.SOURCES[name].md5)
+    if Path(name).is_dir():
+        return sources.read(sources.files_in(Path(name)), None)
+    raise SpecError(
+        f"there is no dataset {name!r}: it is neither one of {', '.join(names())} nor a directory"
+    )
+
+
+def scale(images: npt.NDArray[np.uint8], scaling: Scaling) -> npt.NDArray[np.float32]:
+    """Scale grey levels (N, 28, 28) to float32 (N, 1, 28, 28).
+
+    An image's mean and variance come from integer sums, which are exact, and the rest is float64
+    rounded once to float32: the same bits on every machine.
+    """
+    result = np.empty((len(images), 1, 28, 28), dtype=np.float32)
+    for start in range(0, len(images), _CHUNK):
+        chunk = images[start : start + _CHUNK].reshape(-1, 784).astype(np.int64)
+        if scaling == "unit":
+            scaled = chunk / 255
+        else:
+            total = chunk.sum(axis=1, keepdims=True)
+            spread = 784 * (chunk**2).sum(axis=1, keepdims=True) - total**2  # (784 · 255 · std)²
+            deviation = np.maximum(np.sqrt(spread) / 784, 255 / 28)
+            scaled = (chunk - total / 784) / deviation
+        result[start : start + _CHUNK] = scaled.reshape(-1, 1, 28, 28)
+    return result
+
+
+def digits() -> tuple[npt.NDArray[np.uint8], ...]:
+    """Scikit-learn's bundled 1,797 handwritten digits of 8 × 8, enlarged to 28 × 28.
+
+    Enlarged bilinearly (pixel centres aligned as areas) and rounded to 0 to 255. Of each class
+    every fifth image, in the order of the file and starting with the fifth, is a test image: a
+    fixed split that holds the classes' shares, whatever the experiment's seed.
+
+    Returns:
+        Training images (1442, 28, 28), their labels, test images (355, 28, 28), their labels.
+    """
+    import torch
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    small = torch.from_numpy(bunch.images)[:, None]  # float64, 0 to 16
+    large = torch.nn.functional.interpolate(
+        small, size=(28, 28), mode="bilinear", align_corners=False
+    )
+    images = np.rint(large[:, 0].numpy() * (255 / 16)).astype(np.uint8)
+    labels = bunch.target.astype(np.uint8)
+    is_test = np.zeros(len(labels), dtype=bool)
+    for label in range(10):
+        is_test[np.flatnonzero(labels == label)[4::5]] = True
+    return images[~is_test], labels[~is_test], images[is_test], labels[is_test]
+
+
+def shards(n_images: int, workers: int, seed: int) -> list[npt.NDArray[np.int64]]:
+    """Split the training images into disjoint random parts, one per worker, by the seed.
+
+    Returns:
+        ``workers`` arrays of indices, int64, together 0 to n_images - 1; their lengths differ by 1
+        at most.
+
+    Raises:
+        SpecError: more workers than images.
+    """
+    if not 1 <= workers <= n_images:
+        raise SpecError(
+            f"{n_images} training images cannot be split among {workers} workers: each needs one; "
+            "use fewer workers or more images"
+        )
+    order = stream(seed, "shards").permutation(n_images).astype(np.int64)
+    return np.array_split(order, workers)

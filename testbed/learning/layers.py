@@ -1,0 +1,210 @@
+"""Layers whose forward and backward passes write into memory that was taken once.
+
+What autograd spends on a small batch goes to a large part into taking and clearing memory and into
+layouts that suit larger ones. Here each layer owns the buffer ``x`` of its input and is connected
+once to the next layer's, ``y``. On the way forward these hold the activations; on the way back each
+is overwritten with the gradient of what it held, as soon as nothing else needs it. The gradients of
+the parameters are written straight into their place in the flat gradient. In the steady state no
+step takes memory, so none faults pages in, and what a step touches stays small.
+
+Images are NHWC (batch, height, width, channels), contiguous: convolutions become matrix products
+over channels. Parameters keep torch's order, so the flat vector means the same whichever way a
+gradient is computed. Every layer gives what plain autograd gives up to float32 rounding, and the
+same bits for the same input on one thread. Callers run it under ``torch.inference_mode``.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A parameter and its gradient: views of one shape into the two flat vectors."""
+
+    value: Tensor
+    gradient: Tensor
+
+
+class Layer(ABC):
+    """One layer on a fixed batch.
+
+    Attributes:
+        x: its input, float32, contiguous, images as NHWC; after ``backward`` the loss's gradient
+            with respect to it.
+        y: likewise of its output: the next layer's ``x``.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.x = self.y = torch.zeros(shape)
+
+    @property
+    @abstractmethod
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of the output."""
+
+    def connect(self, y: Tensor) -> None:
+        """Say, once and before the first pass, where the output goes.
+
+        Args:
+            y: float32, ``output_shape``, contiguous.
+        """
+        self.y = y
+
+    @abstractmethod
+    def forward(self) -> None:
+        """Compute ``y`` from ``x``."""
+
+    @abstractmethod
+    def backward(self, into_input: bool) -> None:
+        """Turn ``y``, now a gradient, into the parameters' gradients and, if ``into_input``, ``x``.
+
+        Once after each ``forward``.
+        """
+
+
+class Dense(Layer):
+    """y = x Wᵀ + b with W of shape (out, in); x of shape (batch, in)."""
+
+    def __init__(self, shape: tuple[int, ...], weight: Slot, bias: Slot) -> None:
+        super().__init__(shape)
+        self._weight, self._bias = weight, bias
+        self._transposed = weight.value.t()
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return (self.x.shape[0], self._weight.value.shape[0])
+
+    def forward(self) -> None:
+        torch.addmm(self._bias.value, self.x, self._transposed, out=self.y)
+
+    def backward(self, into_input: bool) -> None:
+        torch.mm(self.y.t(), self.x, out=self._weight.gradient)
+        torch.sum(self.y, 0, out=self._bias.gradient)
+        if into_input:
+            torch.mm(self.y, self._weight.value, out=self.x)
+
+
+class Relu(Layer):
+    """y = max(x, 0), any shape; the gradient at 0 is 0, as in torch."""
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape)
+
+    def forward(self) -> None:
+        torch.clamp_min(self.x, 0.0, out=self.y)
+
+    def backward(self, into_input: bool) -> None:
+        if into_input:
+            _aten.threshold_backward.grad_input(self.y, self.x, 0.0, grad_input=self.x)
+
+
+class Flatten(Layer):
+    """Images to vectors in torch's order, channel-major: (B, H, W, C) to (B, C·H·W)."""
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        batch, height, width, channels = self.x.shape
+        return (batch, channels * height * width)
+
+    def connect(self, y: Tensor) -> None:
+        batch, height, width, channels = self.x.shape
+        super().connect(y.view(batch, channels, height, width).permute(0, 2, 3, 1))
+
+    def forward(self) -> None:
+        self.y.copy_(self.x)
+
+    def backward(self, into_input: bool) -> None:
+        if into_input:
+            self.x.copy_(self.y)
+
+
+class MaxPool(Layer):
+    """Maxima of size × size windows that do not overlap; of equal entries the first counts."""
+
+    def __init__(self, shape: tuple[int, ...], size: int) -> None:
+        super().__init__(shape)
+        self._size = [size, size]
+        self._images = self.x.permute(0, 3, 1, 2)
+        self._positions = torch.empty(self.output_shape, dtype=torch.int64).permute(0, 3, 1, 2)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        batch, height, width, channels = self.x.shape
+        return (batch, height // self._size[0], width // self._size[1], channels)
+
+    def connect(self, y: Tensor) -> None:
+        super().connect(y.permute(0, 3, 1, 2))
+
+    def forward(self) -> None:
+        _aten.max_pool2d_with_indices.out(
+            self._images, self._size, self._size, out=self.y, indices=self._positions
+        )
+
+    def backward(self, into_input: bool) -> None:
+        if into_input:
+            _aten.max_pool2d_with_indices_backward.grad_input(
+                self.y,
+                self._images,  # only its shape is read
+                self._size,
+                self._size,
+                [0, 0],
+                [1, 1],
+                False,
+                self._positions,
+                grad_input=self._images,
+            )
+
+
+class PatchConvolution(Layer):
+    """A first layer's "same" convolution of images with few channels, as one matrix product.
+
+    The patches stand in the columns of a matrix, shape (channels·size² + 1, batch·height·width),
+    whose last row is 1, so that the bias and its gradient come with the product. It gives no
+    gradient to its input, which is the data.
+    """
+
+    def __init__(self, shape: tuple[int, ...], weight: Slot, bias: Slot) -> None:
+        super().__init__(shape)
+        batch, height, width, channels = shape
+        outputs, _, size, _ = weight.value.shape
+        self._weight, self._bias = weight, bias
+        border = size // 2
+        padded = torch.zeros(batch, height + 2 * border, width + 2 * border, channels)
+        self._inside = padded[:, border : border + height, border : border + width]
+        taps = channels * size * size
+        b, h, w, c = padded.stride()
+        # Overlapping windows of the padded images, the position within the window first.
+        self._windows = padded.as_strided(
+            (channels, size, size, batch, height, width), (c, h, w, b, h, w)
+        )
+        self._columns = torch.ones(taps + 1, batch * height * width)
+        self._patches = self._columns[:taps].view(self._windows.shape)
+        self._kernel = torch.zeros(taps + 1, outputs)
+        self._kernel_gradient = torch.zeros(taps + 1, outputs)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return (*self.x.shape[:3], self._weight.value.shape[0])
+
+    def connect(self, y: Tensor) -> None:
+        super().connect(y.view(-1, y.shape[3]))
+
+    def forward(self) -> None:
+        self._inside.copy_(self.x)
+        self._patches.copy_(self._windows)
+        self._kernel[:-1].copy_(self._weight.value.flatten(1).t())
+        self._kernel[-1].copy_(self._bias.value)
+        torch.mm(self._columns.t(), self._kernel, out=self.y)
+
+    def backward(self, into_input: bool) -> None:
+        if into_input:
+            raise ValueError("a patch convolution gives no gradient to its input")
+        torch.mm(self._columns, self.y, out=self._kernel_gradient)
+        self._weight.gradient.flatten(1).copy_(self._kernel_gradient[:-1].t())
+        self._bias.gradient.copy_(self._kernel_gradient[-1])

@@ -1,0 +1,172 @@
+"""A model on one device: its parameters, its gradient on a mini-batch, its accuracy.
+
+Parameters and gradient are each one flat float32 buffer that lives as long as the learner: a socket
+receives straight into ``parameters``, and what ``gradient`` returns is sent as it is. No tensor is
+copied in between. A model that ``testbed.learning.chain`` knows runs there; any other runs on
+autograd, on views of the same buffers.
+
+One thread computes, and none is started: the learner is made in a forked child, and two hundred of
+them share a few cores. The buffers are aligned alike in every process (64 bytes), because the matrix
+library's result may depend on it in the last bit.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from testbed.algorithms.interface import FloatVector, Layout
+from testbed.learning.chain import Chain, build
+from testbed.learning.layers import Slot
+from testbed.learning.models import IMAGE, structure
+
+
+class Learner:
+    """A model with its parameters and gradient in flat buffers.
+
+    Attributes:
+        parameters: float32, shape (|Θ|,), each tensor in C order; write new values into it in place.
+        layout: where each tensor lies in it.
+    """
+
+    parameters: FloatVector
+    layout: Layout
+
+    def __init__(self, model: str | nn.Module, batch_size: int, autograd: bool = False) -> None:
+        """Make a model whose parameters are all zero.
+
+        Args:
+            model: a name in ``MODELS``, or a module of the same kind (its values are not read).
+            batch_size: b, how many images ``gradient`` takes.
+            autograd: run on autograd even where the fast path knows the model.
+        """
+        torch.set_num_threads(1)
+        module = structure(model) if isinstance(model, str) else model
+        named = dict(module.named_parameters())
+        self.layout = Layout(tuple(named), tuple(p.numel() for p in named.values()))
+        values, gradient = torch.zeros(self.layout.total), torch.zeros(self.layout.total)
+        self._values, self._flat_gradient = values, gradient
+        self.parameters = values.numpy()
+        self._gradient: FloatVector = gradient.numpy()
+        self._slots = {
+            name: Slot(values[part].view(p.shape), gradient[part].view(p.shape))
+            for (name, p), part in zip(named.items(), self.layout.slices, strict=True)
+        }
+        self._module = module
+        self._batch_size = batch_size
+        self._autograd = autograd
+        self._training = self._chain(batch_size)
+        self._evaluation: tuple[int, Chain | None] = (batch_size, self._training)
+        if self._training is None:
+            for name, slot in self._slots.items():
+                _put(module, name, slot)
+
+    def share_memory(self) -> None:
+        """Move parameters, gradient and scratch memory to where forked processes share them.
+
+        Processes that take turns with one learner find its 7 MB (the CNN's) warm in the caches, and
+        need no pages of their own. Who may use it is the caller's to decide: whatever a gradient
+        reads is written first, by whoever has the turn, or the same for all.
+
+        ``parameters`` is another array afterwards, with the same values.
+
+        Raises:
+            OSError: the host has no room for shared memory (/dev/shm).
+        """
+        tensors = [self._values, self._flat_gradient]
+        if self._training is not None:
+            tensors += self._training.tensors()
+        try:
+            for tensor in tensors:
+                tensor.share_memory_()
+        except RuntimeError as error:
+            raise OSError(f"no shared memory for a learner: {error}") from error
+        # Views of tensors have moved with their storage; arrays still show the old place.
+        self.parameters = self._values.numpy()
+        self._gradient = self._flat_gradient.numpy()
+
+    @property
+    def fast(self) -> bool:
+        """Whether the gradient is computed without autograd."""
+        return self._training is not None
+
+    def _chain(self, batch: int) -> Chain | None:
+        return None if self._autograd else build(self._module, (batch, *IMAGE), self._slots)
+
+    def gradient(
+        self,
+        images: npt.NDArray[np.float32],
+        labels: npt.NDArray[np.int64],
+    ) -> tuple[FloatVector, float]:
+        """The gradient of the mean cross-entropy at ``parameters``, and that loss.
+
+        Args:
+            images: float32, (b, 1, 28, 28).
+            labels: int64, (b,).
+
+        Returns:
+            float32, (|Θ|,), the same buffer at every call; and the loss.
+
+        Raises:
+            ValueError: not a batch of the size announced.
+        """
+        if len(images) != self._batch_size:
+            raise ValueError(f"a batch of {len(images)} where {self._batch_size} were announced")
+        chain = self._training
+        if chain is None:
+            return self._gradient, self._by_autograd(images, labels)
+        with torch.inference_mode():
+            chain.images.copy_(torch.from_numpy(images))
+            chain.labels[:, 0].copy_(torch.from_numpy(labels))
+            chain.forward()
+            loss = chain.loss()
+            chain.backward()
+        return self._gradient, loss
+
+    def _by_autograd(self, images: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> float:
+        self._flat_gradient.zero_()  # backward adds to the gradients it finds
+        logits = self._module(torch.from_numpy(images))
+        loss = nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+    def evaluate(
+        self,
+        images: npt.NDArray[np.float32],
+        labels: npt.NDArray[np.int64],
+        batch: int = 20,
+    ) -> tuple[float, float]:
+        """Accuracy in percent and mean cross-entropy at ``parameters``.
+
+        Args:
+            images: float32, (N, 1, 28, 28), N ≥ 1.
+            labels: int64, (N,).
+            batch: how many images to take at a time; memory grows with it, speed hardly.
+        """
+        if self._evaluation[0] != batch:
+            self._evaluation = (batch, self._chain(batch))
+        chain = self._evaluation[1]
+        right, loss = 0, 0.0
+        with torch.inference_mode():
+            for start in range(0, len(images), batch):
+                some = torch.from_numpy(images[start : start + batch])
+                truth = torch.from_numpy(labels[start : start + batch])
+                logits = self._module(some) if chain is None else _logits(chain, some)
+                right += int((logits.argmax(1) == truth).sum())
+                loss += float(nn.functional.cross_entropy(logits, truth, reduction="sum"))
+        return 100 * right / len(images), loss / len(images)
+
+
+def _logits(chain: Chain, images: Tensor) -> Tensor:
+    """Logits of up to the chain's batch of images; the rest of the batch is left as it was."""
+    chain.images[: len(images)].copy_(images)
+    chain.forward()
+    return chain.logits[: len(images)]
+
+
+def _put(module: nn.Module, name: str, slot: Slot) -> None:
+    """Make a module's parameter a view of the flat buffers."""
+    *path, last = name.split(".")
+    parameter = nn.Parameter(slot.value)
+    parameter.grad = slot.gradient
+    setattr(module.get_submodule(".".join(path)), last, parameter)

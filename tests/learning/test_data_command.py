@@ -1,0 +1,44 @@
+"""``testbed data``, as a script and as a person use it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from testbed.cli.data import app
+from testbed.errors import SpecError
+
+Writer = Callable[[Path, int, int], None]
+
+
+def test_list_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer) -> None:
+    write_idx(tmp_path / "mnist", 3, 3)
+    monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    result = CliRunner().invoke(app, ["ls", "--json"])
+    assert result.exit_code == 0
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert rows["digits"]["verified"]
+    assert rows["digits"]["train_images"] == 1442
+    assert rows["mnist"]["at"] == str(tmp_path / "mnist")
+    assert "not the published file" in rows["mnist"]["problem"]
+    assert rows["fashion-mnist"]["at"] is None
+    assert "testbed data fetch fashion-mnist" in rows["fashion-mnist"]["problem"]
+
+
+def test_list_to_a_pipe_is_one_plain_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lines = CliRunner().invoke(app, ["ls"]).stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["digits", "mnist", "fashion-mnist"]
+    assert lines[0].split("\t")[1:] == ["1442", "355", "", "bundled", "verified"]
+    assert "None" not in "".join(lines)
+
+
+def test_a_fetch_that_cannot_be() -> None:
+    result = CliRunner().invoke(app, ["fetch", "digits"])
+    assert isinstance(result.exception, SpecError)
