@@ -78,7 +78,7 @@ class Learner:
             tensors += self._training.tensors()
         try:
             for tensor in tensors:
-                tensor.share_memory_()
+                tensor.share_memory_()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise OSError(f"no shared memory for a learner: {error}") from error
         # Views of tensors have moved with their storage; arrays still show the old place.

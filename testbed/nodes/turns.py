@@ -6,8 +6,8 @@ end, and the turn's number names memory that is warm from the turn before. It ch
 computes, within what the host's load decides anyway, and never what it computes.
 
 A turn is a record lock, which the kernel releases when its holder dies. Who gets the next one is
-told by a token in a pipe, because a pipe wakes one waiter where a lock wakes them all. Tokens are
-hints: whoever reads one still has to get the lock, and whoever waits in vain for a second looks for
+told by a token that waits in a socket: its readers are woken one at a time and in the order in which
+they came, where a lock, or a poll, wakes them all. Tokens are hints: whoever reads one still has to get the lock, and whoever waits in vain for a second looks for
 turns whose token died with its holder. If all turns are held by devices that do not move (frozen
 ones), a device goes ahead without.
 """
@@ -15,7 +15,8 @@ ones), a device goes ahead without.
 import contextlib
 import fcntl
 import os
-import select
+import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -26,15 +27,21 @@ PATIENCE = 15.0
 
 
 class Turns:
-    """Made before the devices are forked and used by all of them, not by the process that made it."""
+    """Made before the devices are forked and used by all of them."""
 
     def __init__(self, count: int) -> None:
-        """Make ``count`` turns, numbered from 0; at most 255."""
+        """Make ``count`` turns, numbered from 0; at most 10.
+
+        The kernel lets so many datagrams wait in a socket (net.unix.max_dgram_qlen).
+        """
         self.count = count
         self._locks = os.memfd_create("turns")
-        self._take, self._give = os.pipe2(os.O_NONBLOCK)
-        self._waiting: select.epoll | None = None
-        os.write(self._give, bytes(range(count)))
+        self._tokens, self._given = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        # The kernel's own timeout: Python's would poll, and a poll wakes every waiter.
+        timeout = struct.pack("ll", int(LOOK_AROUND), int(LOOK_AROUND % 1 * 1e6))
+        self._tokens.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        for turn in range(count):
+            self._given.send(bytes((turn,)))
         self._patience = PATIENCE
 
     @contextlib.contextmanager
@@ -50,7 +57,7 @@ class Turns:
         finally:
             if turn is not None:
                 fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, turn)
-                os.write(self._give, bytes((turn,)))
+                self._given.send(bytes((turn,)))
 
     def _acquire(self) -> int | None:
         deadline = time.monotonic() + self._patience
@@ -67,13 +74,6 @@ class Turns:
 
     def _read_token(self) -> bytes:
         """Wait for a token; empty if none came for a while."""
-        if self._waiting is None:
-            # Of this process's own: entries of one that was inherited would wake its parent.
-            self._waiting = select.epoll()
-            self._waiting.register(self._take, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         with contextlib.suppress(BlockingIOError):
-            return os.read(self._take, 1)
-        self._waiting.poll(LOOK_AROUND)
-        with contextlib.suppress(BlockingIOError):  # somebody else was quicker
-            return os.read(self._take, 1)
+            return self._tokens.recv(1)
         return b""

@@ -2,9 +2,10 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from testbed.roles.sending import Pieces, send_available
 from testbed.wire.frames import Frame, Receiver
 
 
@@ -48,7 +49,7 @@ class Connection:
             raise EOFError
         yield from self.receiver.received(count)
 
-    def send(self, pieces: Sequence[bytes | memoryview]) -> None:
+    def send(self, pieces: Pieces) -> None:
         """Send what the kernel takes now, keep a copy of the rest in ``pending``.
 
         The copy is what makes a version that was pulled stay that version while later updates
@@ -60,14 +61,7 @@ class Connection:
         if self.pending:
             self.pending = b"".join((self.pending, *pieces))
             return
-        sent = 0
-        with contextlib.suppress(BlockingIOError):
-            sent = self.socket.sendmsg(pieces)
-        rest = []
-        for piece in map(memoryview, pieces):
-            rest.append(piece[sent:])
-            sent -= min(sent, len(piece))
-        self.pending = b"".join(rest)
+        self.pending = send_available(self.socket, pieces)
 
     def end(self) -> None:
         """Send nothing more after ``pending``: the peer sees the end of the stream behind it."""

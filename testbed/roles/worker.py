@@ -8,7 +8,7 @@ listens, so that the end of training does not have to wait for it.
 import contextlib
 import select
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset, shards
 from testbed.learning.learner import Learner
 from testbed.nodes.turns import Turns
+from testbed.roles.sending import send_available
 from testbed.roles.settings import PORT, Settings
 from testbed.streams import stream
 from testbed.wire import WireError
@@ -75,26 +76,6 @@ def receive_exactly(connection: socket.socket, memory: memoryview) -> None:
         filled += count
 
 
-def send_some(connection: socket.socket, pieces: Sequence[bytes | memoryview]) -> list[bytes]:
-    """Send what the kernel takes at once, gathered by it; returns a copy of the rest."""
-    sent = 0
-    with contextlib.suppress(BlockingIOError):
-        sent = connection.sendmsg(pieces, [], socket.MSG_DONTWAIT)
-    rest = []
-    for piece in pieces:
-        if sent < len(piece):
-            rest.append(bytes(piece[sent:]))
-        sent -= min(sent, len(piece))
-    return rest
-
-
-def send_pieces(connection: socket.socket, pieces: Sequence[bytes | memoryview]) -> None:
-    """Send all pieces, however long it takes."""
-    pending = b"".join(send_some(connection, pieces))
-    if pending:
-        connection.sendall(pending)
-
-
 @dataclass(frozen=True, slots=True)
 class TurnTaking:
     """The learners that a worker computes with.
@@ -137,7 +118,7 @@ def work(settings: Settings, number: int, dataset: Dataset, learners: TurnTaking
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, answer)
         arrived = select.poll()
         arrived.register(connection, select.POLLIN)
-        send_pieces(connection, [pull])
+        connection.sendall(pull)
         while True:
             arrived.poll()
             kind, _, version, _, length = receive_header(connection, accepts)
@@ -157,12 +138,12 @@ def work(settings: Settings, number: int, dataset: Dataset, learners: TurnTaking
                     loss=float(np.float32(loss)),
                     length=sum(map(len, body)),
                 )
-                pieces = [push, *body, pull]
+                pieces: list[bytes | memoryview] = [push, *body, pull]
                 # The gradient is there only for the turn; what is not sent in it is copied.
-                pieces = [bytes(p) for p in pieces] if seconds else send_some(connection, pieces)
+                rest = b"".join(pieces) if seconds else send_available(connection, pieces)
             if seconds and _stopped_while_waiting(connection, seconds, answer):
                 return
-            send_pieces(connection, pieces)
+            connection.sendall(rest)
 
 
 def _stopped_while_waiting(connection: socket.socket, seconds: float, answer: int) -> bool:

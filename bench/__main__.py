@@ -1,0 +1,201 @@
+"""``make bench``: how much of the processors' gradients survives the emulation, and what it costs.
+
+Everything is measured in one run and told as ratios, because shared machines drift: each emulation
+stands between two measurements of the bare loop, and is divided by their mean. Nothing is asserted.
+Writes ``bench.json``.
+
+efficiency: updates/s of 200 workers (CNN, b = 10, no waiting, no shaping) over gradient steps/s of
+one bare loop per processor: the same gradients on the same kind of mini-batches, no network, no
+server, nothing else. Counted from the moment when every worker has had its first turns. Given for
+the testbed's own gradient and, because that is faster than autograd's, for a loop on plain autograd
+as well.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+
+from testbed.learning.batches import Batches
+from testbed.learning.datasets import Dataset, digits, load
+from testbed.learning.learner import Learner
+from testbed.learning.models import initialise
+from testbed.orchestrator.versions import commit, host, versions
+from testbed.streams import stream
+
+WORKERS = 200
+WARM_UP = 5
+"""Updates per worker before counting: first turns pay for copying pages that were shared."""
+COUNTED = 25
+"""Updates per worker that are counted."""
+BARE_SECONDS = 5.0
+IMAGES = 6_000
+
+SPEC = """
+name: bench
+dataset: {dataset}
+model: cnn
+training: {{updates: {updates}}}
+algorithms: [{algorithm}]
+devices: {{workers: {workers}}}
+evaluation: {{every: 1000000000, images: 10}}
+"""
+
+
+def write_idx(directory: Path) -> None:
+    """Write the bundled digits, repeated until 500 workers have a mini-batch each, as idx files."""
+    train, labels, test, test_labels = digits()
+    chosen = np.arange(IMAGES) % len(train)
+    for name, array in (
+        ("train-images-idx3-ubyte", train[chosen]),
+        ("train-labels-idx1-ubyte", labels[chosen]),
+        ("t10k-images-idx3-ubyte", test),
+        ("t10k-labels-idx1-ubyte", test_labels),
+    ):
+        magic = bytes((0, 0, 8, array.ndim))
+        sizes = np.array(array.shape, ">u4").tobytes()
+        (directory / name).write_bytes(magic + sizes + array.tobytes())
+
+
+def _loop(dataset: Dataset, number: int, autograd: bool) -> float:
+    """Gradient steps per second of one process."""
+    learner = Learner("cnn", 10, autograd=autograd)
+    learner.parameters[:] = initialise("cnn", "paper", stream(1, "initial"))
+    everything = np.arange(len(dataset.train_images))
+    batches = Batches(dataset, everything, 10, stream(1, "batches", number))
+    for _ in range(20):
+        learner.gradient(*batches.next())
+    steps, end = 0, time.monotonic() + BARE_SECONDS
+    while time.monotonic() < end:
+        learner.gradient(*batches.next())
+        steps += 1
+    return steps / BARE_SECONDS
+
+
+def bare_loops(dataset: Dataset, autograd: bool) -> float:
+    """Gradient steps per second of one process per processor, together."""
+    processors = len(os.sched_getaffinity(0))
+    with get_context("fork").Pool(processors) as pool:
+        work = [(dataset, number, autograd) for number in range(processors)]
+        return sum(pool.starmap(_loop, work, chunksize=1))
+
+
+def emulate(folder: Path, algorithm: str, workers: int, updates: int) -> dict[str, Any]:
+    """One run of the command line; returns its summary and what was measured beside it."""
+    spec = folder / "bench.yaml"
+    spec.write_text(
+        SPEC.format(dataset=folder / "idx", updates=updates, algorithm=algorithm, workers=workers)
+    )
+    command = [sys.executable, "-m", "testbed", "run", str(spec), "--out", str(folder), "--json"]
+    began = time.time()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        memory: list[int] = []
+        for line in process.stderr:
+            if b"updates" in line and not memory:
+                memory = private_memory(process.pid)
+        execution = json.loads(process.stdout.read() or b"{}")
+    if process.returncode:
+        raise SystemExit(f"bench: {' '.join(command)} ended with status {process.returncode}")
+    (summary,) = execution["runs"]
+    directory = Path(execution["directory"]) / summary["algorithm"]
+    times = pq.read_table(directory / "updates.parquet")["time"].to_numpy()
+    skipped = min(WARM_UP * workers, len(times) // 2)
+    rate = (len(times) - skipped) / (times[-1] - times[skipped - 1])
+    return {
+        "workers": workers,
+        "updates_per_second": rate,
+        "setup_seconds": summary["setup_seconds"],
+        "wall_seconds": time.time() - began,
+        "private_bytes_per_worker": statistics.median(memory) if memory else None,
+    }
+
+
+def private_memory(pid: int) -> list[int]:
+    """Private bytes of every node of the run that process ``pid`` drives."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        try:
+            levels = next(
+                line.split()[1:]
+                for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                if line.startswith("NSpid")
+            )
+            if len(levels) < 3:  # not in a pid namespace of its own: agent or fork server
+                continue
+            rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        except (OSError, StopIteration):
+            continue
+        found.append(1024 * sum(int(x.split()[1]) for x in rollup if x.startswith("Private")))
+    return found
+
+
+def torch_import_seconds() -> float:
+    """Seconds that importing torch takes in a fresh process, the median of three."""
+    code = "import time; t = time.monotonic(); import torch; print(time.monotonic() - t)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(3)
+    ]
+    return statistics.median(float(run.stdout) for run in runs)
+
+
+def main() -> None:
+    """Measure and print."""
+    result: dict[str, Any] = {"host": host(), "commit": commit(), "versions": versions()}
+    with tempfile.TemporaryDirectory(prefix="testbed-bench-") as name:
+        folder = Path(name)
+        (folder / "idx").mkdir()
+        write_idx(folder / "idx")
+        dataset = load(folder / "idx")
+        result["torch_import_seconds"] = torch_import_seconds()
+        updates = (WARM_UP + COUNTED) * WORKERS
+        before = bare_loops(dataset, autograd=False)
+        for algorithm in ("asgd", "adacomp"):
+            run = emulate(folder, algorithm, WORKERS, updates)
+            autograd = bare_loops(dataset, autograd=True)
+            after = bare_loops(dataset, autograd=False)
+            bare = (before + after) / 2
+            run |= {
+                "bare_steps_per_second": bare,
+                "efficiency": run["updates_per_second"] / bare,
+                "autograd_steps_per_second": autograd,
+                "efficiency_against_autograd": run["updates_per_second"] / autograd,
+            }
+            before = after
+            result[algorithm] = run
+            print(
+                f"{algorithm:8} {WORKERS} workers: {run['updates_per_second']:.0f} updates/s; "
+                f"bare loops {bare:.0f} steps/s, efficiency {run['efficiency']:.2f}; "
+                f"autograd loops {autograd:.0f} steps/s, "
+                f"ratio {run['efficiency_against_autograd']:.2f}"
+            )
+            print(
+                f"{'':8} set-up {run['setup_seconds']:.1f} s from the command to the first update, "
+                f"{result['torch_import_seconds']:.1f} s of it importing torch; private memory "
+                f"{run['private_bytes_per_worker'] / 1e6:.1f} MB per worker (median)",
+                flush=True,
+            )
+        many = emulate(folder, "adacomp", 500, 2500)
+        result["500 workers"] = many
+        print(
+            f"adacomp  500 workers: {many['updates_per_second']:.0f} updates/s, "
+            f"set-up {many['setup_seconds']:.1f} s"
+        )
+    Path("bench.json").write_text(json.dumps(result, indent=2) + "\n")
+    print("written to bench.json")
+
+
+if __name__ == "__main__":
+    main()

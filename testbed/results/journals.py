@@ -1,0 +1,132 @@
+"""The journals of a run: what it wrote, row by row, while it went.
+
+A run that ended left parquet files. One that is going, or whose orchestrator was killed, has Arrow
+IPC streams in their place, which may stop anywhere: in the schema, in a batch's header, in its
+values. Every batch that is complete is returned and what follows is left out; nothing is guessed.
+``curve.csv`` is flushed at each evaluation, so it may know more of them than the stream does.
+"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import SpecError
+
+UPDATES = {
+    "iteration": "int64",
+    "worker": "int32",
+    "base_version": "int64",
+    "staleness": "int64",
+    "payload_bytes": "int64",
+    "message_bytes": "int64",
+    "loss": "float32",
+    "time": "float64",
+}
+EVALUATIONS = {
+    "iteration": "int64",
+    "time": "float64",
+    "accuracy": "float64",
+    "loss": "float64",
+    "payload_bytes": "int64",
+    "message_bytes": "int64",
+    "wire_bytes": "int64",
+}
+
+
+class NoRunError(SpecError):
+    """What was named is no run, or cannot be read as one."""
+
+
+def read_updates(directory: Path) -> Any:
+    """Return a run's applied updates as a ``pyarrow.Table`` with the columns ``UPDATES``.
+
+    Raises:
+        NoRunError: a journal is there but has not these columns.
+    """
+    return _journal(directory, "updates", UPDATES)
+
+
+def read_evaluations(directory: Path) -> Any:
+    """Return a run's evaluations as a ``pyarrow.Table`` with the columns ``EVALUATIONS``.
+
+    Raises:
+        NoRunError: a journal is there but has not these columns.
+    """
+    table = _journal(directory, "evaluations", EVALUATIONS)
+    if (directory / "evaluations.parquet").exists():
+        return table
+    text = _curve_csv(directory / "curve.csv")
+    return text if text is not None and text.num_rows > table.num_rows else table
+
+
+def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
+    table = schema.empty_table()
+    # The stream disappears when the parquet file is complete, which may be between two looks.
+    for path in (f"{name}.parquet", f"{name}.arrows", f"{name}.parquet"):
+        try:
+            data = (directory / path).read_bytes()
+            if path.endswith(".arrows"):
+                table = _whole_batches(data, schema)
+            else:
+                table = parquet.read_table(pa.BufferReader(data))
+            break
+        except FileNotFoundError:
+            continue
+        except pa.ArrowInvalid:  # a parquet file cut off by a kill: the stream is still there
+            continue
+    missing = [column for column in columns if column not in table.column_names]
+    if missing:
+        raise NoRunError(
+            f"the {name} of {directory} have no column {', '.join(missing)}: they were written by "
+            "another version of the testbed, or by something else"
+        )
+    return table.select(list(columns)).cast(schema)
+
+
+def _whole_batches(data: bytes, schema: Any) -> Any:
+    """Every complete batch of an Arrow IPC stream that may be cut off anywhere."""
+    import pyarrow as pa
+
+    try:
+        stream = pa.ipc.open_stream(pa.BufferReader(data))
+    except (pa.ArrowInvalid, OSError):
+        return schema.empty_table()
+
+    def batches() -> Iterator[Any]:
+        while True:
+            try:
+                yield stream.read_next_batch()
+            except (StopIteration, pa.ArrowInvalid, OSError):
+                return
+
+    return pa.Table.from_batches(list(batches()), stream.schema)
+
+
+def _curve_csv(path: Path) -> Any:
+    """The evaluations in ``curve.csv`` up to its last complete line; None without such a file."""
+    import pyarrow as pa
+
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    # A line without its end may be a number without its last digits: it is not read.
+    complete = text[: text.rfind("\n") + 1].splitlines()
+    rows: list[dict[str, float | int]] = []
+    for line in csv.DictReader(complete):
+        try:
+            rows.append(
+                {
+                    column: int(line[column]) if kind == "int64" else float(line[column] or "nan")
+                    for column, kind in EVALUATIONS.items()
+                }
+            )
+        except (KeyError, TypeError, ValueError):
+            break
+    schema = pa.schema([(c, pa.type_for_alias(kind)) for c, kind in EVALUATIONS.items()])
+    return pa.Table.from_pylist(rows, schema=schema)

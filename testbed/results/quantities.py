@@ -1,0 +1,53 @@
+"""Numbers as people read them, the same in tables, figures and reports.
+
+Bytes are in decimal units (1 MB = 1,000,000 bytes), as link rates are. What is not known is a dash.
+"""
+
+import math
+
+UNKNOWN = "—"
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def as_bytes(count: float | None) -> str:
+    """``1234567`` as ``1.23 MB``: three digits, never rounded up to 1,000 of a unit."""
+    if count is None or not math.isfinite(count):
+        return UNKNOWN
+    for exponent, unit in enumerate(_UNITS):
+        value = count / 1000**exponent
+        if abs(value) < 999.5 or unit == _UNITS[-1]:
+            digits = 0 if exponent == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+            return f"{value:.{digits}f} {unit}"
+    raise AssertionError("unreachable: the last unit takes every value")
+
+
+def as_count(value: int | None) -> str:
+    """``20000`` as ``20,000``."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def as_decimal(value: float | None, digits: int) -> str:
+    """A number with this many digits after the point; a dash for NaN, infinity and None."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def as_fraction(ratio: float | None) -> str:
+    """A ratio to a baseline: ``1/45.3`` below it, ``1`` at it, ``1.20`` above it."""
+    if ratio is None or not math.isfinite(ratio) or ratio <= 0:
+        return UNKNOWN
+    if ratio == 1:
+        return "1"
+    times = max(ratio, 1 / ratio)
+    digits = 0 if times >= 99.95 else 1 if times >= 9.995 else 2
+    return f"{'1/' if ratio < 1 else ''}{times:,.{digits}f}"
+
+
+def as_duration(seconds: float | None) -> str:
+    """``95.2`` as ``1 min 35 s``."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,293 @@
+"""One run, read from its directory.
+
+Only the manifest is read at once, so that listing hundreds of runs costs little; the summary, the
+curve and the journals are read when they are asked for and then kept. A run whose orchestrator was
+killed has no summary: one is put together from its journals, and says so (``reconstructed``).
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from testbed.results.journals import NoRunError, read_evaluations, read_updates
+
+Ended: TypeAlias = Literal["running", "completed", "interrupted", "failed"]
+KILLED = "the orchestrator was killed"
+FORMAT = 1
+
+
+def _number(value: object) -> object:
+    """NaN and infinity say no more than null: nothing was measured that can be compared."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _aware(value: datetime) -> datetime:
+    """Times are UTC where they do not say otherwise."""
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+Moment: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
+Number: TypeAlias = Annotated[float | None, BeforeValidator(_number)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Host(_Record):
+    """The machine that a run ran on; memory in bytes."""
+
+    name: str = "unknown"
+    kernel: str = "unknown"
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    cpu: str | None = None
+
+
+class Manifest(_Record):
+    """``manifest.json``: what was run, where and by which versions."""
+
+    format: int
+    experiment: str
+    algorithm: str
+    seed: int
+    started: Moment
+    finished: Moment | None = None
+    ended: Ended
+    reason: str | None = None
+    workers: int
+    pid: int
+    pid_started: float
+    versions: dict[str, str] = {}
+    commit: str | None = None
+    host: Host = Host()
+
+
+class Ingress(_Record):
+    """Bytes that entered the parameter server from its workers."""
+
+    payload_bytes: int = 0
+    message_bytes: int = 0
+    wire_bytes: int = 0
+
+
+class Summary(_Record):
+    """``summary.json``: what came out. Accuracies in percent, durations in seconds.
+
+    Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
+    bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None.
+    """
+
+    updates: int
+    best_accuracy: Number = None
+    final_accuracy: Number = None
+    ingress: Ingress
+    updates_per_second: Number = None
+    setup_seconds: Number = None
+    training_seconds: Number = None
+    workers_lost: int | None = None
+    parameters_sha256: str | None = None
+    ended: Ended
+    reason: str | None = None
+    reconstructed: bool = False
+
+
+class Event(_Record):
+    """One line of ``events.jsonl``; time in seconds since the run began."""
+
+    time: float
+    level: Literal["info", "warning", "error"] = "info"
+    device: str | None = None
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A run's evaluations, one entry each, in order.
+
+    Attributes:
+        iteration: int64, updates applied when the server reached this evaluation.
+        time: float64, seconds since training started.
+        accuracy: float64, percent of the test set; NaN where it could not be measured.
+        loss: float64; NaN or infinite after a divergence.
+        payload_bytes, message_bytes, wire_bytes: int64, ingress so far.
+    """
+
+    iteration: npt.NDArray[np.int64]
+    time: npt.NDArray[np.float64]
+    accuracy: npt.NDArray[np.float64]
+    loss: npt.NDArray[np.float64]
+    payload_bytes: npt.NDArray[np.int64]
+    message_bytes: npt.NDArray[np.int64]
+    wire_bytes: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+    def first_reaching(self, accuracy: float) -> int | None:
+        """Index of the first evaluation with at least this accuracy (percent), or None."""
+        reached = np.flatnonzero(self.accuracy >= accuracy)
+        return int(reached[0]) if len(reached) else None
+
+    @property
+    def diverged_at(self) -> int | None:
+        """Iteration of the first evaluation whose loss was not a finite number, or None."""
+        bad = np.flatnonzero(~np.isfinite(self.loss))
+        return int(self.iteration[bad[0]]) if len(bad) else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory. Make it with ``Run.load``."""
+
+    directory: Path
+    manifest: Manifest
+
+    @classmethod
+    def load(cls, directory: Path) -> "Run":
+        """Read the run in ``directory``.
+
+        Raises:
+            NoRunError: there is no such directory, or it is not a run's.
+        """
+        directory = directory.resolve()
+        path = directory / "manifest.json"
+        if not directory.is_dir():
+            raise NoRunError(f"there is no directory {directory}")
+        try:
+            manifest = Manifest.model_validate(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            raise NoRunError(
+                f"{directory} is no run directory: it holds no manifest.json"
+            ) from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "the whole"
+            raise NoRunError(
+                f"{path} is no run's manifest: {field}: {first['msg'].lower()}"
+            ) from None
+        except (ValueError, OSError) as error:
+            raise NoRunError(f"{path} cannot be read: {error}") from None
+        if manifest.format != FORMAT:
+            raise NoRunError(
+                f"{directory} has run directory format {manifest.format}, and this testbed reads "
+                f"format {FORMAT}: read it with the version that wrote it"
+            )
+        return cls(directory, manifest)
+
+    @property
+    def id(self) -> str:
+        """``experiment/time-seed/algorithm``, as ``testbed ls`` prints it."""
+        return "/".join(self.directory.parts[-3:])
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's label, e.g. ``adacomp-0.01``."""
+        return self.manifest.algorithm
+
+    @cached_property
+    def summary(self) -> Summary:
+        """How the run ended and what came out, or what is known so far."""
+        try:
+            content = json.loads((self.directory / "summary.json").read_bytes())
+            return Summary.model_validate(content | {"reconstructed": False})
+        except (OSError, ValueError, TypeError):  # not written yet, or cut off by a kill
+            return self._reconstructed()
+
+    @property
+    def ended(self) -> Ended:
+        """How the run ended; ``running`` only while its orchestrator lives."""
+        return self.summary.ended
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The run's evaluations. Raises NoRunError if their journal is of another make."""
+        table = read_evaluations(self.directory)
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        return Curve(**columns)
+
+    @cached_property
+    def updates(self) -> Any:
+        """The applied updates, a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
+
+        Raises NoRunError if their journal is of another make.
+        """
+        return read_updates(self.directory)
+
+    @cached_property
+    def staleness(self) -> npt.NDArray[np.int64]:
+        """Each update's staleness (updates applied since its pull), shape (updates,)."""
+        staleness: npt.NDArray[np.int64] = self.updates.column("staleness").to_numpy()
+        return staleness
+
+    @cached_property
+    def specification(self) -> str:
+        """The resolved experiment file of this run, as text; empty if it is not there."""
+        try:
+            return (self.directory / "spec.yaml").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What happened during the run, in order; a line cut off by a kill is left out."""
+        try:
+            lines = (self.directory / "events.jsonl").read_bytes().splitlines()
+        except FileNotFoundError:
+            return ()
+        events = []
+        for line in lines:
+            try:
+                events.append(Event.model_validate_json(line))
+            except ValidationError:
+                continue
+        return tuple(events)
+
+    def _reconstructed(self) -> Summary:
+        curve, updates = self.curve, self.updates
+        measured = curve.accuracy[np.isfinite(curve.accuracy)]
+        ended, reason = self.manifest.ended, self.manifest.reason
+        if ended == "running" and not self._orchestrator_lives():
+            ended, reason = "interrupted", KILLED
+        # Either journal may be ahead of the other when both stop in the middle.
+        count = max(updates.num_rows, int(curve.iteration[-1]) if len(curve) else 0)
+        seconds = max(
+            float(updates.column("time")[-1].as_py()) if updates.num_rows else 0.0,
+            float(curve.time[-1]) if len(curve) else 0.0,
+        )
+
+        def so_far(name: str) -> int:
+            pushed = updates.column(name).to_numpy().sum() if name in updates.column_names else 0
+            evaluated = getattr(curve, name)[-1] if len(curve) else 0
+            return int(max(pushed, evaluated))
+
+        return Summary(
+            updates=count,
+            best_accuracy=float(measured.max()) if len(measured) else None,
+            final_accuracy=float(curve.accuracy[-1]) if len(curve) else None,
+            ingress=Ingress(**{name: so_far(name) for name in Ingress.model_fields}),
+            updates_per_second=count / seconds if seconds > 0 else None,
+            training_seconds=seconds,
+            ended=ended,
+            reason=reason,
+            reconstructed=True,
+        )
+
+    def _orchestrator_lives(self) -> bool:
+        """Whether the process that the manifest names is there, and is not another of that id."""
+        try:
+            process = psutil.Process(self.manifest.pid)
+            # Creation times are boot time plus ticks, and the boot time shifts when a clock is set.
+            same = abs(process.create_time() - self.manifest.pid_started) < 2
+            return same and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False

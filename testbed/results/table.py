@@ -1,0 +1,232 @@
+"""Several runs in a table: what each reached, and how many bytes of ingress it took.
+
+``compare`` computes the numbers; the three renderings (a terminal, a pipe, a script) only differ in
+form. No rendering ever cuts content: a narrow terminal gets the table turned on its side.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from testbed.results import quantities as q
+from testbed.results.finding import distinct_names
+from testbed.results.reading import Ended, Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+ACCURACY = 97.0
+"""Percent; the accuracy that the paper's comparison asks for, unless another is asked for."""
+STYLES: dict[Ended, str] = {
+    "completed": "green",
+    "running": "cyan",
+    "interrupted": "yellow",
+    "failed": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run's results.
+
+    Attributes:
+        name: tells the run from the others of the comparison.
+        run: its id, ``experiment/time-seed/algorithm``.
+        ended, reason: how it ended and, unless it completed, why.
+        updates: applied by the server.
+        best_accuracy, final_accuracy: percent; None if never evaluated, or not a number.
+        payload_bytes, message_bytes, wire_bytes: ingress of the whole run.
+        wire_ratio: wire bytes ÷ the baseline's; None if either is 0.
+        updates_per_second: mean over the training.
+        staleness_mean: updates applied between an update's pull and its application, on average.
+        wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
+            for; None if none did.
+    """
+
+    name: str
+    run: str
+    algorithm: str
+    seed: int
+    ended: Ended
+    reason: str | None
+    updates: int
+    best_accuracy: float | None
+    final_accuracy: float | None
+    payload_bytes: int
+    message_bytes: int
+    wire_bytes: int
+    wire_ratio: float | None
+    updates_per_second: float | None
+    staleness_mean: float | None
+    wire_bytes_to_accuracy: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs beside each other.
+
+    Attributes:
+        rows: one per run, in the order in which they were given.
+        baseline: name of the run that ``wire_ratio`` refers to.
+        accuracy: the accuracy to reach, percent.
+    """
+
+    rows: tuple[Row, ...]
+    baseline: str
+    accuracy: float
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The columns' headings."""
+        return (
+            "run",
+            "seed",
+            "state",
+            "updates",
+            "best %",
+            "final %",
+            "payload",
+            "message",
+            "wire",
+            f"wire ÷ {self.baseline}",
+            "updates/s",
+            "staleness",
+            f"wire to {self.accuracy:g} %",
+        )
+
+    @property
+    def cells(self) -> tuple[tuple[str, ...], ...]:
+        """The rows as text, a cell for each heading."""
+        return tuple(
+            (
+                row.name,
+                str(row.seed),
+                row.ended,
+                q.as_count(row.updates),
+                q.as_decimal(row.best_accuracy, 2),
+                q.as_decimal(row.final_accuracy, 2),
+                q.as_bytes(row.payload_bytes),
+                q.as_bytes(row.message_bytes),
+                q.as_bytes(row.wire_bytes),
+                q.as_fraction(row.wire_ratio),
+                q.as_decimal(row.updates_per_second, 1),
+                q.as_decimal(row.staleness_mean, 1),
+                q.as_bytes(row.wire_bytes_to_accuracy),
+            )
+            for row in self.rows
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A sentence for each run that did not complete."""
+        return tuple(
+            f"{row.name}: {row.ended}" + (f" ({row.reason})" if row.reason else "")
+            for row in self.rows
+            if row.ended != "completed"
+        )
+
+
+def compare(runs: Sequence[Run], accuracy: float = ACCURACY) -> Comparison:
+    """Compute the table of some runs.
+
+    Args:
+        runs: at least one; the first labelled ``asgd`` is the baseline, or else the first.
+        accuracy: the accuracy to reach, percent.
+
+    Raises:
+        NoRunError: a journal cannot be read.
+        ValueError: there is no run.
+    """
+    if not runs:
+        raise ValueError("there is no run to compare")
+    names = distinct_names(runs)
+    baseline = next((i for i, run in enumerate(runs) if run.algorithm == "asgd"), 0)
+    wire = runs[baseline].summary.ingress.wire_bytes
+    rows = tuple(_row(n, run, wire, accuracy) for n, run in zip(names, runs, strict=True))
+    return Comparison(rows, names[baseline], accuracy)
+
+
+def _row(name: str, run: Run, baseline_wire_bytes: int, accuracy: float) -> Row:
+    summary = run.summary
+    ingress = summary.ingress
+    reached = run.curve.first_reaching(accuracy)
+    known = baseline_wire_bytes > 0 and ingress.wire_bytes > 0
+    return Row(
+        name=name,
+        run=run.id,
+        algorithm=run.algorithm,
+        seed=run.manifest.seed,
+        ended=summary.ended,
+        reason=summary.reason,
+        updates=summary.updates,
+        best_accuracy=summary.best_accuracy,
+        final_accuracy=summary.final_accuracy,
+        payload_bytes=ingress.payload_bytes,
+        message_bytes=ingress.message_bytes,
+        wire_bytes=ingress.wire_bytes,
+        wire_ratio=ingress.wire_bytes / baseline_wire_bytes if known else None,
+        updates_per_second=summary.updates_per_second,
+        staleness_mean=float(run.staleness.mean()) if len(run.staleness) else None,
+        wire_bytes_to_accuracy=None if reached is None else int(run.curve.wire_bytes[reached]),
+    )
+
+
+def for_terminal(comparison: Comparison, width: int) -> "Table":
+    """Return the comparison as a rich table that fits ``width`` characters where it can.
+
+    Where it does not fit, every run becomes a column; what is still too wide is wrapped, not cut.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    upright = _rich(comparison, turned=False)
+    console = Console(width=10_000)
+    if Measurement.get(console, console.options, upright).maximum <= width:
+        return upright
+    return _rich(comparison, turned=True)
+
+
+def _rich(comparison: Comparison, turned: bool) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = [comparison.headings, *comparison.cells]
+    lines = [list(line) for line in (zip(*grid, strict=True) if turned else grid)]
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for i, heading in enumerate(lines[0]):
+        left = i == 0 or (heading == "state" and not turned)
+        table.add_column(Text(heading), justify="left" if left else "right", overflow="fold")
+    styles = {ended: style for ended, style in STYLES.items() if ended != "completed"}
+    for line in lines[1:]:
+        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in line))
+    return table
+
+
+def plain_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as aligned lines without boxes or colours, as wide as it needs to be.
+
+    The first column and the columns of words are left-aligned, those of numbers right-aligned.
+    """
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    left = [
+        i == 0 or any(cell[:1].isalpha() for cell in column[1:]) for i, column in enumerate(columns)
+    ]
+    lines = []
+    for line in (headings, *rows):
+        cells = (
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(line, widths, left, strict=True)
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def records(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison for ``json.dumps``: exact numbers, null for what is not known."""
+    return {
+        "accuracy": comparison.accuracy,
+        "baseline": comparison.baseline,
+        "runs": [asdict(row) for row in comparison.rows],
+    }

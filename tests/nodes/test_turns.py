@@ -1,0 +1,101 @@
+"""Turns with real processes: exclusive, passed on, and not lost with those who die or freeze."""
+
+import contextlib
+import mmap
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from testbed.nodes import turns as turns_module
+from testbed.nodes.turns import Turns
+
+
+@pytest.fixture
+def children() -> Iterator[Callable[[Callable[[], None]], int]]:
+    made: list[int] = []
+
+    def start(body: Callable[[], None]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                body()
+            os._exit(0)
+        made.append(pid)
+        return pid
+
+    yield start
+    for pid in made:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def hold(turns: Turns, flag: mmap.mmap, at: int) -> Callable[[], None]:
+    def body() -> None:
+        with turns.take() as turn:
+            flag[at] = 1 if turn is not None else 2
+            time.sleep(60)
+
+    return body
+
+
+def test_never_two_at_once_and_everybody_gets_one(
+    children: Callable[[Callable[[], None]], int],
+) -> None:
+    turns = Turns(2)
+    inside, done = mmap.mmap(-1, 2), mmap.mmap(-1, 20)
+
+    def body_of(number: int) -> Callable[[], None]:
+        def body() -> None:
+            for _ in range(30):
+                with turns.take() as turn:
+                    assert turn is not None
+                    assert inside[turn] == 0
+                    inside[turn] = 1
+                    time.sleep(0.0005)
+                    inside[turn] = 0
+            done[number] = 1
+
+        return body
+
+    for number in range(20):
+        children(body_of(number))
+    assert wait_until(lambda: done[:] == bytes([1] * 20), 30)
+
+
+def test_a_turn_outlives_its_killed_holder(
+    children: Callable[[Callable[[], None]], int],
+) -> None:
+    turns, flag = Turns(1), mmap.mmap(-1, 2)
+    first = children(hold(turns, flag, 0))
+    assert wait_until(lambda: flag[0] == 1)
+    children(hold(turns, flag, 1))
+    time.sleep(0.1)
+    assert flag[1] == 0
+    os.kill(first, signal.SIGKILL)
+    os.waitpid(first, 0)
+    assert wait_until(lambda: flag[1] == 1, turns_module.LOOK_AROUND + 2)
+
+
+def test_a_frozen_holder_stops_nobody_for_good(
+    children: Callable[[Callable[[], None]], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "PATIENCE", 0.5)
+    turns, flag = Turns(1), mmap.mmap(-1, 2)
+    first = children(hold(turns, flag, 0))
+    assert wait_until(lambda: flag[0] == 1)
+    os.kill(first, signal.SIGSTOP)
+    children(hold(turns, flag, 1))
+    assert wait_until(lambda: flag[1] == 2, turns_module.LOOK_AROUND + 3)

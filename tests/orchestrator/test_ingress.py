@@ -1,0 +1,51 @@
+"""The witnesses meet at the right moment, whoever speaks first."""
+
+from testbed.orchestrator.ingress import Ingress
+
+LEDGER = {"payload_bytes": 10, "message_bytes": 20}
+
+
+def test_wire_bytes_lie_between_two_readings() -> None:
+    ingress = Ingress()
+    ingress.counted(1.0, 100)
+    ingress.checkpoint(5, 1.5, LEDGER)
+    ingress.evaluated(5, 90.0, 0.5)
+    assert list(ingress.complete()) == []  # no reading after it yet
+    assert ingress.due == 1
+    ingress.counted(2.0, 200)
+    (row,) = ingress.complete()
+    assert row == {
+        "iteration": 5,
+        "time": 1.5,
+        "accuracy": 90.0,
+        "loss": 0.5,
+        "wire_bytes": 150,
+        **LEDGER,
+    }
+    assert ingress.due == 0
+    assert list(ingress.complete()) == []
+
+
+def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
+    ingress = Ingress()
+    for version in (0, 100, 200):
+        ingress.checkpoint(version, version / 100, LEDGER)
+    ingress.counted(9.0, 900)
+    ingress.evaluated(0, 10.0, 2.3)
+    assert [r["iteration"] for r in ingress.complete()] == [0]
+    assert ingress.due == 2
+    ingress.evaluated(100, 50.0, 1.0)
+    ingress.evaluated(200, 60.0, 0.9)
+    assert [r["iteration"] for r in ingress.complete()] == [100, 200]
+
+
+def test_the_end_and_what_came_after_it() -> None:
+    ingress = Ingress()
+    assert ingress.at_last_checkpoint()["wire_bytes"] == 0
+    assert ingress.after_drain() is None
+    ingress.counted(1.0, 100)
+    ingress.checkpoint(7, 2.0, LEDGER)
+    ingress.counted(3.0, 300)
+    ingress.total = {"payload_bytes": 11, "message_bytes": 22}
+    assert ingress.at_last_checkpoint() == {**LEDGER, "wire_bytes": 200}
+    assert ingress.after_drain() == {"payload_bytes": 11, "message_bytes": 22, "wire_bytes": 300}
