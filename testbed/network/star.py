@@ -52,6 +52,7 @@ def _attach(core: IPRoute, link: Link, namespace: int) -> None:
         index=near,
         ifname=link.core_interface,
         kind="veth",
+        state="up",
         address=link.core_mac,
         peer={
             "index": far,
@@ -60,7 +61,6 @@ def _attach(core: IPRoute, link: Link, namespace: int) -> None:
             "net_ns_fd": namespace,
         },
     )
-    core.link("set", index=near, state="up")
     core.addr("add", index=near, address=link.core_address, prefixlen=PREFIX_LENGTH)
     core.neigh(
         "add", ifindex=near, dst=link.device_address, lladdr=link.device_mac, state="permanent"
@@ -68,7 +68,6 @@ def _attach(core: IPRoute, link: Link, namespace: int) -> None:
     shape_egress(core, near, link.downlink)
 
     with inside_network(namespace), IPRoute() as device:
-        device.link("set", index=1, state="up")
         device.link("set", index=far, state="up")
         device.addr("add", index=far, address=link.device_address, prefixlen=PREFIX_LENGTH)
         device.neigh(

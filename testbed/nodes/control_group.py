@@ -131,7 +131,16 @@ def left_over() -> list[ControlGroup]:
         for path in sorted(place.path.glob(f"{PREFIX}*/")):
             maker = path.name.removeprefix(PREFIX).split("-")[0]
             members = [*path.glob("cgroup.procs"), *path.glob("*/cgroup.procs")]
-            ended = maker.isdigit() and not Path("/proc", maker).exists()
+            ended = maker.isdigit() and _has_ended(maker)
             if ended and not any(file.read_text().strip() for file in members):
                 found.append(ControlGroup(path, place.version))
     return found
+
+
+def _has_ended(process: str) -> bool:
+    """Whether a process is gone, or a zombie that its new parent has not collected yet."""
+    try:
+        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in "ZX"

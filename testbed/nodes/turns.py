@@ -6,10 +6,11 @@ end, and the turn's number names memory that is warm from the turn before. It ch
 computes, within what the host's load decides anyway, and never what it computes.
 
 A turn is a record lock, which the kernel releases when its holder dies. Who gets the next one is
-told by a token that waits in a socket: its readers are woken one at a time and in the order in which
-they came, where a lock, or a poll, wakes them all. Tokens are hints: whoever reads one still has to get the lock, and whoever waits in vain for a second looks for
-turns whose token died with its holder. If all turns are held by devices that do not move (frozen
-ones), a device goes ahead without.
+told by a token that waits in a socket: its readers are woken one at a time, where a lock or a poll
+wakes them all, and roughly in the order in which they came (who comes just when a token does, may be
+first). Tokens are hints: whoever reads one still has to get the lock, and whoever waits in vain for
+a second looks for turns whose token died with its holder. If all turns are held by devices that do
+not move (frozen ones), a device goes ahead without.
 """
 
 import contextlib

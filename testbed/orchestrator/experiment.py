@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import RunError, SpecError
+from testbed.errors import RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import Plan, plan
@@ -60,7 +60,16 @@ def execute(
         summaries.append(run.execute())
         if summaries[-1]["ended"] == "interrupted":
             break
-    return Execution(directory, tuple(summaries), write_results(directory))
+    try:
+        report = write_results(directory)
+    except TestbedError as error:
+        # What became of the runs matters more, and is often why (a full disk).
+        for ended in (summary for summary in summaries if summary["ended"] != "completed"):
+            raise RunError(
+                f"{ended['algorithm']} {ended['ended']}: {ended['reason']}; and {error}"
+            ) from error
+        raise
+    return Execution(directory, tuple(summaries), report)
 
 
 def write_results(directory: Path) -> Path:
@@ -88,7 +97,7 @@ def _make_directory(parent: Path, seed: int) -> Path:
             if not parent.is_dir():
                 raise SpecError(f"{parent} is in the way: --out must name a folder") from None
             continue
-        except (NotADirectoryError, PermissionError) as error:
+        except OSError as error:  # no permission, no folder, read-only, full
             raise SpecError(
                 f"{directory} cannot be made ({error.strerror}): name a folder of yours by --out"
             ) from error

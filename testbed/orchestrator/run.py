@@ -90,6 +90,8 @@ class Outcome:
     ended: str = "failed"
     reason: str | None = None
     updates: int = 0
+    payload_bytes: int = 0
+    message_bytes: int = 0
     accuracies: list[float] = field(default_factory=list)
     first_update: float | None = None
     last_update: float = 0.0
@@ -137,7 +139,7 @@ class Run:
         """Carry the run out and return its summary, which is also in the run directory.
 
         Raises:
-            OSError: not even the run directory could be made.
+            RunError: not even the run directory could be made, or its end not be written down.
         """
         manifest = {
             "experiment": self._plan.spec.name,
@@ -148,7 +150,10 @@ class Run:
             "commit": commit(),
             "host": host(),
         }
-        self._log = RunLog(self._directory, dump(self._plan.spec), manifest)
+        try:
+            self._log = RunLog(self._directory, dump(self._plan.spec), manifest)
+        except OSError as error:
+            raise RunError(_explain(error, self._directory)) from error
         outcome = self._outcome
         try:
             with _signals() as wake_up, self._agent():
@@ -263,9 +268,11 @@ class Run:
                 raise _EndError("failed", f"{reason}{see}")
             case {"loaded": _}:
                 self._loaded = True
+                self._event("info", "libraries and data are loaded", None)
                 self._start_server()
             case {"network": _}:
                 self._built = True
+                self._event("info", "the network is built", None)
                 self._start_server()
             case {"exited": device, "status": status}:
                 self._exited(device, status)
@@ -318,11 +325,13 @@ class Run:
             case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
                 self._ingress.evaluated(version, accuracy, loss)
             case {"listening": _}:
+                self._event("info", "the server listens", SERVER)
                 self._start_others()
             case {"greeted": count}:
                 self._progress.devices = count
             case {"training": when}:
                 self._training = when
+                self._event("info", "training begins", SERVER)
                 self._progress.phase = "training"
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
@@ -347,6 +356,8 @@ class Run:
             outcome.first_update = self._training + float(rows["time"][0]) - self._began
         outcome.updates = self._progress.updates = int(rows["iteration"][-1])
         outcome.last_update = float(rows["time"][-1])
+        outcome.payload_bytes += int(rows["payload_bytes"].sum())
+        outcome.message_bytes += int(rows["message_bytes"].sum())
         self._rates = [*self._rates[-25:], (outcome.last_update, outcome.updates)]
         (then, before), (now, after) = self._rates[0], self._rates[-1]
         if now > then:
@@ -369,6 +380,16 @@ class Run:
 
     # -- the end
 
+    def _ingress_of_updates(self) -> dict[str, int]:
+        """Ingress when the last update was applied, or what is known where the run was cut short."""
+        if self._outcome.ended == "completed":
+            return self._ingress.at_last_checkpoint()
+        return {
+            "payload_bytes": self._outcome.payload_bytes,
+            "message_bytes": self._outcome.message_bytes,
+            "wire_bytes": self._progress.wire_bytes,
+        }
+
     def _summary(self) -> dict[str, Any]:
         outcome = self._outcome
         accuracies = [a for a in outcome.accuracies if not math.isnan(a)]
@@ -381,7 +402,7 @@ class Run:
             "updates": outcome.updates,
             "best_accuracy": max(accuracies, default=None),
             "final_accuracy": outcome.accuracies[-1] if outcome.accuracies else None,
-            "ingress": self._ingress.at_last_checkpoint(),
+            "ingress": self._ingress_of_updates(),
             "ingress_after_drain": self._ingress.after_drain(),
             "updates_per_second": (
                 outcome.updates / outcome.last_update if outcome.last_update else 0.0

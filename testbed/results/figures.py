@@ -54,7 +54,7 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
-_INCHES = (3.4, 2.5)
+_INCHES = (3.4, 2.6)
 
 
 def write_figures(runs: Sequence[Run], directory: Path) -> list[Path]:
@@ -132,14 +132,21 @@ def _draw(figure: "Figure", runs: Sequence[Run], against: Measure | Literal["ite
         axes.set_ylim(0, 100)
         axes.text(0.5, 0.5, "no evaluation yet", ha="center", transform=axes.transAxes)
     if runs:
-        axes.legend(loc="lower right" if len(runs) < 5 else "best")
+        # Above the curves: no corner of theirs is free in every experiment.
+        figure.legend(
+            *axes.get_legend_handles_labels(),
+            loc="outside upper center",
+            ncols=min(len(runs), 3),
+            columnspacing=1.2,
+        )
 
 
 def _curve(axes: "Axes", i: int, label: str, run: Run, against: str) -> None:
     curve = run.curve
     x = curve.iteration if against == "iteration" else getattr(curve, f"{against}_bytes")
-    # The evaluation before any push has no place on a log axis; one that is not a number, nowhere.
-    shown = np.isfinite(curve.accuracy) & ((x > 0) | (against == "iteration"))
+    # The evaluation before any push has no place on a log axis (greetings would take up most of
+    # it); one that is not a number, nowhere.
+    shown = np.isfinite(curve.accuracy) & ((curve.iteration > 0) | (against == "iteration"))
     every = max(1, int(shown.sum()) // _MARKED)
     axes.plot(
         x[shown],

@@ -6,6 +6,7 @@ ever overwritten but the manifest, which says how the run stands, and that by re
 
 import csv
 import hashlib
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -55,11 +56,32 @@ class Journal:
         self._parquet_path = directory / f"{name}.parquet"
         self._schema = schema
         self._file = self._stream_path.open("xb", buffering=0)
-        self._writer = pa.ipc.new_stream(self._file, schema)
+        self._encoded = io.BytesIO()
+        self._writer = pa.ipc.new_stream(self._encoded, schema)
+        self._flush()
 
     def append(self, columns: Mapping[str, Any]) -> None:
-        """Append rows given by columns; they are in the file when this returns."""
+        """Append rows given by columns; they are in the file when this returns.
+
+        Raises:
+            OSError: there is no room for them; the file ends with the rows before them.
+        """
         self._writer.write_batch(pa.record_batch(dict(columns), schema=self._schema))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write what is encoded, all of it or nothing: a batch cut short would hide what follows."""
+        data = memoryview(self._encoded.getvalue())
+        self._encoded.seek(0)
+        self._encoded.truncate()
+        end = self._file.tell()
+        try:
+            while data:
+                data = data[self._file.write(data) :]  # on a disk that fills, a part is taken
+        except OSError:
+            self._file.truncate(end)
+            self._file.seek(end)
+            raise
 
     def close(self) -> None:
         """End the stream and replace it by the Parquet file.
@@ -68,6 +90,7 @@ class Journal:
             OSError: there is no room for both; the stream is left, which readers take as well.
         """
         self._writer.close()
+        self._flush()
         self._file.close()
         partial = self._parquet_path.with_suffix(".partial")
         try:

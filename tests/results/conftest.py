@@ -1,0 +1,226 @@
+"""Real run directories, written as the contract says: nothing of the reader makes them."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+WriteRun: TypeAlias = Callable[..., Path]
+
+UPDATES = pa.schema(
+    [
+        ("iteration", pa.int64()),
+        ("worker", pa.int32()),
+        ("base_version", pa.int64()),
+        ("staleness", pa.int64()),
+        ("payload_bytes", pa.int64()),
+        ("message_bytes", pa.int64()),
+        ("loss", pa.float32()),
+        ("time", pa.float64()),
+    ]
+)
+EVALUATIONS = pa.schema(
+    [
+        ("iteration", pa.int64()),
+        ("time", pa.float64()),
+        ("accuracy", pa.float64()),
+        ("loss", pa.float64()),
+        ("payload_bytes", pa.int64()),
+        ("message_bytes", pa.int64()),
+        ("wire_bytes", pa.int64()),
+    ]
+)
+WORKERS = 20
+EVERY = 10
+GREETINGS = 5_000
+
+
+def updates_table(count: int, payload: int, seed: int = 1) -> pa.Table:
+    """Updates of ``payload`` bytes each, 16 bytes of framing, 100 a second, staleness up to 30."""
+    iteration = np.arange(1, count + 1)
+    staleness = np.minimum(np.random.default_rng(seed).integers(0, 31, count), iteration - 1)
+    columns = [
+        iteration,
+        (iteration * 7 % WORKERS).astype(np.int32),
+        iteration - 1 - staleness,
+        staleness,
+        np.full(count, payload),
+        np.full(count, payload + 16),
+        (2.3 * np.exp(-iteration / 50)).astype(np.float32),
+        iteration / 100,
+    ]
+    return pa.Table.from_arrays([pa.array(c) for c in columns], schema=UPDATES)
+
+
+def evaluations_table(count: int, payload: int, speed: float = 40) -> pa.Table:
+    """An evaluation every 10 updates, the first before any; 5 % of headers on the wire."""
+    iteration = np.arange(0, count + 1, EVERY)
+    message = GREETINGS + iteration * (payload + 16)
+    columns = [
+        iteration,
+        iteration / 100,
+        10 + 88 * (1 - np.exp(-iteration / speed)),
+        2.3 * np.exp(-iteration / speed),
+        iteration * payload,
+        message,
+        message * 105 // 100,
+    ]
+    return pa.Table.from_arrays([pa.array(c) for c in columns], schema=EVALUATIONS)
+
+
+def write_stream(path: Path, table: pa.Table, batch: int) -> list[int]:
+    """Write a table as an Arrow stream in batches of ``batch`` rows; return each batch's end."""
+    ends = []
+    with path.open("wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        for one in table.to_batches(max_chunksize=batch):
+            stream.write_batch(one)
+            sink.flush()
+            ends.append(path.stat().st_size)
+    return ends
+
+
+def manifest(algorithm: str, ended: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "experiment": "quickstart",
+        "algorithm": algorithm,
+        "seed": 1,
+        "started": "2026-11-21T07:45:00+00:00",
+        "finished": None if ended == "running" else "2026-11-21T07:46:00+00:00",
+        "ended": ended,
+        "reason": None,
+        "workers": WORKERS,
+        "pid": 1,
+        "pid_started": 0.0,
+        "versions": {"testbed": "0.1.0", "python": "3.11.2", "torch": "2.13.0", "numpy": "2.3.0"},
+        "commit": "0123456789abcdef",
+        "host": {
+            "name": "bench-3",
+            "kernel": "6.1.0",
+            "cpus": 2,
+            "memory_bytes": 25_769_803_776,
+            "cpu": "A <fast> processor",
+        },
+        **changes,
+    }
+
+
+@pytest.fixture
+def runs_root(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def write_run(runs_root: Path) -> WriteRun:
+    """Write a run that ended as it should, and return its directory.
+
+    Args of the fixture's function: algorithm; execution (``experiment/time-seed``); count of
+    updates; payload bytes of each; ended; evaluations (a table, in place of the usual one); speed
+    (updates in which accuracy rises); further keywords go to the manifest.
+    """
+
+    def write(
+        algorithm: str = "asgd",
+        execution: str = "quickstart/20261121-074500-1",
+        *,
+        count: int = 200,
+        payload: int = 1_000_000,
+        ended: str = "completed",
+        evaluations: pa.Table | None = None,
+        speed: float = 40,
+        **changes: Any,
+    ) -> Path:
+        directory = runs_root / execution / algorithm
+        directory.mkdir(parents=True)
+        changes["experiment"] = execution.partition("/")[0]
+        told = manifest(algorithm, ended, **changes)
+        (directory / "manifest.json").write_text(json.dumps(told))
+        (directory / "spec.yaml").write_text(f"name: quickstart\nalgorithms: [{algorithm}]\n")
+        updates = updates_table(count, payload)
+        if evaluations is None:
+            evaluations = evaluations_table(count, payload, speed)
+        _write_csv(directory / "curve.csv", evaluations)
+        (directory / "events.jsonl").write_text(
+            '{"time": 0.1, "level": "info", "device": null, "event": "20 workers are up"}\n'
+            '{"time": 1.5, "level": "warning", "device": "worker-3", "event": "lost <its> link"}\n'
+        )
+        if ended == "running":
+            write_stream(directory / "updates.arrows", updates, batch=64)
+            write_stream(directory / "evaluations.arrows", evaluations, batch=4)
+            return directory
+        parquet.write_table(updates, directory / "updates.parquet")
+        parquet.write_table(evaluations, directory / "evaluations.parquet")
+        accuracies = evaluations.column("accuracy").to_numpy()
+        message = GREETINGS + count * (payload + 16)
+        summary = {
+            "experiment": told["experiment"],
+            "algorithm": algorithm,
+            "seed": told["seed"],
+            "ended": ended,
+            "reason": told["reason"],
+            "updates": count,
+            "best_accuracy": float(np.nanmax(accuracies)) if len(accuracies) else None,
+            "final_accuracy": float(accuracies[-1]) if len(accuracies) else None,
+            "ingress": {
+                "payload_bytes": count * payload,
+                "message_bytes": message,
+                "wire_bytes": message * 105 // 100,
+            },
+            "updates_per_second": 100.0,
+            "setup_seconds": 1.25,
+            "training_seconds": count / 100,
+            "workers_lost": 0,
+            "parameters_sha256": "ab" * 32,
+            "versions": told["versions"],
+        }
+        (directory / "summary.json").write_text(json.dumps(summary))
+        np.save(directory / "parameters.npy", np.zeros(4, dtype=np.float32))
+        return directory
+
+    return write
+
+
+def _write_csv(path: Path, evaluations: pa.Table) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        order = ["iteration", "time", "accuracy", "loss"]
+        order += ["payload_bytes", "message_bytes", "wire_bytes"]
+        writer.writerow(order)
+        writer.writerows([[row[name] for name in order] for row in evaluations.to_pylist()])
+
+
+@pytest.fixture
+def this_process() -> dict[str, Any]:
+    """What a manifest says about an orchestrator that is alive: this process."""
+    return {"pid": os.getpid(), "pid_started": psutil.Process().create_time()}
+
+
+@pytest.fixture
+def killed_process() -> dict[str, Any]:
+    """What a manifest says about an orchestrator that was killed."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    told = {"pid": child.pid, "pid_started": psutil.Process(child.pid).create_time()}
+    child.kill()
+    child.communicate()
+    return told
+
+
+@pytest.fixture
+def three(write_run: WriteRun) -> Path:
+    """An execution with ASGD, Comp-ASGD and AdaComp, all completed; its directory."""
+    write_run("asgd")
+    write_run("comp-asgd-0.01", payload=17_000, speed=90, started="2026-11-21T07:47:00+00:00")
+    directory = write_run(
+        "adacomp-0.01", payload=17_000, speed=35, started="2026-11-21T07:48:00+00:00"
+    )
+    return directory.parent

@@ -1,0 +1,116 @@
+"""Tables, figures and the report, from real run directories."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import TestbedError
+from testbed.results.figures import write_figure, write_figures
+from testbed.results.finding import resolve
+from testbed.results.reading import Run
+from testbed.results.report import write_report
+from testbed.results.table import compare, plain_text
+from tests.results.conftest import GREETINGS, WriteRun
+
+
+def test_the_tables_numbers(three: Path, runs_root: Path) -> None:
+    comparison = compare(resolve("quickstart", runs_root), accuracy=95)
+    asgd, comp, ada = comparison.rows
+    assert comparison.baseline == "asgd"
+    assert asgd.payload_bytes == 200 * 1_000_000
+    assert asgd.message_bytes == GREETINGS + 200 * 1_000_016
+    assert asgd.wire_ratio == 1
+    assert ada.wire_ratio == pytest.approx(ada.wire_bytes / asgd.wire_bytes)
+    # 10 + 88 (1 − e^(−i/40)) reaches 95 first at the evaluation of iteration 140.
+    assert asgd.wire_bytes_to_accuracy == (GREETINGS + 140 * 1_000_016) * 105 // 100
+    assert comp.wire_bytes_to_accuracy is None
+    assert asgd.staleness_mean == pytest.approx(float(Run.load(three / "asgd").staleness.mean()))
+
+
+def test_plain_text_cuts_nothing_and_lines_up(three: Path, runs_root: Path) -> None:
+    comparison = compare(resolve("quickstart", runs_root))
+    lines = plain_text(comparison.headings, comparison.cells).splitlines()
+    assert len(lines) == 4
+    for row, line in zip(comparison.cells, lines[1:], strict=True):
+        assert all(cell in line for cell in row)
+    assert len({line.index("completed") for line in lines[1:]}) == 1
+
+
+def test_figures_are_the_same_bytes_again(three: Path, runs_root: Path, tmp_path: Path) -> None:
+    runs = resolve("quickstart", runs_root)
+    first = write_figures(runs, tmp_path / "a")
+    second = write_figures(runs, tmp_path / "b")
+    assert sorted(p.name for p in first) == [
+        "accuracy-versus-ingress.png",
+        "accuracy-versus-ingress.svg",
+        "accuracy-versus-iteration.png",
+        "accuracy-versus-iteration.svg",
+    ]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        assert one.stat().st_size > 2000
+
+
+def test_runs_without_points_can_be_drawn(write_run: WriteRun, tmp_path: Path) -> None:
+    from tests.results.conftest import evaluations_table
+
+    run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
+    write_figures([run], tmp_path / "figures")
+    with pytest.raises(TestbedError, match="end in"):
+        write_figure([run], tmp_path / "figure.jpeg")
+
+
+def test_the_report_is_one_file_that_asks_for_nothing(
+    three: Path, runs_root: Path, tmp_path: Path
+) -> None:
+    path = write_report(resolve("quickstart", runs_root), tmp_path / "report.html")
+    text = path.read_text()
+    assert "Content-Security-Policy" in text
+    assert "default-src 'none'" in text
+    # Outside the two scripts nothing is loaded from anywhere.
+    page = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", page)
+    for label in ("asgd", "comp-asgd-0.01", "adacomp-0.01"):
+        assert label in page
+
+
+def test_the_report_escapes_what_comes_from_files(write_run: WriteRun, tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>"
+    directory = write_run("asgd", ended="failed", reason=evil)
+    (directory / "spec.yaml").write_text(f"name: {evil}\n")
+    text = write_report([Run.load(directory)], tmp_path / "report.html").read_text()
+    assert evil not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "failed" in text
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "testbed", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_the_command_line_in_a_pipe(three: Path, runs_root: Path, tmp_path: Path) -> None:
+    listed = command("ls", "--json", cwd=tmp_path)
+    assert [len(e["runs"]) for e in json.loads(listed.stdout)] == [3]
+    shown = command("show", cwd=tmp_path)
+    assert "adacomp-0.01" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    compared = command("compare", "quickstart", "--json", "--accuracy", "90", cwd=tmp_path)
+    content = json.loads(compared.stdout)
+    assert [r["name"] for r in content["runs"]] == ["asgd", "comp-asgd-0.01", "adacomp-0.01"]
+    assert (tmp_path / content["figure"]).exists()
+    reported = command("report", "quickstart", cwd=tmp_path)
+    assert str(three.resolve() / "report.html") in reported.stdout
+    unknown = command("show", "nothing-like-it", cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert unknown.stderr.count("\n") == 1
