@@ -236,6 +236,7 @@ class Server:
 
     def _checkpoint(self) -> None:
         """Note where the ledgers stand at this version, and send the version to the evaluator."""
+        self._flush()  # no evaluation is on record before the updates that led to it
         self._report.send(
             {
                 "checkpoint": self._half.version,

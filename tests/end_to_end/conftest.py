@@ -1,0 +1,280 @@
+"""The command line as a person runs it: a subprocess, watched from outside, nothing of it imported.
+
+What a run puts on the host (processes, network namespaces, control groups) is noted while it runs,
+by looking at the host, and looked for again when it has ended.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from testbed.nodes import control_group
+
+REPOSITORY = Path(__file__).parents[2]
+DEADLINE = 60.0
+"""Seconds after which something that should have happened never will."""
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "dataset": "digits",
+    "model": "mlp",
+    "training": {"updates": 200},
+    "algorithms": ["asgd"],
+    "devices": {"workers": 5},
+    "waiting": {"distribution": "constant", "mean": "10ms"},
+    "evaluation": {"every": 50},
+}
+ENDLESS: dict[str, Any] = SMALL | {"training": {"updates": 100_000}}
+
+
+def until(happened: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
+    """Wait until something is true; returns it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if value := happened():
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _network(process: int | str) -> str:
+    try:
+        return str(Path(f"/proc/{process}/ns/net").readlink())
+    except OSError:  # it has just ended, or is another user's
+        return ""
+
+
+def _links() -> set[str]:
+    """The links of this network namespace, which is none of the testbed's."""
+    lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
+    return {line.partition(":")[0].strip() for line in lines}
+
+
+@dataclass
+class Traces:
+    """What one run has on this host."""
+
+    processes: list[psutil.Process]
+    networks: set[str]
+    groups: set[Path]
+    links_before: set[str]
+
+    def left(self) -> list[str]:
+        """What of it is still there."""
+        processes = [f"process {p.pid}" for p in self.processes if _alive(p)]
+        here = {_network(name) for name in os.listdir("/proc") if name.isdigit()}
+        return [
+            *processes,
+            *sorted(self.networks & here),
+            *(str(group) for group in self.groups if group.exists()),
+            *sorted(_links() - self.links_before),
+        ]
+
+    def assert_gone(self, seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        while left := self.left():
+            assert time.monotonic() < deadline, f"left after {seconds:g} s: {', '.join(left)}"
+            time.sleep(0.05)
+
+
+@dataclass
+class Started:
+    """A command under way."""
+
+    process: psutil.Popen
+    out: Path
+    output: Path
+    errors: Path
+    links_before: set[str] = field(default_factory=_links)
+
+    @property
+    def said(self) -> str:
+        """Its standard error so far."""
+        return self.errors.read_text()
+
+    def until(self, happened: Callable[[], Any], what: str) -> Any:
+        def ended_or_happened() -> Any:
+            value = happened()
+            assert value or self.process.poll() is None, f"it ended before {what}: {self.said}"
+            return value
+
+        return until(ended_or_happened, what)
+
+    def until_training(self) -> None:
+        """Wait until it is in the middle of training: the first evaluation after the start is in."""
+        self.until(lambda: len(self.curve().splitlines()) > 2, "an evaluation")
+
+    def curve(self) -> str:
+        path = next(self.out.glob("*/*/*/curve.csv"), None)
+        return path.read_text() if path else ""
+
+    @property
+    def run_directory(self) -> Path:
+        (manifest,) = self.out.glob("*/*/*/manifest.json")
+        return manifest.parent
+
+    def record(self, name: str) -> dict[str, Any]:
+        """``manifest`` or ``summary`` of its one run."""
+        content: dict[str, Any] = json.loads((self.run_directory / f"{name}.json").read_bytes())
+        return content
+
+    def events(self) -> list[dict[str, Any]]:
+        lines = (self.run_directory / "events.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    @property
+    def agent(self) -> psutil.Process:
+        (agent,) = (p for p in self.process.children() if _is_agent(p))
+        return agent
+
+    @property
+    def fork_server(self) -> psutil.Process:
+        (fork_server,) = self.agent.children()
+        return fork_server
+
+    def nodes(self) -> dict[str, psutil.Process]:
+        """The devices' processes by device name.
+
+        A device's second-last process id is the one that the fork server sees, which starts the
+        server first, the evaluator second and the workers then.
+        """
+        inside = {_id_for_fork_server(node): node for node in self.fork_server.children()}
+        names = ["server", "evaluator", *(f"worker-{i}" for i in range(len(inside) - 2))]
+        return dict(zip(names, (inside[key] for key in sorted(inside)), strict=True))
+
+    def traces(self) -> Traces:
+        agent = self.agent
+        processes = [psutil.Process(self.process.pid), *self.process.children(recursive=True)]
+        networks = {_network(process.pid) for process in processes}
+        groups = {
+            path
+            for place in control_group.hierarchies()
+            for path in place.path.glob(f"{control_group.PREFIX}{agent.pid}-*")
+        }
+        return Traces(processes, networks - {"", _network("self")}, groups, self.links_before)
+
+    def wait(self, seconds: float = DEADLINE) -> int:
+        """Its exit status."""
+        return int(self.process.wait(seconds))
+
+    def interrupt(self) -> None:
+        """Ctrl-C: SIGINT to the whole process group of the terminal."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except psutil.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def _is_agent(process: psutil.Process) -> bool:
+    return "testbed.orchestrator.agent" in process.cmdline()
+
+
+def _id_for_fork_server(node: psutil.Process) -> int:
+    status = Path(f"/proc/{node.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
+    return int(line.split()[-2])
+
+
+class CommandLine:
+    """``testbed`` in a folder of its own, as a given user."""
+
+    def __init__(self, folder: Path, **how: Any) -> None:
+        """``how`` goes to every ``Popen``: another user, more environment."""
+        self.folder = folder
+        self.out = folder / "runs"
+        search_path = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+        self._environment = os.environ | {
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
+            "COLUMNS": "80",
+        }
+        self._environment |= how.pop("env", {})
+        self._how = how
+        self.started: list[Started] = []
+
+    def spec(self, content: dict[str, Any] = SMALL, name: str = "spec.yaml") -> Path:
+        path = self.folder / name
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        return path
+
+    def start(
+        self, *arguments: str | Path, out: Path | None = None, before: tuple[str, ...] = ()
+    ) -> Started:
+        """Start a command; ``before`` is put before the interpreter's name."""
+        number = len(self.started)
+        output, errors = (self.folder / f"{name}-{number}" for name in ("output", "errors"))
+        links = _links()
+        with output.open("wb") as stdout, errors.open("wb") as stderr:
+            process = psutil.Popen(
+                [*before, sys.executable, "-m", "testbed", *map(str, arguments)],
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                **self._how,
+            )
+        started = Started(process, out or self.out, output, errors, links)
+        self.started.append(started)
+        return started
+
+    def start_run(self, content: dict[str, Any] = SMALL, *options: str) -> Started:
+        """Start ``testbed run`` on an experiment file of its own."""
+        return self.start("run", self.spec(content), "--out", self.out, *options)
+
+    def do(
+        self, *arguments: str | Path, before: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Carry a command out to its end."""
+        started = self.start(*arguments, before=before)
+        status = started.wait()
+        return subprocess.CompletedProcess(
+            arguments, status, started.output.read_text(), started.said
+        )
+
+    def close(self) -> None:
+        for started in self.started:
+            started.close()
+
+
+def assert_one_sentence(result: subprocess.CompletedProcess[str], status: int) -> str:
+    """A command ended with a status and a sentence for a person; returns the sentence."""
+    assert result.returncode == status, result.stderr
+    assert result.stdout == ""
+    assert result.stderr.startswith("testbed: ")
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[CommandLine]:
+    """The command line in a temporary folder; what is still running afterwards is ended."""
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()

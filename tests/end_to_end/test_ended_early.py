@@ -1,0 +1,153 @@
+"""Runs that somebody or something ends: what the run directory says then, and that nothing is left."""
+
+import json
+import signal
+from collections.abc import Callable
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, Started, until
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+
+def assert_ended(started: Started, ended: str, reason: str) -> None:
+    """The command said how the run ended, and so do its records."""
+    assert started.wait() == 1, started.said
+    assert f"testbed: asgd {ended}: {reason}" in started.said
+    assert "Traceback" not in started.said
+    for name in ("manifest", "summary"):
+        record = started.record(name)
+        assert record["ended"] == ended
+        assert record["reason"].startswith(reason)
+    assert started.events()[-1]["event"].startswith(reason)
+
+
+@pytest.mark.parametrize("phase", ["loading", "training"])
+def test_ctrl_c(command: CommandLine, phase: str) -> None:
+    started = command.start_run(ENDLESS)
+    if phase == "training":
+        started.until_training()
+    else:
+        started.until(lambda: "asgd: loading" in started.said, "it loads")
+        started.until(lambda: started.process.children(recursive=True)[1:], "a fork server")
+    traces = started.traces()
+    started.interrupt()
+    traces.processes = traces.processes[1:]  # the report is still to be written
+    traces.assert_gone()
+    assert_ended(started, "interrupted", "stopped by SIGINT")
+    if phase == "training":
+        # What was evaluated was applied, and what was applied is on record.
+        updates = pq.read_table(started.run_directory / "updates.parquet")
+        evaluated = int(started.curve().splitlines()[-1].split(",")[0])
+        assert started.record("summary")["updates"] == updates.num_rows >= evaluated >= 50
+        assert (started.run_directory.parent / "report.html").exists()
+
+
+def test_sigterm(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    traces = started.traces()
+    started.process.terminate()
+    assert_ended(started, "interrupted", "stopped by SIGTERM")
+    traces.assert_gone()
+
+
+@pytest.mark.parametrize(
+    ("victim", "reason"),
+    [
+        (lambda run: run.agent, "the agent of the run died"),
+        (lambda run: run.fork_server, "the fork server ended"),
+        (lambda run: run.nodes()["server"], "the parameter server died: killed by SIGKILL"),
+        (lambda run: run.nodes()["evaluator"], "the evaluator died: killed by SIGKILL"),
+    ],
+    ids=["agent", "fork server", "server", "evaluator"],
+)
+def test_killed(
+    command: CommandLine, victim: Callable[[Started], psutil.Process], reason: str
+) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    traces = started.traces()
+    assert len(traces.processes) == 1 + 2 + 2 + 5
+    victim(started).kill()
+    if reason == "the agent of the run died":
+        until(lambda: len(traces.left()) <= 1 + len(traces.groups), "all but the control group")
+        traces.groups = set()  # `testbed clean` removes it: test_clean
+    assert_ended(started, "failed", reason)
+    traces.assert_gone()
+    assert command.do("clean").returncode == 0
+
+
+def test_the_orchestrator_killed(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    traces = started.traces()
+    started.process.kill()
+    started.wait()
+    traces.assert_gone()
+    assert started.record("manifest")["ended"] == "running"
+    shown = command.do("show", "--json")
+    assert shown.returncode == 0, shown.stderr
+    (run,) = json.loads(shown.stdout)
+    assert (run["ended"], run["reason"]) == ("interrupted", "the orchestrator was killed")
+    assert run["updates"] >= 50
+    assert run["ingress"]["payload_bytes"] > 0
+
+
+def test_a_worker_killed_and_the_run_goes_on(command: CommandLine) -> None:
+    started = command.start_run(SMALL | {"training": {"updates": 600}})
+    started.until_training()
+    traces = started.traces()
+    started.nodes()["worker-3"].kill()
+    assert started.wait() == 0, started.said
+    traces.assert_gone()
+    summary = started.record("summary")
+    assert (summary["ended"], summary["updates"]) == ("completed", 600)
+    assert summary["workers_lost"] == 1
+    deaths = [event for event in started.events() if "died" in event["event"]]
+    assert [(e["device"], e["level"]) for e in deaths] == [("worker-3", "warning")]
+    assert "worker-3 died: killed by SIGKILL" in started.said
+
+
+def test_all_workers_killed(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    traces = started.traces()
+    for name, node in started.nodes().items():
+        if name.startswith("worker"):
+            node.kill()
+    assert_ended(started, "failed", "every worker was lost after ")
+    traces.assert_gone()
+    summary = started.record("summary")
+    assert summary["workers_lost"] == 5
+    assert summary["updates"] >= 50
+
+
+def test_clean(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    traces = started.traces()
+    if not traces.groups:
+        pytest.skip("this user may write no control group, so that nothing can be left over")
+    assert command.do("clean").returncode == 0
+    assert all(group.exists() for group in traces.groups)
+    assert all(node.is_running() for node in traces.processes)
+    agent = started.agent
+    started.process.send_signal(signal.SIGSTOP)  # so that neither sees the other die
+    agent.kill()
+    started.process.kill()
+    started.wait()
+    until(lambda: len(traces.left()) == len(traces.groups), "the control group alone is left")
+    cleaned = command.do("clean")
+    assert cleaned.returncode == 0, cleaned.stderr
+    for group in traces.groups:
+        assert f"removed {group}" in cleaned.stdout
+    traces.assert_gone()
