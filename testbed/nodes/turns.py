@@ -30,18 +30,20 @@ PATIENCE = 15.0
 class Turns:
     """Made before the devices are forked and used by all of them."""
 
-    def __init__(self, count: int) -> None:
-        """Make ``count`` turns, numbered from 0; at most 10.
+    def __init__(self, most: int = 200) -> None:
+        """Make a turn for each processor that this process may use, numbered from 0.
 
-        The kernel lets so many datagrams wait in a socket (net.unix.max_dgram_qlen).
+        Args:
+            most: at most so many: a token is one byte, and 278 of them fill a socket's buffer.
         """
-        self.count = count
+        self._processors = sorted(os.sched_getaffinity(0))[:most]
+        self.count = len(self._processors)
         self._locks = os.memfd_create("turns")
         self._tokens, self._given = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         # The kernel's own timeout: Python's would poll, and a poll wakes every waiter.
         timeout = struct.pack("ll", int(LOOK_AROUND), int(LOOK_AROUND % 1 * 1e6))
         self._tokens.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-        for turn in range(count):
+        for turn in range(self.count):
             self._given.send(bytes((turn,)))
         self._patience = PATIENCE
 
@@ -53,6 +55,9 @@ class Turns:
             The turn's number, or None if all are held by devices that do not move.
         """
         turn = self._acquire()
+        # A turn stays on its processor, and its memory with it: which of them runs a process next
+        # is otherwise up to chance.
+        os.sched_setaffinity(0, self._processors if turn is None else {self._processors[turn]})
         try:
             yield turn
         finally:

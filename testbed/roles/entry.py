@@ -1,6 +1,5 @@
 """What the fork server loads once and what it runs in every node."""
 
-import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ def load(arguments: Mapping[str, Any]) -> Role:
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
     )
-    turns = Turns(len(os.sched_getaffinity(0)))
+    turns = Turns()
     shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns.count))
     for one in shared:
         one.share_memory()

@@ -54,8 +54,8 @@ def hold(turns: Turns, flag: mmap.mmap, at: int) -> Callable[[], None]:
 def test_never_two_at_once_and_everybody_gets_one(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
-    turns = Turns(2)
-    inside, done = mmap.mmap(-1, 2), mmap.mmap(-1, 20)
+    turns = Turns()
+    inside, done = mmap.mmap(-1, 200), mmap.mmap(-1, 20)
 
     def body_of(number: int) -> Callable[[], None]:
         def body() -> None:
@@ -78,7 +78,7 @@ def test_never_two_at_once_and_everybody_gets_one(
 def test_a_turn_outlives_its_killed_holder(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
-    turns, flag = Turns(1), mmap.mmap(-1, 2)
+    turns, flag = Turns(most=1), mmap.mmap(-1, 2)
     first = children(hold(turns, flag, 0))
     assert wait_until(lambda: flag[0] == 1)
     children(hold(turns, flag, 1))
@@ -93,7 +93,7 @@ def test_a_frozen_holder_stops_nobody_for_good(
     children: Callable[[Callable[[], None]], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_module, "PATIENCE", 0.5)
-    turns, flag = Turns(1), mmap.mmap(-1, 2)
+    turns, flag = Turns(most=1), mmap.mmap(-1, 2)
     first = children(hold(turns, flag, 0))
     assert wait_until(lambda: flag[0] == 1)
     os.kill(first, signal.SIGSTOP)
