@@ -427,7 +427,8 @@ def test_the_large_experiment_is_the_one_of_the_paper() -> None:
     assert (spec.waiting.distribution, spec.waiting.mean) == ("exponential", 0.6)
     assert (spec.network.uplink, spec.network.downlink) == (None, None)
     assert spec.evaluation.every == 1000
-    assert list(spec.runs()) == ["asgd", "comp-asgd-0.01", "adacomp-0.01"]
+    labels = ["asgd", "comp-asgd-0.01", "comp-asgd-0.01-tensor", "adacomp-0.01"]
+    assert list(spec.runs()) == labels
 
 
 def test_the_schema_knows_every_section_and_algorithm() -> None:
