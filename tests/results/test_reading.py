@@ -1,6 +1,8 @@
 """What a run directory says, whole or cut off."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +148,18 @@ def test_names_tell_runs_apart(write_run: WriteRun) -> None:
     assert distinct_names([one]) == ("asgd",)
     assert distinct_names([one, two]) == ("asgd, seed 1", "asgd, seed 2")
     assert distinct_names([two, three]) == (two.id, three.id)
+
+
+def test_reading_starts_no_threads(write_run: WriteRun) -> None:
+    """Arrow's threads abort a process that ends while they let go of what was read."""
+    program = """
+import os, sys
+from pathlib import Path
+from pyarrow import parquet
+from testbed.results.journals import read_evaluations, read_updates
+before = set(os.listdir("/proc/self/task"))
+assert read_updates(Path(sys.argv[1])).num_rows and read_evaluations(Path(sys.argv[1])).num_rows
+print(len(set(os.listdir("/proc/self/task")) - before))
+"""
+    command = [sys.executable, "-c", program, str(write_run())]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "0\n"
