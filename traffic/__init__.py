@@ -1,5 +1,14 @@
-"""Who sent how many bytes to whom, when: kernel counters of network interfaces and queues.
+"""Who sent how many bytes to whom, when, and of what kind.
 
-This package knows nothing of training. It is given a network namespace and an interface (and, from
-the next release on, a capture file) and answers in frames and bytes.
+Knows nothing of training or of the testbed: it is given a network interface, or a pcap or pcapng
+file. ``capture`` writes what passes an interface, headers only, into a file (``ring``, ``filters``,
+``pcapng_writing``); ``records`` and ``headers`` read such files in blocks, vectorised, and
+``accounting`` says what they come to as frames on a link; ``counters`` samples the kernel's own
+counters.
+
+``python -m traffic`` is its command line.
 """
+
+
+class TrafficError(Exception):
+    """What a person should know about a capture or an interface: one sentence."""

@@ -1,0 +1,204 @@
+"""The account of generated packets, against one made packet by packet from scapy's dissection."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scapy.packet import Raw
+from scapy.utils import PcapNgWriter, RawPcapWriter
+
+from tests.traffic.packets import TIMESTAMPS, Count, Sent, frame, network, other, segment
+from traffic import chunks
+from traffic.accounting import QUANTITIES, Account, account
+
+SUMMANDS = QUANTITIES[3:]
+LINES = st.fixed_dictionaries(
+    {
+        "version": st.sampled_from([4, 6]),
+        "tags": st.integers(0, 2),
+        "mss": st.sampled_from([None, 536, 1200, 1460, 8960]),
+        "options": st.booleans(),
+        "extended": st.booleans(),
+        "handshake": st.sampled_from(["both", "client", "none"]),
+        "initial": st.sampled_from([0, 1, 77, 2**31, 2**32 - 2000, 2**32 - 1]),
+    }
+)
+SEGMENTS = st.tuples(
+    st.sampled_from("ab"),
+    st.integers(0, 8000),
+    st.sampled_from([0, 0, 1, 6, 536, 1447, 1448, 1449, 4000]),
+    st.sampled_from(["A", "A", "PA", "FA", "R", "RA", "F"]),
+)
+OTHERS = st.tuples(
+    st.sampled_from(["arp", "lldp", "udp", "icmp", "echo", "solicit", "advertise"]),
+    st.sampled_from("ab"),
+    st.integers(0, 2),
+    st.integers(0, 1400),
+)
+EVENTS = st.lists(
+    st.tuples(st.just("tcp"), st.integers(0, 2), SEGMENTS)
+    | st.tuples(st.just("again"), st.integers(0, 2), st.integers(0, 2**32 - 1))
+    | st.tuples(st.just("piece"), st.integers(0, 2), SEGMENTS)
+    | st.tuples(st.just("other"), st.just(0), OTHERS),
+    max_size=25,
+)
+
+
+class Talk:
+    """Turns what hypothesis drew into packets."""
+
+    def __init__(self, lines: list[dict[str, Any]], kept: list[int]) -> None:
+        self.sent: list[Sent] = []
+        self._lines = lines
+        self._kept = kept
+        for number in range(len(lines)):
+            self.open(number, lines[number]["initial"], lines[number]["handshake"])
+
+    def _add(self, raw: bytes) -> None:
+        count = len(self.sent)
+        kept = min(len(raw), self._kept[count % len(self._kept)])
+        self.sent.append(Sent(raw, kept, 1_700_000_000_123_456_789 + count * 700_000_000))
+
+    def _tcp(
+        self, number: int, source: str, sequence: int, flags: str, size: int, *, piece: bool = False
+    ) -> None:
+        line = self._lines[number]
+        options: list[object] = [TIMESTAMPS] if line["options"] else []
+        if "S" in flags and line["mss"]:
+            options.insert(0, ("MSS", line["mss"]))
+        header = network(line["version"], source, line["extended"], piece)
+        packet = header / segment(source, 5000 + number, sequence, flags, options)
+        raw = frame(
+            source, line["tags"], packet / Raw(b"x" * size), {4: 0x0800, 6: 0x86DD}[line["version"]]
+        )
+        if size == 4000:  # as before segmentation: the length may not have been filled in
+            at = 14 + 4 * line["tags"] + {4: 2, 6: 4}[line["version"]]
+            raw = raw[:at] + b"\0\0" + raw[at + 2 :]
+        self._add(raw)
+
+    def open(self, number: int, initial: int, handshake: str) -> None:
+        self._lines[number] = self._lines[number] | {"initial": initial}
+        if handshake != "none":
+            self._tcp(number, "a", initial, "S", 0)
+        if handshake == "both":
+            self._tcp(number, "b", initial + 999, "SA", 0)
+
+    def event(self, kind: str, number: int, drawn: Any) -> None:
+        if kind == "again":
+            self.open(number, drawn, "both")
+        elif kind == "other":
+            what, source, tags, size = drawn
+            version = 4 if what == "icmp" else 6 if what in ("echo", "solicit", "advertise") else 4
+            packet, protocol = other(what, source, version, size)
+            self._add(frame(source, tags, packet, protocol))
+        else:
+            source, place, size, flags = drawn
+            initial = self._lines[number]["initial"] + (999 if source == "b" else 0)
+            self._tcp(number, source, initial + 1 + place, flags, size, piece=kind == "piece")
+
+
+def write(path: Path, sent: list[Sent], how: str) -> None:
+    if how == "pcapng":
+        with PcapNgWriter(str(path)) as sections:
+            sections.linktype = 1
+            sections.write_header(None)
+            for one in sent:  # the clock has microseconds there
+                time, size = one.time // 1000 / 1e6, len(one.raw)
+                sections._write_packet(one.captured, 1, sec=time, caplen=one.kept, wirelen=size)
+        return
+    unit = 1 if "nano" in how else 1000
+    with RawPcapWriter(str(path), linktype=1, nano="nano" in how, endianness=how[0]) as writer:
+        writer.write_header(None)
+        for one in sent:
+            seconds, rest = divmod(one.time, 10**9)
+            writer.write_packet(one.captured, seconds, rest // unit, one.kept, len(one.raw))
+
+
+def by_pair(found: Account) -> dict[tuple[str, str], dict[str, int]]:
+    result = {}
+    for number, pair in enumerate(found.pairs):
+        rows = found.seconds[found.seconds["pair"] == number]
+        result[pair] = {name: int(rows[name].sum()) for name in QUANTITIES}
+    return result
+
+
+@given(
+    st.lists(LINES, min_size=3, max_size=3),
+    EVENTS,
+    st.lists(
+        st.sampled_from([96, 128, 128, 2000, 9000, 80, 60, 54, 40, 20, 13]), min_size=1, max_size=5
+    ),
+    st.sampled_from(["<micro", ">micro", "<nano", ">nano", "pcapng"]),
+    st.sampled_from([64, 400, 5000, chunks.CHUNK]),
+)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_like_scapy(
+    lines: list[dict[str, Any]], events: list[Any], kept: list[int], how: str, chunk: int
+) -> None:
+    talk = Talk(lines, kept)
+    for event in events:
+        talk.event(*event)
+    expected = Count()
+    for one in talk.sent:
+        expected.take(one)
+    expected.finish()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = Path(folder) / "packets"
+        write(path, talk.sent, how)
+        patch.setattr(chunks, "CHUNK", chunk)
+        found = account([path])
+    assert not found.damage
+    wanted = {
+        pair: {name: sums.get(name, 0) for name in QUANTITIES}
+        for pair, sums in expected.sums.items()
+    }
+    assert by_pair(found) == wanted
+    seconds = {
+        (int(row["second"]), *found.pairs[int(row["pair"])]): int(row["wire_bytes"])
+        for row in found.seconds
+    }
+    assert seconds == expected.seconds
+    assert found.totals["wire_bytes"] == sum(found.totals[name] for name in SUMMANDS)
+    assert int(found.flows["missing_bytes"].sum()) == expected.missing
+    for name in QUANTITIES:
+        assert found.totals[name] == int(found.seconds[name].sum())
+    if talk.sent:
+        unit = 1 if "nano" in how else 1000
+        assert found.first == talk.sent[0].time // unit * unit
+        assert found.last == talk.sent[-1].time // unit * unit
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), st.integers(0, 70000)), max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_garbage_is_counted_and_not_guessed_about(drawn: list[tuple[bytes, int]]) -> None:
+    heads = [b"", b"\2" * 12 + b"\x08\0\x45", b"\2" * 12 + b"\x86\xdd\x60", b"\2" * 12 + b"\x81\0"]
+    packets = [(heads[i % 4] + raw, more) for i, (raw, more) in enumerate(drawn)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "packets"
+        writer = RawPcapWriter(str(path), linktype=1)
+        writer.write_header(None)
+        for raw, more in packets:
+            writer.write_packet(raw, 1, 1, len(raw), len(raw) + more)
+        writer.close()
+        found = account([path])
+    assert found.totals["records"] == len(packets)
+    assert found.totals["wire_bytes"] >= sum(len(raw) + more for raw, more in packets)
+    assert found.totals["wire_bytes"] == sum(found.totals[name] for name in SUMMANDS)
+
+
+def test_a_long_time_with_few_packets(tmp_path: Path) -> None:
+    """A cell per second and pair would need gigabytes."""
+    path = tmp_path / "packets"
+    writer = RawPcapWriter(str(path), linktype=1)
+    writer.write_header(None)
+    for i in range(1000):
+        raw = bytes([2, 0, 0, 0, i >> 8, i & 255]) * 2 + b"\x88\xcc" + b"\0" * 46
+        writer.write_packet(raw, i * 4_000_000, 0, 60, 60)
+    writer.close()
+    found = account([path])
+    assert found.totals["records"] == len(found.seconds) == 1000
+    assert np.array_equal(found.seconds["second"], np.arange(1000) * 4_000_000)

@@ -1,0 +1,108 @@
+"""Streams against a set of bytes."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from traffic.streams import Positions
+
+STREAMS = 3
+
+
+class Oracle:
+    """One stream, as the set of the bytes that were seen."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def take(self, start: int, length: int) -> int:
+        # What is before the stream's first byte does not belong to it.
+        fresh = {b for b in range(start, start + length) if b >= 0} - self.seen
+        self.seen |= fresh
+        return len(fresh)
+
+    @property
+    def missing(self) -> int:
+        return max(self.seen, default=-1) + 1 - len(self.seen)
+
+
+PACKETS = st.lists(
+    st.tuples(
+        st.integers(0, STREAMS - 1),
+        st.one_of(st.just(None), st.integers(-30, 400)),  # None: where the stream's last one ended
+        st.integers(1, 60),
+    ),
+    max_size=60,
+)
+
+
+@given(
+    PACKETS,
+    st.lists(
+        st.integers(0, 2**32 - 1) | st.integers(2**32 - 300, 2**32 - 1),
+        min_size=STREAMS,
+        max_size=STREAMS,
+    ),
+    st.sets(st.integers(1, 60), max_size=6),
+)
+@settings(max_examples=200, deadline=None)
+def test_every_byte_is_new_once(
+    packets: list[tuple[int, int | None, int]], firsts: list[int], cuts: set[int]
+) -> None:
+    ends = [0] * STREAMS
+    oracles = [Oracle() for _ in range(STREAMS)]
+    rows, expected = [], []
+    for stream, place, length in packets:
+        start = ends[stream] if place is None else place
+        ends[stream] = start + length
+        rows.append((stream, (firsts[stream] + start) % 2**32, length))
+        expected.append(oracles[stream].take(start, length))
+    positions = Positions()
+    positions.begin(np.array(firsts[:1]))
+    positions.begin(np.array(firsts[1:]))
+    found: list[int] = []
+    bounds = [0, *sorted(c for c in cuts if c < len(rows)), len(rows)]
+    for a, b in pairwise(bounds):
+        columns = np.array(rows[a:b], np.int64).reshape(-1, 3).T
+        found += positions.advance(*columns).tolist()
+    assert found == expected
+    assert positions.missing.tolist() == [oracle.missing for oracle in oracles]
+
+
+def test_a_stream_longer_than_the_sequence_numbers() -> None:
+    positions = Positions()
+    positions.begin(np.array([7]))
+    length = 2**20
+    for batch in range(3):  # 12 GiB in packets of 1 MiB
+        at = np.arange(4096, dtype=np.int64) + batch * 4096
+        sequence = (7 + at * length) % 2**32
+        new = positions.advance(np.zeros(4096, np.int64), sequence, np.full(4096, length))
+        assert new.sum() == 4096 * length
+    assert positions.missing.tolist() == [0]
+
+
+def test_many_streams_far_apart_in_one_batch() -> None:
+    """More than 2¹³ streams, each with a gap of a GiB: positions of all of them on one axis."""
+    count = 20_000
+    positions = Positions()
+    positions.begin(np.zeros(count, np.int64))
+    stream = np.repeat(np.arange(count), 3)
+    sequence = np.tile([0, 2**30, 50], count)
+    new = positions.advance(stream, sequence, np.tile([100, 100, 100], count))
+    assert new.reshape(-1, 3).tolist() == [[100, 100, 50]] * count
+    assert set(positions.missing.tolist()) == {2**30 - 150}
+
+
+def test_a_stream_with_a_hundred_thousand_gaps() -> None:
+    """Filled from the end: quadratic work would take minutes."""
+    count = 100_000
+    positions = Positions()
+    positions.begin(np.array([0]))
+    zero = np.zeros(count, np.int64)
+    odd = np.arange(count, dtype=np.int64) * 20 + 10
+    assert positions.advance(zero, odd, zero + 10).sum() == 10 * count
+    assert positions.missing.tolist() == [10 * count]
+    assert positions.advance(zero, odd[::-1] - 10, zero + 10).sum() == 10 * count
+    assert positions.missing.tolist() == [0]

@@ -1,0 +1,5 @@
+"""``python -m traffic``."""
+
+from traffic.cli import main
+
+main()

@@ -1,0 +1,221 @@
+"""Who sent how many bytes to whom, when and of what kind, from the packets of a capture.
+
+*Wire bytes* are what a link with an MTU of 1,500 bytes carries: a packet that segmentation offload
+kept together, up to 64 KiB, is counted as the frames of at most one segment each that it stands for,
+each with headers of its own. The segment size is the connection's, from its SYNs.
+
+Batches go through in the order of the capture; memory grows with the number of flows and seconds,
+not with the number of packets.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic import TrafficError
+from traffic.batches import DamagedError, Records
+from traffic.connections import Flows
+from traffic.growth import enlarged
+from traffic.headers import ARP, FIN, MAC, RST, SYN, TCP, Headers, Integers, LinkTypeError, dissect
+from traffic.quantities import QUANTITIES, Seconds, add_up, occupied
+from traffic.records import CaptureFile
+from traffic.streams import Positions
+
+__all__ = ["FLOW_COLUMNS", "QUANTITIES", "Account", "Ledger", "account"]
+
+_LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a capture came to.
+
+    Attributes:
+        seconds: one row per second and pair of addresses: ``second`` (since 1970), ``pair`` (place in
+            ``pairs``), and ``QUANTITIES``.
+        pairs: source and destination address.
+        flows: one row per direction of a TCP connection: see ``FLOW_COLUMNS``.
+        totals: ``QUANTITIES`` of everything.
+        first, last: times of the first and last packet in nanoseconds since 1970; None without any.
+        dropped: packets that the kernel dropped while capturing; None if the files do not say.
+        assumed: TCP directions whose segment size had to be assumed, as their SYNs are missing.
+        damage: where a file could not be read on, and why; what is before it is counted.
+    """
+
+    seconds: npt.NDArray[np.void]
+    pairs: tuple[tuple[str, str], ...]
+    flows: npt.NDArray[np.void]
+    totals: dict[str, int]
+    first: int | None
+    last: int | None
+    dropped: int | None
+    assumed: int
+    damage: tuple[str, ...]
+
+
+FLOW_COLUMNS = np.dtype(
+    [
+        ("pair", "i4"),
+        ("source_port", "u2"),
+        ("destination_port", "u2"),
+        ("segment", "i4"),
+        ("opened", "?"),
+        ("closed", "?"),
+        ("reset", "?"),
+        ("first", "i8"),
+        ("last", "i8"),
+        ("missing_bytes", "i8"),
+        *((name, "i8") for name in QUANTITIES),
+    ]
+)
+"""segment: largest segment, options included. opened, closed, reset: whether a SYN, FIN, RST was seen.
+first, last: nanoseconds since 1970. missing_bytes: gaps in the stream that the capture never saw."""
+
+
+def account(paths: Iterable[Path]) -> Account:
+    """Count what is in capture files, which are read in the order given.
+
+    Raises:
+        TrafficError: one cannot be opened, or is no capture of Ethernet or IP packets.
+    """
+    ledger = Ledger()
+    damage: list[str] = []
+    dropped: list[int] = []
+    for path in paths:
+        file = CaptureFile(path)
+        try:
+            for records in file.records():
+                ledger.add(records)
+        except DamagedError as error:
+            damage.append(str(error))
+        except LinkTypeError as error:
+            raise TrafficError(f"{path}: {error}") from None
+        told = [i.dropped for i in file.interfaces if i.dropped is not None]
+        dropped += [sum(told)] if told else []
+    # Each file tells the drops of its capture so far.
+    return ledger.account(max(dropped, default=None), tuple(damage))
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Counts batches of packets; see ``account``."""
+
+    _flows: Flows = field(default_factory=Flows)
+    _positions: Positions = field(default_factory=Positions)
+    _seconds: Seconds = field(default_factory=Seconds)
+    _pairs: dict[tuple[int, ...], int] = field(default_factory=dict)
+    # By flow, with places behind those that there are.
+    _known: int = 0
+    _pair: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    _sums: Integers = field(default_factory=lambda: np.zeros((0, len(QUANTITIES)), np.int64))
+    _flags: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    _first: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    _last: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def add(self, records: Records) -> None:
+        """Count a batch."""
+        if not len(records):
+            return
+        headers = dissect(records)
+        flow = self._flows.number(records, headers)
+        self._grow()
+        quantities = self._count(headers, flow)
+        used, place = occupied(flow, self._known)
+        self._sums[used] += add_up(place, quantities, len(used))
+        self._seconds.add(records.time, self._pair[flow], quantities)
+        speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
+        np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
+        np.minimum.at(self._first, flow, records.time)
+        np.maximum.at(self._last, flow, records.time)
+
+    def _grow(self) -> None:
+        """Give the flows that are new in this batch their places."""
+        new = self._flows.all[self._known :]
+        if not new:
+            return
+        count = len(self._flows.all)
+        self._pair = enlarged(self._pair, count)
+        self._pair[self._known : count] = [
+            self._pairs.setdefault(flow.key[:4], len(self._pairs)) for flow in new
+        ]
+        # A SYN takes a sequence number of its own.
+        first = [flow.initial + flow.opened & 0xFFFFFFFF for flow in new]
+        self._positions.begin(np.array(first, np.int64))
+        self._sums = enlarged(self._sums, count)
+        self._flags = enlarged(self._flags, count)
+        self._first = enlarged(self._first, count, _LATEST)
+        self._last = enlarged(self._last, count, _EARLIEST)
+        self._known = count
+
+    def _count(self, headers: Headers, flow: Integers) -> Integers:
+        """``QUANTITIES`` of each packet, shape (packets, 10)."""
+        tcp = headers.kind == TCP
+        payload = headers.payload
+        data = np.flatnonzero(payload > 0)
+        new = np.zeros(len(flow), np.int64)
+        syn = (headers.flags[data] & SYN != 0).astype(np.int64)
+        new[data] = self._positions.advance(
+            flow[data], headers.sequence[data] + syn & 0xFFFFFFFF, payload[data]
+        )
+        segment = np.maximum(self._flows.segment[flow] - headers.options, 1)
+        frames = np.maximum(-(-payload // segment), 1)
+        wire = headers.length + (frames - 1) * (headers.length - payload)
+        bare = tcp & (payload == 0)
+        speaking = headers.flags & (SYN | FIN | RST) != 0
+        fresh = new > 0
+        result = np.zeros((len(flow), 10), np.int64)
+        result[:, 0] = 1
+        result[:, 1] = frames
+        result[:, 2] = wire
+        result[:, 3] = new
+        result[:, 4] = np.where(fresh, wire - payload, 0)
+        result[:, 5] = np.where(bare & ~speaking, wire, 0)
+        result[:, 6] = np.where(bare & speaking, wire, 0)
+        result[:, 7] = np.where(fresh, payload - new, np.where(payload > 0, wire, 0))
+        arp = headers.kind == ARP
+        result[:, 8] = np.where(arp, wire, 0)
+        result[:, 9] = np.where(tcp | arp, 0, wire)
+        return result
+
+    def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:
+        """What it came to."""
+        flows, count = self._flows.all, self._known
+        tcp = np.fromiter((flow.key[5] == 1 for flow in flows), bool, count)
+        rows = np.zeros(count, FLOW_COLUMNS)
+        ports = np.fromiter((flow.key[4] for flow in flows), np.int64, count)
+        rows["pair"] = self._pair[:count]
+        rows["source_port"], rows["destination_port"] = ports >> 16, ports & 0xFFFF
+        rows["segment"] = self._flows.segment[:count]
+        rows["opened"] = self._flags[:count] & SYN != 0
+        rows["closed"] = self._flags[:count] & FIN != 0
+        rows["reset"] = self._flags[:count] & RST != 0
+        rows["first"], rows["last"] = self._first[:count], self._last[:count]
+        rows["missing_bytes"] = self._positions.missing
+        for i, name in enumerate(QUANTITIES):
+            rows[name] = self._sums[:count, i]
+        totals = self._sums[:count].sum(axis=0).tolist()
+        return Account(
+            seconds=self._seconds.rows(),
+            pairs=tuple((_text(key[:2]), _text(key[2:])) for key in self._pairs),
+            flows=rows[tcp],
+            totals=dict(zip(QUANTITIES, totals, strict=True)),
+            first=int(rows["first"].min()) if flows else None,
+            last=int(rows["last"].max()) if flows else None,
+            dropped=dropped,
+            assumed=sum(1 for flow in flows if flow.key[5] and flow.assumed),
+            damage=damage,
+        )
+
+
+def _text(address: Any) -> str:
+    high, low = address
+    if high == int(MAC) and low < 1 << 48:
+        return ":".join(f"{byte:02x}" for byte in low.to_bytes(6, "big"))
+    if high == 0 and low >> 32 == 0xFFFF:
+        return str(ipaddress.IPv4Address(low & 0xFFFFFFFF))
+    return str(ipaddress.IPv6Address(high << 64 | low))

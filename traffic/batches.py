@@ -1,0 +1,82 @@
+"""What a capture file holds: batches of packets, described by arrays, and the interfaces they passed.
+
+The types that ``pcap_reading`` and ``pcapng_reading`` give and that everything else takes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic import TrafficError
+
+LONGEST = 2**24
+"""No packet, and no block of a pcapng file, is longer than this; a length beyond is damage."""
+_NANOSECONDS = 1_000_000_000
+
+
+class DamagedError(TrafficError):
+    """A capture file cannot be read on from some place; what is before it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Some packets of a file, all of one link type, in the file's order.
+
+    Attributes:
+        link_type: LINKTYPE_ number of the interfaces they were captured on.
+        buffer: uint8, the bytes they lie in, with ``chunks.MARGIN`` bytes of 0 behind them.
+        at: where each packet begins in ``buffer``.
+        time: int64, nanoseconds since 1970 (UTC).
+        length: int64, bytes of the whole packet.
+        kept: int64, bytes of it that are in ``buffer``; not more than ``length``.
+    """
+
+    link_type: int
+    buffer: npt.NDArray[np.uint8]
+    at: npt.NDArray[np.intp]
+    time: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(slots=True)
+class Interface:
+    """An interface of a capture file.
+
+    Attributes:
+        link_type: LINKTYPE_ number.
+        ticks: of its clock, per second: a power of 10 up to 10¹⁸, or of 2 up to 2⁶³.
+        offset: seconds to add to its times.
+        name: its name; empty if the file does not say.
+        received: packets that passed the filter, as told at the end; None if the file does not say.
+        dropped: packets that the kernel dropped, likewise.
+    """
+
+    link_type: int
+    ticks: int = 1_000_000
+    offset: int = 0
+    name: str = ""
+    received: int | None = None
+    dropped: int | None = None
+
+    def nanoseconds(self, time: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Times of this interface's clock as nanoseconds since 1970, parts of one left out.
+
+        With a clock of more than 2³⁴ ticks (a power of 2) they may be less by one.
+        """
+        seconds, rest = np.divmod(time, np.uint64(self.ticks))
+        if _NANOSECONDS % self.ticks == 0:
+            part = rest * np.uint64(_NANOSECONDS // self.ticks)
+        elif self.ticks % _NANOSECONDS == 0:
+            part = rest // np.uint64(self.ticks // _NANOSECONDS)
+        else:
+            exponent = self.ticks.bit_length() - 1
+            # 34 bits times 10⁹ are the most that 64 bits hold.
+            fine = np.uint64(max(exponent - 34, 0))
+            part = (rest >> fine) * np.uint64(_NANOSECONDS) >> np.uint64(min(exponent, 34))
+        whole = (seconds.astype(np.int64) + self.offset) * _NANOSECONDS
+        return whole + part.astype(np.int64)

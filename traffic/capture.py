@@ -1,0 +1,230 @@
+"""Capturing headers into files, until told to stop; nothing that passed before that is missed.
+
+The files are pcapng, complete after each block that the kernel hands over, so that a capture that is
+killed leaves what it had. A new file is begun when one is full. At the bound on their total size the
+capture goes on counting and keeps nothing more: the beginning of a capture, with its connections'
+SYNs, is worth more than its end.
+"""
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from traffic import TrafficError, filters, pcapng_writing
+from traffic.ring import BLOCKS, RETIRE, Packets, Ring
+
+FILE_SIZE = 256 * 2**20
+TOTAL_SIZE = 4 * 2**30
+SNAP_LENGTH = 128
+"""Bytes kept of a packet: Ethernet with a VLAN tag, IPv6 and TCP with all its options are 118."""
+DRAIN_TIMEOUT = 5.0
+"""Seconds to wait, at the end, for the kernel to hand over its last blocks."""
+_WRITER = "testbed traffic"
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What a capture came to.
+
+    Attributes:
+        records: packets in the files.
+        dropped: packets that the kernel had no room for.
+        left_out: packets that came after the bound on the files' size, or an error, was reached.
+        bytes: size of the files.
+        files: their names, in order.
+        error: why it kept nothing more before it was told to stop (a full disk); None if it did.
+    """
+
+    records: int
+    dropped: int
+    left_out: int
+    bytes: int
+    files: tuple[str, ...]
+    error: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every packet that passed is in the files."""
+        return not (self.dropped or self.left_out or self.error)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self) | {"complete": self.complete}
+
+
+class Files:
+    """The files of one capture: ``NAME.pcapng``, then ``NAME-2.pcapng``, …
+
+    Attributes:
+        records: packets in them.
+        left_out: packets that were given and are not in them.
+        error: why nothing more can be written; None while all is well.
+    """
+
+    def __init__(
+        self, first: Path, head: bytes, file_size: int, total_size: int, ring: Ring
+    ) -> None:
+        """Create the first file.
+
+        Raises:
+            TrafficError: it exists already or cannot be made.
+        """
+        self._first = first
+        self._head = head
+        self._file_size = file_size
+        self._total_size = total_size
+        self._ring = ring
+        self._paths: list[Path] = []
+        self._bytes = 0
+        self.records = self.left_out = 0
+        self.error: str | None = None
+        self._file = self._begin()
+        self._written = len(head)
+
+    def keep(self, batch: Packets) -> None:
+        """Append packets, or count them as left out: from the bound or an error on, all of them."""
+        if not self.left_out:
+            try:
+                if self._write(pcapng_writing.packets(batch)):
+                    self.records += len(batch)
+                    return
+            except OSError as error:
+                self.error = f"writing {self._paths[-1]}: {error.strerror}"
+            except TrafficError as error:
+                self.error = str(error)
+        self.left_out += len(batch)
+
+    def _write(self, data: memoryview) -> bool:
+        """Append data, in a new file if need be; False if that would pass the bound."""
+        statistics = len(pcapng_writing.statistics(0, 0, 0))
+        turn = self._written + len(data) + statistics > self._file_size
+        turn = turn and self._written > len(self._head)
+        rest = statistics + turn * (len(self._head) + statistics)
+        if self._bytes + len(data) + rest > self._total_size:
+            return False
+        if turn:
+            following = self._begin()
+            self._end()
+            self._file, self._written = following, len(self._head)
+        self._append(self._file, data)
+        self._written += len(data)
+        return True
+
+    def _begin(self) -> IO[bytes]:
+        number = len(self._paths) + 1
+        first = self._first
+        path = first if number == 1 else first.with_stem(f"{first.stem}-{number}")
+        try:
+            file = path.open("xb", buffering=0)
+            self._append(file, memoryview(self._head))
+        except OSError as error:
+            raise TrafficError(f"{path} cannot be made: {error.strerror}") from error
+        self._paths.append(path)
+        return file
+
+    def _end(self) -> None:
+        dropped = self._ring.statistics()[1]
+        block = pcapng_writing.statistics(time.time_ns(), self._ring.received + dropped, dropped)
+        try:
+            self._append(self._file, memoryview(block))
+        finally:
+            self._file.close()
+
+    def _append(self, file: IO[bytes], data: memoryview) -> None:
+        """Write all of it or nothing: half a block would hide what follows."""
+        end = file.tell()
+        left = data
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            file.truncate(end)
+            file.seek(end)
+            raise
+        self._bytes += len(data)
+
+    def close(self) -> Capture:
+        """Write the last file's statistics block and close it; returns what the capture came to."""
+        try:
+            self._end()
+        except OSError as error:
+            self.error = self.error or f"writing {self._paths[-1]}: {error.strerror}"
+        return Capture(
+            self.records,
+            self._ring.dropped,
+            self.left_out,
+            self._bytes,
+            tuple(path.name for path in self._paths),
+            self.error,
+        )
+
+
+def capture(
+    interface: str,
+    file: Path,
+    stop: Sequence[int],
+    *,
+    program: Sequence[filters.Instruction],
+    filter_text: str = "",
+    snap_length: int = SNAP_LENGTH,
+    file_size: int = FILE_SIZE,
+    total_size: int = TOTAL_SIZE,
+    promiscuous: bool = False,
+    blocks: int = BLOCKS,
+    started: Callable[[], None] | None = None,
+) -> Capture:
+    """Capture what passes an interface of the current network namespace.
+
+    Args:
+        file: the first file to write; must not exist.
+        stop: descriptors; the capture ends when one of them becomes readable.
+        program: the kernel's filter, which cuts packets to ``snap_length``.
+        filter_text: the same for readers of the file.
+        file_size: bytes after which another file is begun.
+        total_size: bytes that all files together may have.
+        blocks: MiB of memory for packets that have passed and were not read yet.
+        started: called without arguments once packets are being received.
+
+    Raises:
+        TrafficError: the interface or the file cannot be opened.
+    """
+    ring = Ring(interface, program, snap_length, blocks, promiscuous)
+    try:
+        head = pcapng_writing.header(interface, snap_length, filter_text, _WRITER)
+        files = Files(file, head, file_size, total_size, ring)
+        if started is not None:
+            started()
+        gone = _follow(ring, files, stop)
+        files.error = files.error or gone
+        return files.close()
+    finally:
+        ring.close()
+
+
+def _follow(ring: Ring, files: Files, stop: Sequence[int]) -> str | None:
+    """Keep what comes until told to stop; returns why it ended before, if it did."""
+    poll = select.poll()
+    poll.register(ring.socket, select.POLLIN)
+    for descriptor in stop:
+        poll.register(descriptor, select.POLLIN)
+    while True:
+        ready = dict(poll.poll())
+        while (batch := ring.receive()) is not None:
+            files.keep(batch)
+        if not ready.keys().isdisjoint(stop):
+            break
+        if ready.get(ring.socket.fileno(), 0) & select.POLLERR and (gone := ring.trouble()):
+            return gone
+    # The kernel hands over its last block when that has been open for some time.
+    goal = ring.passed()
+    deadline = time.monotonic() + DRAIN_TIMEOUT
+    while ring.received < goal and time.monotonic() < deadline:
+        time.sleep(RETIRE / 4)
+        while (batch := ring.receive()) is not None:
+            files.keep(batch)
+    if ring.received < goal:
+        return f"the kernel did not hand over the last {goal - ring.received:,} packets"
+    return None

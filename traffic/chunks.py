@@ -1,0 +1,73 @@
+"""A file in parts of a few MiB, so that memory does not grow with the file."""
+
+import io
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+CHUNK = 8 * 2**20
+"""Bytes of a file that are looked at together."""
+MARGIN = 256
+"""Bytes of 0 behind each buffer, so that headers can be looked for past the end of a packet."""
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+
+
+class Chunk:
+    """A part of a file.
+
+    Attributes:
+        start: its place in the file.
+        bytes: what is in it; ``end`` is their number.
+        last: whether the file ends with it.
+        used: to be set to how much of it was taken; the rest comes again in the next one.
+    """
+
+    def __init__(self, start: int, data: bytes, last: bool) -> None:
+        self.start = start
+        self.bytes = data
+        self.end = len(data)
+        self.last = last
+        self.used = 0
+        self._words: dict[str, memoryview] = {}
+        self._padded: npt.NDArray[np.uint8] | None = None
+
+    def padded(self) -> npt.NDArray[np.uint8]:
+        """The bytes with ``MARGIN`` and up to 3 more bytes of 0 behind them."""
+        if self._padded is None:
+            self._padded = np.zeros(self.end + (-self.end & 3) + MARGIN, np.uint8)
+            self._padded[: self.end] = np.frombuffer(self.bytes, np.uint8)
+        return self._padded
+
+    def words(self, order: str) -> memoryview:
+        """As 32-bit words of a byte order; bytes behind the last whole one are left out."""
+        if order not in self._words:
+            whole = memoryview(self.bytes)[: self.end & ~3]
+            if order != _NATIVE:
+                whole = memoryview(np.frombuffer(whole, np.uint32).byteswap().tobytes())
+            self._words[order] = whole.cast("I")
+        return self._words[order]
+
+
+def chunks(file: IO[bytes], start: int) -> Iterator[Chunk]:
+    """Parts of a file from ``start`` on; what was not used of one comes again in the next.
+
+    The last one is marked as such and may have nothing that the one before it had not.
+    """
+    file.seek(start, io.SEEK_SET)
+    rest = b""
+    size = CHUNK
+    while True:
+        new = file.read(size)
+        chunk = Chunk(start, rest + new, last=not new)
+        if not chunk.bytes:
+            return
+        yield chunk
+        if chunk.last:
+            return
+        rest = chunk.bytes[chunk.used :]
+        start += chunk.used
+        # A packet longer than a chunk: more of the file is needed to see its end.
+        size = CHUNK if chunk.used else 2 * max(size, len(rest))

@@ -1,0 +1,186 @@
+"""Telling connections apart: a number for each direction of each TCP connection, and its segment size.
+
+A direction is known by its addresses and ports. When the same ones come again with another initial
+sequence number, it is another connection. Packets that are not TCP have a number for their pair of
+addresses, so that every packet belongs to exactly one *flow*.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic import TrafficError
+from traffic.batches import Records
+from traffic.growth import enlarged
+from traffic.headers import ACK, SYN, TCP, Addresses, Headers, Integers, maximum_segment_size
+
+DEFAULT_SEGMENT = {4: 536, 6: 1220}
+"""What a host must assume when the other side's SYN has no MSS option (RFC 9293, §3.7.1)."""
+ETHERNET_SEGMENT = {4: 1460, 6: 1440}
+"""The MSS at an MTU of 1,500 bytes: assumed of connections whose SYNs were not captured."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+Key = tuple[int, int, int, int, int, int]
+"""Source and destination address (two halves each), ports, and whether it is TCP."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """One direction of a TCP connection, or what passes between two addresses beside TCP.
+
+    Attributes:
+        key: addresses, ports, and 1 for TCP.
+        opened: whether its SYN was captured.
+        initial: sequence number of its SYN; of its first byte if there was none.
+        limit: the largest segment that its SYN allows the *other* direction; None: no SYN, or too
+            little of it was captured.
+        assumed: whether no SYN of the connection told its segment size.
+    """
+
+    key: Key
+    opened: bool = False
+    initial: int = 0
+    limit: int | None = None
+    assumed: bool = True
+
+    @property
+    def version(self) -> int:
+        """Of IP: 4 or 6."""
+        return 4 if self.key[0] == 0 and self.key[1] >> 32 == 0xFFFF else 6
+
+
+@dataclass(slots=True)
+class Flows:
+    """The flows met so far.
+
+    Attributes:
+        all: in the order in which they were met; their numbers are the places here.
+        segment: largest segment of each, IP's and TCP's options included, by number; there may be
+            places behind.
+    """
+
+    all: list[Flow] = field(default_factory=list)
+    segment: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    # Keys have numbers, too: of each, its flow at present; and their hashes, sorted, with whose they
+    # are.
+    _places: dict[Key, int] = field(default_factory=dict)
+    _keys: Addresses = field(default_factory=lambda: np.zeros((0, 6), np.uint64))
+    _current: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    _hashes: Addresses = field(default_factory=lambda: np.zeros(0, np.uint64))
+    _whose: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def number(self, records: Records, headers: Headers) -> Integers:
+        """The flow of each packet of a batch; new ones are added."""
+        keys = _keys(headers)
+        hashes = _hash(keys)
+        place = self._find(hashes)
+        unknown = np.flatnonzero(place < 0)
+        if len(unknown):
+            _, where = np.unique(hashes[unknown], return_index=True)
+            self._meet(unknown[np.sort(where)], keys, hashes, headers)
+            place = self._find(hashes)
+        key = self._whose[place]
+        odd = np.flatnonzero((self._keys[key] != keys).any(axis=1))
+        if len(odd):  # about once in 10⁸ captures of a million flows each
+            raise TrafficError(f"two flows have the same hash, one is {keys[odd[0]].tolist()}")
+        flows = self._current[key]
+        self._open(records, headers, key, flows)
+        return flows
+
+    def _find(self, hashes: Addresses) -> Integers:
+        """Where each hash stands among those known; -1 for an unknown one."""
+        if not len(self._hashes):
+            return np.full(len(hashes), -1, np.int64)
+        place = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        return np.where(self._hashes[place] == hashes, place, -1)
+
+    def _meet(
+        self, rows: npt.NDArray[np.intp], keys: Addresses, hashes: Addresses, headers: Headers
+    ) -> None:
+        """Add the keys of these rows, each with its first flow."""
+        known = len(self._places)
+        count = known + len(rows)
+        self._keys = enlarged(self._keys, count)
+        self._keys[known:count] = keys[rows]
+        self._current = enlarged(self._current, count)
+        order = np.argsort(hashes[rows])
+        at = np.searchsorted(self._hashes, hashes[rows][order])
+        self._hashes = np.insert(self._hashes, at, hashes[rows][order])
+        self._whose = np.insert(self._whose, at, known + order)
+        parts = zip(keys[rows].tolist(), headers.sequence[rows].tolist(), strict=True)
+        for place, (key, initial) in enumerate(parts, known):
+            self._places[tuple(key)] = place
+            self._agree(self._add(tuple(key), place, initial))
+
+    def _add(self, key: Key, place: int, initial: int) -> int:
+        """Make a flow the one that a key means from now on."""
+        flow = Flow(key, initial=initial)
+        number = len(self.all)
+        self.all.append(flow)
+        self._current[place] = number
+        self.segment = enlarged(self.segment, number + 1)
+        self.segment[number] = ETHERNET_SEGMENT[flow.version]
+        return number
+
+    def _open(self, records: Records, headers: Headers, key: Integers, flows: Integers) -> None:
+        """Take the SYNs of a batch; in ``flows``, number the connections that they begin anew."""
+        again: dict[int, int] = {}
+        for row in np.flatnonzero((headers.kind == TCP) & (headers.flags & SYN != 0)).tolist():
+            number = int(self._current[key[row]])
+            flow = self.all[number]
+            initial = int(headers.sequence[row])
+            if flow.opened and flow.initial == initial:
+                continue  # the SYN was sent again
+            anew = flow.opened or flow.initial != initial
+            if anew:
+                number = again[row] = self._add(flow.key, int(key[row]), initial)
+                flow = self.all[number]
+            flow.opened = True
+            segment = maximum_segment_size(records, headers, row)
+            flow.limit = DEFAULT_SEGMENT[flow.version] if segment == 0 else segment
+            # To a SYN that begins a connection anew, the other direction is still the old one's.
+            self._agree(number, alone=anew and not headers.flags[row] & ACK)
+        if again:
+            rows = np.flatnonzero(np.isin(key, key[list(again)]))
+            rows = rows[np.argsort(key[rows], kind="stable")]
+            flows[list(again)] = list(again.values())
+            # Numbers rise: from a SYN on, a key's packets have its number or a later one's.
+            apart = key[rows] * len(self.all)
+            flows[rows] = np.maximum.accumulate(flows[rows] + apart) - apart
+
+    def _agree(self, number: int, alone: bool = False) -> None:
+        """Set the segment size of a flow, and of the other direction, from the SYNs seen so far."""
+        flow = self.all[number]
+        other = None if alone or not flow.key[5] else self._places.get(reverse(flow.key))
+        pair = [number] if other is None else [number, int(self._current[other])]
+        limits = [limit for n in pair if (limit := self.all[n].limit) is not None]
+        if limits:
+            self.segment[pair] = min(limits)
+            for n in pair:
+                self.all[n].assumed = False
+
+
+def reverse(key: Key) -> Key:
+    """The key of the other direction."""
+    ports = (key[4] & 0xFFFF) << 16 | key[4] >> 16
+    return (key[2], key[3], key[0], key[1], ports, key[5])
+
+
+def _keys(headers: Headers) -> npt.NDArray[np.uint64]:
+    keys = np.empty((len(headers.kind), 6), np.uint64)
+    keys[:, 0:2] = headers.source
+    keys[:, 2:4] = headers.destination
+    keys[:, 4] = headers.ports
+    keys[:, 5] = headers.kind == TCP
+    return keys
+
+
+def _hash(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each row: multiply and fold, column by column."""
+    result = np.zeros(len(keys), np.uint64)
+    for column in range(keys.shape[1]):
+        result ^= keys[:, column]
+        result *= _MIX
+        result ^= result >> np.uint64(29)
+    return result

@@ -1,0 +1,289 @@
+"""Reading the headers of many packets at once: Ethernet, VLAN tags, ARP, IPv4, IPv6, TCP.
+
+Every step is one operation on the packets of a batch. A packet whose headers were not all kept by
+the capture, or contradict each other, is of the kind ``OTHER``: it is counted, and not guessed about.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic import TrafficError
+from traffic.batches import Records
+
+ETHERNET_HEADER = 14
+OTHER, ARP, IP, TCP = range(4)
+"""Kinds of packets; ARP includes IPv6's neighbour discovery, IP is all but TCP and fragments of it."""
+
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+MAC = np.uint64(1 << 63)
+"""Set in the high half of an address that is a MAC address."""
+
+_LINK_HEADERS = {1: 14, 101: 0, 12: 0, 14: 0, 228: 0, 229: 0, 113: 16, 276: 20}
+"""Bytes before the network header by LINKTYPE_: Ethernet, raw IP (five names), Linux cooked 1 and 2."""
+_RAW = frozenset({101, 12, 14, 228, 229})
+_TAGS = (0x8100, 0x88A8, 0x9100)
+_IPV4, _IPV6, _ARP = 0x0800, 0x86DD, 0x0806
+_PROTOCOL_TCP, _PROTOCOL_ICMPV6 = 6, 58
+_HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION, _AUTHENTICATION = 0, 43, 44, 60, 51
+_MOST_EXTENSIONS = 8
+_MOST_TAGS = 8
+_MAPPED = np.uint64(0xFFFF << 32)
+
+Integers = npt.NDArray[np.int64]
+Addresses = npt.NDArray[np.uint64]
+
+
+class LinkTypeError(TrafficError):
+    """Packets are of a kind that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """What the headers of a batch of packets say; arrays with one entry (row) per packet.
+
+    Attributes:
+        kind: OTHER, ARP, IP or TCP; uint8.
+        length: bytes of the whole packet as an Ethernet frame without its checksum.
+        source, destination: uint64, shape (packets, 2): an IPv6 or mapped IPv4 address, or, where
+            there is none, a MAC address.
+        ports: source port << 16 | destination port; 0 where not TCP.
+        sequence: TCP's sequence number; 0 where not TCP.
+        flags: TCP's flags; 0 where not TCP.
+        transport: where in the packet TCP's header begins.
+        payload: bytes of TCP payload.
+        options: bytes by which IP's and TCP's headers exceed their shortest forms.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    length: Integers
+    source: Addresses
+    destination: Addresses
+    ports: Integers
+    sequence: Integers
+    flags: npt.NDArray[np.uint8]
+    transport: Integers
+    payload: Integers
+    options: Integers
+
+
+class _Reader:
+    """Reads big-endian fields at places that differ from packet to packet."""
+
+    def __init__(self, buffer: npt.NDArray[np.uint8]) -> None:
+        self._buffer = buffer
+        self._last = len(buffer) - 40
+
+    def rows(self, at: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
+        """``width`` bytes of each packet, shape (packets, width); 40 at most."""
+        # A header may claim a place beyond the end; who asks has checked what was kept.
+        at = np.minimum(at, self._last)
+        return np.lib.stride_tricks.sliding_window_view(self._buffer, width)[at]
+
+
+def _half(rows: npt.NDArray[np.uint8], column: int) -> Integers:
+    return rows[:, column : column + 2].view(">u2")[:, 0].astype(np.int64)
+
+
+def _word(rows: npt.NDArray[np.uint8], column: int) -> Integers:
+    return rows[:, column : column + 4].view(">u4")[:, 0].astype(np.int64)
+
+
+def dissect(records: Records) -> Headers:
+    """Read the headers of a batch.
+
+    Raises:
+        LinkTypeError: packets of this link type have no place for an IP header that is known here.
+    """
+    if records.link_type not in _LINK_HEADERS:
+        raise LinkTypeError(
+            f"packets of link type {records.link_type} are not understood: capture at an Ethernet "
+            "interface"
+        )
+    return _Dissection(records).headers()
+
+
+class _Dissection:
+    """One batch on its way; every step narrows the rows that the next one looks at."""
+
+    def __init__(self, records: Records) -> None:
+        count = len(records)
+        self._records = records
+        self._reader = _Reader(records.buffer)
+        self._kind = np.zeros(count, np.uint8)
+        link = _LINK_HEADERS[records.link_type]
+        self._length = np.maximum(records.length - link, 0) + ETHERNET_HEADER
+        if link == ETHERNET_HEADER:  # even of frames that are shorter than their header
+            self._length = records.length
+        self._source = np.zeros((count, 2), np.uint64)
+        self._destination = np.zeros((count, 2), np.uint64)
+        self._source[:, 0] = self._destination[:, 0] = MAC
+        self._ports, self._sequence, self._payload, self._options = np.zeros((4, count), np.int64)
+        self._flags = np.zeros(count, np.uint8)
+        self._network = np.full(count, link, np.int64)  # where the network header begins
+        # Where the transport header begins, how long IP says that the packet is from there on, and
+        # what is in it; for rows of IP that are no fragments.
+        self._transport, self._rest, self._protocol = np.zeros((3, count), np.int64)
+
+    def headers(self) -> Headers:
+        protocol = self._link_layer()
+        everything = np.arange(len(protocol))
+        kept = self._records.kept - self._network
+        v4 = everything[(protocol == _IPV4) & (kept >= 20)]
+        v6 = everything[(protocol == _IPV6) & (kept >= 40)]
+        self._kind[(protocol == _ARP) & (kept >= 0)] = ARP
+        transport = np.concatenate([self._ipv4(v4), self._ipv6(v6)])
+        self._tcp(transport[self._protocol[transport] == _PROTOCOL_TCP])
+        self._neighbours(transport[self._protocol[transport] == _PROTOCOL_ICMPV6])
+        return Headers(
+            self._kind,
+            self._length,
+            self._source,
+            self._destination,
+            self._ports,
+            self._sequence,
+            self._flags,
+            self._transport,
+            self._payload,
+            self._options,
+        )
+
+    def _link_layer(self) -> Integers:
+        """Fill in MAC addresses, step over VLAN tags; returns the network layer's protocol."""
+        records = self._records
+        if records.link_type in _RAW:
+            version = self._reader.rows(records.at, 1)[:, 0] >> 4
+            return np.select([version == 4, version == 6], [_IPV4, _IPV6], 0).astype(np.int64)
+        if records.link_type == 113:
+            return _half(self._reader.rows(records.at, 16), 14)
+        if records.link_type == 276:
+            return _half(self._reader.rows(records.at, 2), 0)
+        rows = self._reader.rows(records.at, 14)
+        whole = records.kept >= ETHERNET_HEADER
+        for column, addresses in ((0, self._destination), (6, self._source)):
+            low = _word(rows, column + 2).astype(np.uint64)
+            high = _half(rows, column).astype(np.uint64)
+            addresses[:, 1] = (high << np.uint64(32)) | low
+            addresses[~whole, 1] = 0
+        protocol = np.where(whole, _half(rows, 12), 0)
+        tagged = np.flatnonzero(np.isin(protocol, _TAGS))
+        for _ in range(_MOST_TAGS):
+            if not len(tagged):
+                break
+            tags = self._reader.rows(records.at[tagged] + self._network[tagged], 4)
+            self._network[tagged] += 4
+            whole = self._network[tagged] <= records.kept[tagged]
+            protocol[tagged] = np.where(whole, _half(tags, 2), 0)
+            tagged = tagged[np.isin(protocol[tagged], _TAGS)]
+        return protocol
+
+    def _ipv4(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Read IPv4 headers; returns the rows that have a transport header behind it."""
+        head = self._reader.rows(self._records.at[rows] + self._network[rows], 20)
+        header = (head[:, 0] & 0x0F).astype(np.int64) * 4
+        fits = (head[:, 0] >> 4 == 4) & (header >= 20)
+        rows, head, header = rows[fits], head[fits], header[fits]
+        self._kind[rows] = IP
+        self._source[rows, 0] = self._destination[rows, 0] = 0
+        self._source[rows, 1] = _word(head, 12).astype(np.uint64) | _MAPPED
+        self._destination[rows, 1] = _word(head, 16).astype(np.uint64) | _MAPPED
+        self._protocol[rows] = head[:, 9]
+        self._options[rows] = header - 20
+        total = _half(head, 2)
+        # Before segmentation a packet may be too long for the field, which is 0 then.
+        on_wire = self._records.length[rows] - self._network[rows]
+        total = np.where(total == 0, on_wire, total)
+        self._rest[rows] = total - header
+        self._transport[rows] = self._network[rows] + header
+        fragment = _half(head, 6) & 0x3FFF  # more fragments, or an offset
+        result: npt.NDArray[np.intp] = rows[(fragment == 0) & (total <= on_wire)]
+        return result
+
+    def _ipv6(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Read IPv6 headers; returns the rows that have a transport header behind it."""
+        head = self._reader.rows(self._records.at[rows] + self._network[rows], 40)
+        fits = head[:, 0] >> 4 == 6
+        rows, head = rows[fits], head[fits]
+        self._kind[rows] = IP
+        for column, addresses in ((8, self._source), (24, self._destination)):
+            halves = np.ascontiguousarray(head[:, column : column + 16]).view(">u8")
+            addresses[rows] = halves.astype(np.uint64)
+        on_wire = self._records.length[rows] - self._network[rows] - 40
+        rest = _half(head, 4)
+        rest = np.where(rest == 0, on_wire, rest)
+        self._rest[rows] = rest
+        self._transport[rows] = self._network[rows] + 40
+        self._protocol[rows] = head[:, 6]
+        rows = rows[rest <= on_wire]
+        return rows[self._step_over_extensions(rows)]
+
+    def _step_over_extensions(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Find the transport header; returns for which rows there is one."""
+        found = np.ones(len(rows), bool)
+        for _ in range(_MOST_EXTENSIONS):
+            protocol = self._protocol[rows]
+            extension = found & np.isin(
+                protocol,
+                (_HOP_BY_HOP, _ROUTING, _DESTINATION, _AUTHENTICATION, _FRAGMENT),
+            )
+            if not extension.any():
+                return found
+            found &= protocol != _FRAGMENT
+            extension &= found
+            now = rows[extension]
+            enough = self._transport[now] + 8 <= self._records.kept[now]
+            found[np.flatnonzero(extension)[~enough]] = False
+            now = now[enough]
+            head = self._reader.rows(self._records.at[now] + self._transport[now], 2)
+            unit = np.where(self._protocol[now] == _AUTHENTICATION, 4, 8)
+            more = np.where(self._protocol[now] == _AUTHENTICATION, 2, 1)
+            size = (head[:, 1].astype(np.int64) + more) * unit
+            self._protocol[now] = head[:, 0]
+            self._transport[now] += size
+            self._rest[now] -= size
+            self._options[now] += size
+        return np.zeros(len(rows), bool)
+
+    def _tcp(self, rows: npt.NDArray[np.intp]) -> None:
+        rows = rows[self._transport[rows] + 20 <= self._records.kept[rows]]
+        head = self._reader.rows(self._records.at[rows] + self._transport[rows], 20)
+        header = (head[:, 12] >> 4).astype(np.int64) * 4
+        fits = (header >= 20) & (header <= self._rest[rows])
+        rows, head, header = rows[fits], head[fits], header[fits]
+        self._kind[rows] = TCP
+        self._ports[rows] = _word(head, 0)
+        self._sequence[rows] = _word(head, 4)
+        self._flags[rows] = head[:, 13]
+        self._payload[rows] = self._rest[rows] - header
+        self._options[rows] += header - 20
+
+    def _neighbours(self, rows: npt.NDArray[np.intp]) -> None:
+        """IPv6's neighbour discovery does what ARP does for IPv4."""
+        rows = rows[self._transport[rows] + 1 <= self._records.kept[rows]]
+        kind = self._reader.rows(self._records.at[rows] + self._transport[rows], 1)[:, 0]
+        self._kind[rows[(kind >= 133) & (kind <= 137)]] = ARP
+
+
+def maximum_segment_size(records: Records, headers: Headers, row: int) -> int | None:
+    """The MSS option of a packet (a SYN), in bytes; 0: it has none; None: that was not captured."""
+    begin = int(records.at[row]) + int(headers.transport[row])
+    kept = int(records.kept[row]) - int(headers.transport[row])
+    segment = records.buffer[begin : begin + max(kept, 0)].tobytes()
+    end = (segment[12] >> 4) * 4
+    place = 20
+    while place < end:
+        kind, size = segment[place : place + 1], segment[place + 1 : place + 2]
+        if kind == b"\0":
+            return 0
+        if kind == b"\1":
+            place += 1
+        elif not size or (kind == b"\2" and place + 4 > len(segment)):
+            return None
+        elif kind == b"\2" and size == b"\4":
+            return int.from_bytes(segment[place + 2 : place + 4], "big")
+        elif size[0] < 2:
+            return 0
+        else:
+            place += size[0]
+    return 0

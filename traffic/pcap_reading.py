@@ -1,0 +1,87 @@
+"""Reading pcap files: each packet behind 16 bytes that say its time and length."""
+
+import struct
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic.batches import LONGEST, Interface, Records
+from traffic.chunks import Chunk, chunks
+
+HEADER = 24
+TICKS = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
+"""Ticks per second by the file's first four bytes, which also tell its byte order."""
+_PACKET_HEAD = 16
+
+
+class Damage(Exception):  # noqa: N818 -- a place and a reason, on their way to a DamagedError
+    """The file cannot be read on from ``place``."""
+
+    def __init__(self, place: int, why: str) -> None:
+        super().__init__(place, why)
+        self.place = place
+        self.why = why
+
+
+def byte_order(head: bytes) -> str | None:
+    """The byte order of a pcap file that begins so; None if it is none."""
+    for order in "<>":
+        if len(head) >= 4 and struct.unpack_from(f"{order}I", head)[0] in TICKS:
+            return order
+    return None
+
+
+def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
+    """Yield the packets of a pcap file and add its interface to ``interfaces``.
+
+    Raises:
+        Damage: after the last packet that can be read.
+    """
+    head = file.read(HEADER)
+    order = byte_order(head)
+    assert order is not None
+    if len(head) < HEADER:
+        raise Damage(len(head), "the file ends within its header")
+    magic, _, _, zone, _, _, link = struct.unpack(f"{order}IHHiIII", head)
+    # thiszone is the seconds by which the times are behind UTC; it is 0 in practice.
+    interface = Interface(link & 0x0FFFFFFF, TICKS[magic], zone)
+    interfaces.append(interface)
+    for chunk in chunks(file, HEADER):
+        places, end, damage = _walk(chunk, order)
+        chunk.used = end
+        if places:
+            yield _records(chunk.padded(), np.array(places, np.intp), interface, order)
+        if damage or (chunk.last and end < chunk.end):
+            raise Damage(chunk.start + end, damage or "the file ends within a packet")
+
+
+def _walk(chunk: Chunk, order: str) -> tuple[list[int], int, str | None]:
+    """Where the whole packets of a chunk begin, where the last one ends, and what is wrong there."""
+    unpack = struct.Struct(f"{order}I").unpack_from
+    data, end = chunk.bytes, chunk.end
+    places: list[int] = []
+    add = places.append
+    place, last = 0, end - _PACKET_HEAD
+    while place <= last:
+        kept: int = unpack(data, place + 8)[0]
+        following = place + _PACKET_HEAD + kept
+        if kept > LONGEST:
+            return places, place, f"a packet of {kept:,} bytes"
+        if following > end:
+            break
+        add(place)
+        place = following
+    return places, place, None
+
+
+def _records(
+    buffer: npt.NDArray[np.uint8], at: npt.NDArray[np.intp], interface: Interface, order: str
+) -> Records:
+    heads = np.lib.stride_tricks.sliding_window_view(buffer, _PACKET_HEAD)[at].view(f"{order}u4")
+    seconds, ticks = heads[:, 0].astype(np.uint64), heads[:, 1].astype(np.uint64)
+    time = interface.nanoseconds(seconds * np.uint64(interface.ticks) + ticks)
+    kept = heads[:, 2].astype(np.int64)
+    length = np.maximum(heads[:, 3], heads[:, 2]).astype(np.int64)
+    return Records(interface.link_type, buffer, at + _PACKET_HEAD, time, length, kept)

@@ -1,0 +1,185 @@
+"""Reading pcapng files (IETF draft-ietf-opsawg-pcapng): sections, interfaces, enhanced packet blocks.
+
+Packets come in runs of enhanced packet blocks, which are walked in a loop of their own; every other
+block is rare. Blocks that tell no packet, interface or count are skipped.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+
+from traffic.batches import LONGEST, Interface, Records
+from traffic.chunks import Chunk, chunks
+from traffic.pcap_reading import Damage
+
+SECTION = 0x0A0D0D0A  # the same in both byte orders
+_INTERFACE, _PACKET, _SIMPLE, _STATISTICS, _ENHANCED = 1, 2, 3, 5, 6
+_BYTE_ORDER = 0x1A2B3C4D
+_NAME, _RESOLUTION, _OFFSET = 2, 9, 14  # options of an interface
+_RECEIVED, _DROPPED = 4, 5  # options of its statistics
+_FARTHEST = 2**33
+"""Seconds: no clock is farther off than the times that 64 bits of nanoseconds can tell."""
+
+
+def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
+    """Yield the packets of a pcapng file and add its interfaces to ``interfaces``.
+
+    Raises:
+        Damage: after the last packet that can be read.
+    """
+    reader = _Reader(interfaces)
+    for chunk in chunks(file, 0):
+        yield from reader.take(chunk)
+
+
+class _Reader:
+    """Between two chunks: the section's byte order and its first interface's number."""
+
+    def __init__(self, interfaces: list[Interface]) -> None:
+        self._interfaces = interfaces
+        self._order = "<"
+        self._first = 0
+
+    def take(self, chunk: Chunk) -> Iterator[Records]:
+        """Yield the packets of the whole blocks in a chunk."""
+        words = chunk.words(self._order)
+        place, damage = 0, None
+        places: list[int] = []
+        while damage is None:
+            place = _walk(words, place, places)
+            if place + 3 > len(words):
+                break
+            if words[place] == SECTION:
+                yield from self._packets(chunk, places)
+                places = []
+                # Even its length can be read only once its byte order is known.
+                damage = self._begin_section(chunk, place)
+                words = chunk.words(self._order)
+            damage = damage or _misfit(words, place)
+            following = place + (words[place + 1] >> 2)
+            if damage or following > len(words):
+                break
+            try:
+                damage = self._describe(
+                    words[place], chunk.bytes[place * 4 + 8 : following * 4 - 4]
+                )
+            except (struct.error, IndexError):
+                damage = f"a block of type {words[place]} that contradicts itself"
+            place = place if damage else following
+        yield from self._packets(chunk, places)
+        chunk.used = place * 4
+        if damage or (chunk.last and chunk.used < chunk.end):
+            raise Damage(chunk.start + chunk.used, damage or "the file ends within a block")
+
+    def _begin_section(self, chunk: Chunk, place: int) -> str | None:
+        magic = chunk.bytes[place * 4 + 8 : place * 4 + 12]
+        for order in "<>":
+            if magic == struct.pack(f"{order}I", _BYTE_ORDER):
+                self._order = order
+                self._first = len(self._interfaces)
+                return None
+        return f"a section with the byte-order mark {magic.hex(' ')}"
+
+    def _describe(self, kind: int, body: bytes) -> str | None:
+        """Take a block that is no enhanced packet; returns what is wrong with it."""
+        if kind == _INTERFACE:
+            return self._describe_interface(body)
+        if kind == _STATISTICS:
+            number, _, _ = struct.unpack_from(f"{self._order}III", body)
+            interface = self._interfaces[self._first + number]
+            for code, value in _options(body[12:], self._order):
+                if code == _RECEIVED:
+                    (interface.received,) = struct.unpack(f"{self._order}Q", value)
+                elif code == _DROPPED:
+                    (interface.dropped,) = struct.unpack(f"{self._order}Q", value)
+        elif kind == _SIMPLE:
+            return "a packet without its time (a simple packet block)"
+        elif kind == _PACKET:
+            return "a packet block of a kind that is obsolete"
+        return None
+
+    def _describe_interface(self, body: bytes) -> str | None:
+        link, _, _ = struct.unpack_from(f"{self._order}HHI", body)
+        interface = Interface(link)
+        for code, value in _options(body[8:], self._order):
+            if code == _NAME:
+                interface.name = value.decode(errors="replace")
+            elif code == _RESOLUTION:
+                base, exponent = (2, value[0] & 0x7F) if value[0] & 0x80 else (10, value[0])
+                if exponent > {2: 63, 10: 18}[base]:
+                    return f"a clock of {base}^{exponent} ticks per second"
+                interface.ticks = base**exponent
+            elif code == _OFFSET:
+                (interface.offset,) = struct.unpack(f"{self._order}q", value)
+                if abs(interface.offset) > _FARTHEST:
+                    return f"a clock that is {interface.offset:,} seconds off"
+        self._interfaces.append(interface)
+        return None
+
+    def _packets(self, chunk: Chunk, places: list[int]) -> Iterator[Records]:
+        """The enhanced packet blocks at these places (in words); one batch per link type."""
+        if not places:
+            return
+        buffer = chunk.padded()
+        words = np.frombuffer(buffer, f"{self._order}u4", count=len(buffer) // 4)
+        at = np.array(places, np.intp)
+        kept = words[at + 5].astype(np.int64)
+        length = np.maximum(words[at + 6], words[at + 5]).astype(np.int64)
+        number = words[at + 2].astype(np.int64) + self._first
+        block = words[at + 1].astype(np.int64)
+        wrong = (kept > block - 32) | (block & 3 != 0) | (number >= len(self._interfaces))
+        good = int(np.argmax(wrong)) if wrong.any() else len(at)
+        ticks = (words[at + 3].astype(np.uint64) << np.uint64(32)) | words[at + 4]
+        time = np.zeros(len(at), np.int64)
+        links = np.full(len(at), -1)
+        for n in np.unique(number[:good]):
+            mine = np.flatnonzero(number[:good] == n)
+            time[mine] = self._interfaces[n].nanoseconds(ticks[mine])
+            links[mine] = self._interfaces[n].link_type
+        for link in np.unique(links[:good]):
+            rows = np.flatnonzero(links == link)
+            yield Records(
+                int(link), buffer, at[rows] * 4 + 28, time[rows], length[rows], kept[rows]
+            )
+        if good < len(at):
+            chunk.used = places[good] * 4
+            raise Damage(chunk.start + chunk.used, "a packet that does not fit its block")
+
+
+def _walk(words: memoryview, place: int, places: list[int]) -> int:
+    """Pass whole enhanced packet blocks and add the place of each (in words); returns the end."""
+    add = places.append
+    end = len(words)
+    last = end - 8
+    while place <= last and words[place] == _ENHANCED:
+        length = words[place + 1]
+        following: int = place + (length >> 2)
+        if not 32 <= length <= LONGEST or following > end or words[following - 1] != length:
+            break
+        add(place)
+        place = following
+    return place
+
+
+def _misfit(words: memoryview, place: int) -> str | None:
+    """What is wrong with the length of the block at a place; None also if it is not all there."""
+    length = words[place + 1]
+    shortest = 32 if words[place] == _ENHANCED else 12
+    if length & 3 or not shortest <= length <= LONGEST:
+        return f"a block of {length:,} bytes"
+    following = place + (length >> 2)
+    if following <= len(words) and words[following - 1] != length:
+        return f"a block that says it has {length:,} bytes and ends otherwise"
+    return None
+
+
+def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    place = 0
+    while place + 4 <= len(data):
+        code, length = struct.unpack_from(f"{order}HH", data, place)
+        if code == 0:
+            return
+        yield code, data[place + 4 : place + 4 + length]
+        place += 4 + length + (-length % 4)

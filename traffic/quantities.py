@@ -1,0 +1,106 @@
+"""What is counted of packets, and adding it up by flow, by pair of addresses and by second."""
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic.headers import Integers
+
+QUANTITIES = (
+    "records",
+    "frames",
+    "wire_bytes",
+    "stream_bytes",
+    "header_bytes",
+    "ack_bytes",
+    "connection_bytes",
+    "retransmitted_bytes",
+    "arp_bytes",
+    "other_bytes",
+)
+"""What is counted of each flow and second; the last seven add up to ``wire_bytes``.
+
+records: packets as they stand in the capture. frames: as a link
+carries them, at the connection's segment size. stream: TCP payload seen for
+the first time. header: Ethernet's, IP's and TCP's of the frames that carry it. ack: frames of TCP that
+carry and say nothing else. connection: SYN, FIN and RST without payload. retransmitted: payload seen
+before, and the headers of frames that carry no other. arp: ARP, and IPv6's neighbour discovery.
+other: everything else, whatever could not be read among it.
+"""
+SECOND_COLUMNS = np.dtype(
+    [("second", "i8"), ("pair", "i4"), *((name, "i8") for name in QUANTITIES)]
+)
+_NANOSECONDS = 1_000_000_000
+_PENDING = 100_000
+"""Rows that may wait before they are added up."""
+
+
+def add_up(place: Integers, quantities: Integers, count: int) -> Integers:
+    """Add up rows that belong to the same place.
+
+    Args:
+        place: of each row, below ``count``.
+        quantities: shape (rows, columns).
+
+    Returns:
+        Shape (count, columns).
+    """
+    # Sums of doubles are exact up to 2⁵³: 9 petabytes.
+    result = np.empty((count, quantities.shape[1]), np.int64)
+    for i, column in enumerate(quantities.T):
+        result[:, i] = np.bincount(place, column, count)
+    return result
+
+
+def occupied(place: Integers, count: int) -> tuple[Integers, Integers]:
+    """The places, below ``count``, that occur, and for each entry which of them it is."""
+    if count > 4 * len(place):  # a few places of many
+        return np.unique(place, return_inverse=True)
+    seen = np.zeros(count, bool)
+    seen[place] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[place]
+
+
+class Seconds:
+    """Quantities by second and pair; what came in batches is added up now and then."""
+
+    def __init__(self) -> None:
+        self._parts: list[npt.NDArray[np.void]] = []
+        self._merged = self._pending = 0
+
+    def add(self, time: Integers, pair: Integers, quantities: Integers) -> None:
+        """Count packets.
+
+        Args:
+            time: nanoseconds since 1970.
+            pair: number of each one's pair of addresses.
+            quantities: shape (packets, ``len(QUANTITIES)``).
+        """
+        part = _by_second(time // _NANOSECONDS, pair, quantities)
+        self._parts.append(part)
+        self._pending += len(part)
+        # Merging when as much has come as there was takes time in proportion to what came.
+        if self._pending > max(_PENDING, self._merged):
+            self.rows()
+
+    def rows(self) -> npt.NDArray[np.void]:
+        """What came until now: ``SECOND_COLUMNS``, sorted by second and pair."""
+        if not self._parts:
+            return np.zeros(0, SECOND_COLUMNS)
+        if len(self._parts) > 1:
+            rows = np.concatenate(self._parts)
+            quantities = np.stack([rows[name] for name in QUANTITIES], axis=1)
+            self._parts = [_by_second(rows["second"], rows["pair"].astype(np.int64), quantities)]
+        self._merged, self._pending = len(self._parts[0]), 0
+        return self._parts[0]
+
+
+def _by_second(second: Integers, pair: Integers, quantities: Integers) -> npt.NDArray[np.void]:
+    base, pairs = int(second.min()), int(pair.max()) + 1
+    cell = (second - base) * pairs + pair
+    used, place = occupied(cell, int(cell.max()) + 1)
+    sums = add_up(place, quantities, len(used))
+    rows = np.zeros(len(used), SECOND_COLUMNS)
+    rows["second"], rows["pair"] = used // pairs + base, used % pairs
+    for i, name in enumerate(QUANTITIES):
+        rows[name] = sums[:, i]
+    return rows

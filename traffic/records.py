@@ -1,0 +1,55 @@
+"""Opening a capture file, of whatever format, and reading its packets in batches.
+
+A file that is cut off or damaged gives every packet before the damage, and then an error that says
+where it is.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from traffic import TrafficError, pcap_reading, pcapng_reading
+from traffic.batches import DamagedError, Interface, Records
+
+__all__ = ["CaptureFile", "DamagedError", "Interface", "Records"]
+
+
+@dataclass(slots=True)
+class CaptureFile:
+    """A capture file being read; iterate over ``records``.
+
+    Attributes:
+        interfaces: those met so far.
+    """
+
+    path: Path
+    interfaces: list[Interface] = field(default_factory=list)
+
+    def records(self) -> Iterator[Records]:
+        """Yield the packets in batches, those of one link type in the file's order.
+
+        Raises:
+            DamagedError: after the last packet that can be read: where it stops, and why.
+            TrafficError: the file cannot be opened or is no capture at all.
+        """
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                head = file.read(4)
+                file.seek(0)
+                if pcap_reading.byte_order(head):
+                    yield from pcap_reading.read(file, self.interfaces)
+                elif head == struct.pack("<I", pcapng_reading.SECTION):
+                    yield from pcapng_reading.read(file, self.interfaces)
+                else:
+                    what = f"begins with {head.hex(' ')}" if head else "is empty"
+                    raise TrafficError(
+                        f"{self.path} is neither a pcap nor a pcapng file: it {what}"
+                    )
+        except pcap_reading.Damage as damage:
+            raise DamagedError(
+                f"{self.path} is damaged at byte {damage.place:,}: {damage.why}; "
+                "what is before it was read"
+            ) from None
+        except OSError as error:
+            raise TrafficError(f"{self.path} cannot be read: {error.strerror}") from error

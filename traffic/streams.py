@@ -1,0 +1,150 @@
+"""Following TCP streams: which bytes of a packet's payload are seen for the first time.
+
+A stream (one direction of a connection) is a range of sequence numbers. Almost always a packet
+continues where the last one ended; those are settled for a whole batch at once, and so is what is new
+of a packet that reaches beyond the end. Only packets that leave a gap, or come late to a stream with
+gaps, are taken one by one, with the list of what is still missing, so that bytes are counted once
+however they come.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from traffic.growth import enlarged
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Positions:
+    """How far each stream has come; positions count bytes from the stream's beginning.
+
+    What is before the beginning (a stream that was under way when the capture began) is never new.
+    """
+
+    _count: int = 0
+    _end: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    # The packet before: its sequence number, and the position of it.
+    _sequence: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    _place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    # By stream, the ranges before its end that were not seen, in order; only where there are any.
+    _gaps: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def begin(self, first: Integers) -> None:
+        """Add streams, numbered on from those there are, by their first bytes' sequence numbers."""
+        count = self._count + len(first)
+        self._end = enlarged(self._end, count)
+        self._place = enlarged(self._place, count)
+        self._sequence = enlarged(self._sequence, count)
+        self._sequence[self._count : count] = first
+        self._count = count
+
+    @property
+    def missing(self) -> Integers:
+        """Bytes before the furthest one seen that were not seen, by stream."""
+        result = np.zeros(self._count, np.int64)
+        for stream, gaps in self._gaps.items():
+            result[stream] = sum(b - a for a, b in gaps)
+        return result
+
+    def advance(self, stream: Integers, sequence: Integers, payload: Integers) -> Integers:
+        """Take packets in the order in which they were seen.
+
+        Args:
+            stream: number of each packet's stream.
+            sequence: sequence number of its first byte of payload.
+            payload: bytes of its payload; more than 0.
+
+        Returns:
+            How many of the payload's bytes were not seen before.
+        """
+        if not len(stream):
+            return np.zeros(0, np.int64)
+        order = np.argsort(stream, kind="stable")
+        streams = stream[order]
+        first = np.flatnonzero(np.diff(streams, prepend=-1))
+        groups = streams[first]
+        sizes = np.diff(first, append=len(order))
+        start = self._unwrap(groups, first, sizes, sequence[order])
+        new = payload[order]
+        end = start + new
+        before = np.empty_like(end)  # where the stream ended when the packet came
+        before[1:] = end[:-1]
+        before[first] = self._end[groups]
+        odd = np.add.reduceat(start != before, first) > 0
+        self._end[groups] = end[np.append(first[1:], len(order)) - 1]
+        if odd.any():
+            rows = np.flatnonzero(np.repeat(odd, sizes))
+            new[rows] = self._disorder(
+                groups[odd], sizes[odd], start[rows], end[rows], before[first[odd]]
+            )
+        result = np.empty_like(new)
+        result[order] = new
+        return result
+
+    def _disorder(
+        self, groups: Integers, sizes: Integers, start: Integers, end: Integers, known: Integers
+    ) -> Integers:
+        """New bytes of packets of streams that are not in order.
+
+        Args:
+            groups: the streams; ``known``: where each ended before these packets.
+            sizes: how many packets each has; ``start`` and ``end`` have them one after the other.
+        """
+        group = np.repeat(np.arange(len(groups)), sizes)
+        first = np.cumsum(sizes) - sizes
+        # A running maximum within each stream, of ranks, which have room for all streams on one axis.
+        values, rank = np.unique(np.maximum(end, known[group]), return_inverse=True)
+        apart = group * len(values)
+        furthest = values[np.maximum.accumulate(rank + apart) - apart]
+        before = np.empty_like(furthest)
+        before[1:] = furthest[:-1]
+        before[first] = known
+        self._end[groups] = furthest[first + sizes - 1]
+        new: Integers = np.maximum(end - np.maximum(start, before), 0)
+        leaves = start > before
+        gaps = np.logical_or.reduceat(leaves, first)
+        gaps |= np.fromiter((s in self._gaps for s in groups.tolist()), bool, len(groups))
+        for row in np.flatnonzero(leaves | ((start < before) & gaps[group])).tolist():
+            stream = int(groups[group[row]])
+            if leaves[row]:
+                self._gaps.setdefault(stream, []).append((int(before[row]), int(start[row])))
+            elif stream in self._gaps:
+                new[row] += self._fill(stream, int(start[row]), int(end[row]))
+        return new
+
+    def _fill(self, stream: int, start: int, end: int) -> int:
+        """Take a range out of a stream's gaps; returns how many bytes of it were missing."""
+        gaps = self._gaps[stream]
+        i = bisect_right(gaps, start, key=lambda gap: gap[1])
+        j = bisect_left(gaps, end, key=lambda gap: gap[0])
+        if i >= j:
+            return 0
+        found = sum(min(b, end) - max(a, start) for a, b in gaps[i:j])
+        ends = ((gaps[i][0], start), (end, gaps[j - 1][1]))
+        gaps[i:j] = [(a, b) for a, b in ends if a < b]
+        if not gaps:
+            del self._gaps[stream]
+        return found
+
+    def _unwrap(
+        self, groups: Integers, first: Integers, sizes: Integers, sequence: Integers
+    ) -> Integers:
+        """Positions from sequence numbers, which start again at 2³².
+
+        A packet is taken to be less than 2³¹ bytes from the one before it in its stream.
+        """
+        before = np.empty_like(sequence)
+        before[1:] = sequence[:-1]
+        before[first] = self._sequence[groups]
+        step = (sequence - before + 2**31) % 2**32 - 2**31
+        position = np.cumsum(step)
+        base = position[first] - step[first] - self._place[groups]
+        position -= np.repeat(base, sizes)
+        last = first + sizes - 1
+        self._sequence[groups] = sequence[last]
+        self._place[groups] = position[last]
+        return position

@@ -1,0 +1,113 @@
+"""An account of a capture as a table, as JSON and as CSV."""
+
+import csv
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from traffic.accounting import Account
+from traffic.quantities import QUANTITIES, add_up
+
+_HEADINGS = {
+    "frames": "frames",
+    "wire_bytes": "wire bytes",
+    "stream_bytes": "stream",
+    "header_bytes": "headers",
+    "ack_bytes": "ACKs",
+    "connection_bytes": "SYN/FIN/RST",
+    "retransmitted_bytes": "sent again",
+    "arp_bytes": "ARP/ND",
+    "other_bytes": "other",
+}
+
+
+def by_pair(account: Account) -> list[dict[str, Any]]:
+    """``QUANTITIES`` of each pair of addresses, with ``source`` and ``destination``; most first."""
+    quantities = np.stack([account.seconds[name] for name in QUANTITIES], axis=1)
+    sums = add_up(account.seconds["pair"], quantities, len(account.pairs))
+    rows: list[dict[str, Any]] = [
+        {"source": source, "destination": destination} | dict(zip(QUANTITIES, numbers, strict=True))
+        for (source, destination), numbers in zip(account.pairs, sums.tolist(), strict=True)
+    ]
+    return sorted(rows, key=lambda row: -row["wire_bytes"])
+
+
+def as_json(account: Account) -> dict[str, Any]:
+    """Everything but the seconds."""
+    return {
+        "first": account.first,
+        "last": account.last,
+        "dropped": account.dropped,
+        "damage": list(account.damage),
+        "assumed_segment_sizes": account.assumed,
+        "totals": account.totals,
+        "pairs": by_pair(account),
+        "connections": [_connection(account, row) for row in account.flows],
+    }
+
+
+def _connection(account: Account, row: npt.NDArray[np.void]) -> dict[str, Any]:
+    source, destination = account.pairs[int(row["pair"])]
+    names = [name for name in row.dtype.names or () if name != "pair"]
+    return {"source": source, "destination": destination} | {n: row[n].item() for n in names}
+
+
+def write_seconds(account: Account, path: Path) -> None:
+    """Write a line per second and pair of addresses, with ``QUANTITIES``."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["second", "source", "destination", *QUANTITIES])
+        for row in account.seconds:
+            source, destination = account.pairs[int(row["pair"])]
+            writer.writerow(
+                [int(row["second"]), source, destination, *(int(row[n]) for n in QUANTITIES)]
+            )
+
+
+def show(account: Account, connections: bool) -> None:
+    """Print what a person wants to know first."""
+    console = Console(highlight=False)
+    totals = account.totals
+    if account.first is None or account.last is None:
+        console.print("no packets")
+        return
+    began = datetime.fromtimestamp(account.first / 1e9, UTC)
+    console.print(
+        f"{totals['records']:,} packets in {(account.last - account.first) / 1e9:,.3f} s from "
+        f"{began:%Y-%m-%d %H:%M:%S} UTC; at an MTU of 1,500: {totals['frames']:,} frames, "
+        f"{totals['wire_bytes']:,} bytes"
+    )
+    if account.dropped:
+        console.print(
+            f"[bold red]{account.dropped:,} packets were dropped by the kernel while capturing: "
+            "every number here is too small[/]"
+        )
+    elif account.dropped is None:
+        console.print("the files do not say whether packets were dropped while capturing")
+    if account.assumed:
+        console.print(
+            f"{account.assumed} directions of connections have no SYN here: their packets are "
+            "split at the segment size of an MTU of 1,500"
+        )
+    table = Table(box=None, pad_edge=False)
+    columns = [name for name in _HEADINGS if name == "frames" or totals[name]]
+    rows = [_connection(account, row) for row in account.flows] if connections else by_pair(account)
+    table.add_column("source")
+    table.add_column("destination")
+    for name in columns:
+        table.add_column(_HEADINGS[name], justify="right")
+    for row in rows:
+        ports = (row.get("source_port"), row.get("destination_port"))
+        ends = [
+            text if port is None else f"{text} {port}"
+            for text, port in zip((row["source"], row["destination"]), ports, strict=True)
+        ]
+        table.add_row(*ends, *(f"{row[name]:,}" for name in columns))
+    # As wide as it has to be: a narrow terminal would otherwise cut numbers.
+    wide = Console(width=max(console.width, 200), highlight=False)
+    wide.print(table)
