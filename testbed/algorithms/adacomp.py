@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.algorithms.comp_asgd import LargestEntries
+from testbed.algorithms.compression import CompressionOptions, compressing_worker
 from testbed.algorithms.interface import (
     Algorithm,
     FloatVector,
     Layout,
-    Options,
     Scope,
     ServerHalf,
     SparseUpdate,
@@ -32,17 +31,10 @@ from testbed.algorithms.interface import (
 )
 
 
-class AdaCompOptions(Options):
+class AdaCompOptions(CompressionOptions):
     """AdaComp's parameters."""
 
     name: Literal["adacomp"] = "adacomp"
-    ratio: float = Field(
-        default=0.01,
-        gt=0,
-        le=1,
-        description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
-        "the largest in magnitude. 1 pushes all of them.",
-    )
     scope: Scope = Field(
         default="tensor",
         description="Where the largest are sought: in each weight matrix and bias vector (the "
@@ -113,7 +105,7 @@ class AdaComp(Algorithm):
 
     @staticmethod
     def worker(options: AdaCompOptions, layout: Layout) -> WorkerHalf:
-        return LargestEntries(layout, options.ratio, options.scope)
+        return compressing_worker(options, layout, options.scope)
 
     @staticmethod
     def server(

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.wire.choice import EncodingChoice, Pulls
+
 FloatVector: TypeAlias = npt.NDArray[np.float32]
 IndexVector: TypeAlias = npt.NDArray[np.uint32]
 
@@ -74,7 +76,7 @@ class SparseUpdate:
 Update: TypeAlias = DenseUpdate | SparseUpdate
 
 
-def as_bytes(vector: FloatVector | IndexVector) -> memoryview:
+def as_bytes(vector: npt.NDArray[np.generic]) -> memoryview:
     """The memory of a contiguous vector as bytes, to send or to receive into, without a copy."""
     return memoryview(vector).cast("B")  # type: ignore[arg-type]
 
@@ -89,6 +91,16 @@ class Options(BaseModel):
         description="What this run is called in folders, tables and figures; default: the name and "
         "whatever tells it from the algorithm's defaults, e.g. adacomp-0.01.",
     )
+    encoding: EncodingChoice | None = Field(
+        default=None,
+        description="How this run's updates are encoded: a short name or a mapping, in place of the "
+        "experiment's as a whole; default (null): the experiment's.",
+    )
+    pulls: Pulls | None = Field(
+        default=None,
+        description="What this run's pulls bring, full or changed; default (null): the "
+        "experiment's.",
+    )
 
 
 class WorkerHalf(ABC):
@@ -99,6 +111,17 @@ class WorkerHalf(ABC):
         """Turn a gradient, float32 of shape (|Θ|,), into the update to push.
 
         The result may share memory with ``gradient``; it is used up before the next gradient.
+        """
+
+    def lost(self, update: Update, received: Update) -> None:  # noqa: B027 - most halves keep nothing
+        """Learn what the encoding rounded away of the update that ``compress`` returned last.
+
+        Called after ``compress`` and before the next one, and only when the encoding is lossy.
+
+        Args:
+            update: what ``compress`` returned.
+            received: the same entries with the values as the server will read them; a half with
+                error feedback keeps the difference, if finite.
         """
 
 
@@ -113,6 +136,7 @@ class ServerHalf(ABC):
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters
         self.version = 0
+        self._changed_at: IndexVector | None = None
 
     def pull(self, worker: int) -> int:
         """Note that ``worker`` now gets the parameters; return their version, its base version."""
@@ -131,11 +155,37 @@ class ServerHalf(ABC):
         delay = self.version - base_version
         self._apply(worker, update, delay)
         self.version += 1
+        if self._changed_at is not None:
+            self._changed_at[self._changes(update)] = self.version
         return delay
 
     @abstractmethod
     def _apply(self, worker: int, update: Update, delay: int) -> None:
         """Change ``parameters``; ``version`` is still the one before this update."""
+
+    def _changes(self, update: Update) -> IndexVector | slice:
+        """Which parameters ``_apply`` may have changed; a rule that changes others says so here."""
+        return update.indices if isinstance(update, SparseUpdate) else slice(None)
+
+    def track_changes(self) -> None:
+        """Note from now on, before any update, which version last changed each parameter."""
+        self._changed_at = np.zeros(len(self.parameters), np.uint32)
+
+    def changed_since(self, version: int | None) -> Update:
+        """The values now of the parameters that changed after ``version``.
+
+        Returns:
+            All parameters, sharing their memory, if changes are not tracked, ``version`` is None, or
+            so many changed that a bitmap of them would make the shorter answer longer.
+        """
+        if self._changed_at is None or version is None:
+            return DenseUpdate(self.parameters)
+        changed = self._changed_at > version
+        unchanged = len(changed) - int(np.count_nonzero(changed))
+        if 32 * unchanged <= len(changed):
+            return DenseUpdate(self.parameters)
+        indices = np.flatnonzero(changed).astype(np.uint32)
+        return SparseUpdate(indices, self.parameters[indices])
 
     def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
         """Drop whatever is kept for a worker that will not push again."""

@@ -1,8 +1,9 @@
 """Labels: what the run of each algorithm is called in folders, tables and figures.
 
 A label that the file gives is kept. The others are made of the algorithm's name and whatever tells
-it from another of that name: the values of its numbers, and of every other option that is not at
-its default. No algorithm is named here; its options' types say all that is needed.
+it from another of that name: the values of its numbers, of every other option that is not at its
+default, and the encoding and the pulls that are its own. No algorithm is named here; its options'
+types say all that is needed.
 """
 
 import re
@@ -55,7 +56,7 @@ def _describe(options: Options) -> str:
     parts = [options.name]
     for key, field in type(options).model_fields.items():
         value = getattr(options, key)
-        if key in ("name", "label") or value is None:
+        if key in ("name", "label", "encoding", "pulls") or value is None:
             continue
         if isinstance(value, bool):
             if value != field.default:
@@ -65,5 +66,9 @@ def _describe(options: Options) -> str:
         elif value != field.get_default(call_default_factory=True, validated_data={}):
             # A nested model or a list has no short text of its own: its key must do.
             parts.append(value if isinstance(value, str) else key)
+    if options.encoding is not None:
+        parts.append(options.encoding.name)
+    if options.pulls is not None:
+        parts.append(f"{options.pulls}-pulls")
     # Short enough that a number can follow.
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts))[:90]

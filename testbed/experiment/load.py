@@ -57,8 +57,9 @@ def dump(spec: Spec) -> str:
     """The spec as readable YAML, with every default written out; ``load`` gives an equal spec."""
     data = spec.model_dump(mode="json")
     for algorithm in data["algorithms"]:
-        if algorithm["label"] is None:
-            del algorithm["label"]  # says nothing; `runs` gives one
+        for key in ("label", "encoding", "pulls"):
+            if algorithm[key] is None:
+                del algorithm[key]  # says nothing: `runs` gives a label, the spec has the others
     return yaml.dump(
         data,
         Dumper=_Dumper,
@@ -73,7 +74,7 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema of experiment files, short forms included, for editors."""
     schema = Spec.model_json_schema()
     for definition in schema["$defs"].values():
-        name = definition["properties"].get("name", {})
+        name = definition.get("properties", {}).get("name", {})
         if "const" in name:  # an algorithm's: without its name it would fit others as well
             definition["required"] = ["name", *definition.get("required", [])]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -136,9 +137,9 @@ def _check(
             found.append((line, at, _origin(at, document, applied) or f"{path}:{line}", text))
     if found:
         found.sort(key=lambda problem: problem[0])
-        raise SpecError(
-            "\n".join(f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
-        )
+        lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
+        # What a person wrote may hold characters that break a line.
+        raise SpecError("\n".join(" ".join(line.splitlines()) for line in lines))
     return spec
 
 

@@ -13,6 +13,7 @@ from testbed.errors import SpecError
 from testbed.experiment.document import KeyPath, parse
 from testbed.experiment.problems import did_you_mean
 from testbed.experiment.short_form import expand
+from testbed.wire.choice import SHORT_NAMES
 
 _SHORT_FORMS = (("dataset",), ("model",))
 
@@ -72,6 +73,8 @@ def _put(node: Any, keys: KeyPath, value: Any, option: str, done: KeyPath) -> tu
         return value, done
     if done in _SHORT_FORMS or (len(done) == 2 and done[0] == "algorithms"):
         node = expand(node)
+    if isinstance(node, str) and done[-1:] == ("encoding",):
+        node = SHORT_NAMES.get(node, node)
     key, rest = keys[0], keys[1:]
     if isinstance(node, list):
         at = _position(node, str(key), option, done)

@@ -104,6 +104,8 @@ def _sentence(  # noqa: PLR0911 - one for each kind of problem
 
 
 def _has_short_form(path: KeyPath) -> bool:
+    if path[-1:] == ("encoding",):
+        return True
     field = Spec.model_fields.get(str(path[0])) if path else None
     if field is None or len(path) > 2:
         return False

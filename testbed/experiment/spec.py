@@ -24,7 +24,8 @@ from pydantic_core import PydanticCustomError
 from testbed.algorithms.interface import Options
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.short_form import Registered, ShortForm
-from testbed.experiment.units import Duration, Percentage, Rate
+from testbed.experiment.units import Duration, Percentage, Rate, Size
+from testbed.wire.choice import EncodingChoice, Pulls
 
 DATASETS = ("digits", "mnist", "fashion-mnist")
 MODELS = ("cnn", "mlp", "mlp-large")
@@ -177,6 +178,32 @@ class EvaluationSpec(Section):
     )
 
 
+class TrafficSpec(Section):
+    """How the traffic at the server's link is watched, beside the class counter."""
+
+    capture: bool = Field(
+        default=True,
+        description="Capture the headers of every packet at the server's link (default), into "
+        "traffic/ingress.pcapng of the run directory; false: count only.",
+    )
+    file_size: Size = Field(
+        default=256 * 2**20,
+        ge=2**16,
+        description="Bytes after which the capture begins another file; default 256MiB.",
+    )
+    total_size: Size = Field(
+        default=4 * 2**30,
+        ge=2**16,
+        description="Bytes that the capture's files may have together; default 4GiB. What passes "
+        "after that is not kept, and the run is then not reconciled.",
+    )
+    period: Duration = Field(
+        default=1.0,
+        ge=0.1,
+        description="Time between two samples of every link's counters; default 1s.",
+    )
+
+
 def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
@@ -210,6 +237,18 @@ class Spec(Section):
         description="What is compared, one run each: names, or mappings with their options.",
         examples=[["asgd"]],
     )
+    encoding: EncodingChoice = Field(
+        default_factory=EncodingChoice,
+        description="How updates are encoded: plain (32-bit indices), compact (the shortest exact "
+        "indices; default), compact-16 and compact-8 (with float16 or 8-bit values), or a mapping. "
+        "An algorithm's entry may have its own.",
+        examples=["compact"],
+    )
+    pulls: Pulls = Field(
+        default="full",
+        description="What a worker gets: full, all parameters (default), or changed, the exact "
+        "values of those that changed since it pulled last. An algorithm's entry may have its own.",
+    )
     devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
     network: NetworkSpec = Field(
         default_factory=NetworkSpec,
@@ -222,6 +261,10 @@ class Spec(Section):
     evaluation: EvaluationSpec = Field(
         default_factory=EvaluationSpec,
         description="How the model is tested while it learns; default: every 100 updates.",
+    )
+    traffic: TrafficSpec = Field(
+        default_factory=TrafficSpec,
+        description="How the traffic at the server's link is watched; default: captured.",
     )
 
     _check_name = field_validator("name")(check_name)

@@ -42,8 +42,8 @@ class Plan:
 
     @property
     def open_files(self) -> int:
-        """The most descriptors one of its processes will hold: the agent, two per device."""
-        return 2 * len(self.links) + 64
+        """The most descriptors one of its processes will hold: the agent, three per device."""
+        return 3 * len(self.links) + 64
 
 
 def plan(spec: Spec) -> list[Plan]:
@@ -69,6 +69,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     links = [Link(SERVER, 0), Link(EVALUATOR, 1)]
     links += [Link(worker_name(i), 2 + i, uplink, downlink) for i in range(spec.devices.workers)]
     (algorithm,) = spec.algorithms
+    encoding = algorithm.encoding or spec.encoding
     return Plan(
         spec,
         label,
@@ -84,6 +85,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             learning_rate=spec.training.learning_rate,
             updates=spec.training.updates,
             algorithm=algorithm.model_dump(mode="json"),
+            encoding=encoding.model_dump(mode="json"),
+            pulls=algorithm.pulls or spec.pulls,
             waiting_law=spec.waiting.distribution,
             waiting_mean=spec.waiting.mean,
             evaluate_every=spec.evaluation.every,

@@ -1,12 +1,16 @@
 """One connection as the server sees it: receiving frames, and sending without ever waiting."""
 
+import array
 import contextlib
+import fcntl
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.roles.sending import Pieces, send_available
 from testbed.wire.frames import Frame, Receiver
+
+_SIOCOUTQNSD = 0x894B
 
 
 @dataclass(slots=True, eq=False)
@@ -15,21 +19,32 @@ class Connection:
 
     Attributes:
         socket: non-blocking.
+        address, port: the peer's.
         receiver: its incoming frames.
         opened: when it was accepted, seconds of CLOCK_MONOTONIC.
         device: the number it greeted with; None before the greeting.
+        version: which version's parameters it was sent last; None before the first.
         pulled: whether it asked for parameters that were not sent yet.
         message_bytes: bytes of the messages received since its last applied update.
+        received_bytes: bytes of all messages received.
+        payload_bytes: bytes of the bodies of all pushes received.
+        sent_bytes: bytes that the kernel took of what was to be sent.
         pending: what the kernel had no room for yet.
         ending: whether nothing is to be sent after that.
     """
 
     socket: socket.socket
+    address: str
+    port: int
     receiver: Receiver
     opened: float
     device: int | None = None
+    version: int | None = None
     pulled: bool = False
     message_bytes: int = 0
+    received_bytes: int = 0
+    payload_bytes: int = 0
+    sent_bytes: int = 0
     pending: bytes | memoryview = b""
     ending: bool = False
 
@@ -47,7 +62,9 @@ class Connection:
             return
         if count == 0:
             raise EOFError
-        yield from self.receiver.received(count)
+        for frame in self.receiver.received(count):
+            self.received_bytes += frame.size
+            yield frame
 
     def send(self, pieces: Pieces) -> None:
         """Send what the kernel takes now, keep a copy of the rest in ``pending``.
@@ -62,12 +79,19 @@ class Connection:
             self.pending = b"".join((self.pending, *pieces))
             return
         self.pending = send_available(self.socket, pieces)
+        self.sent_bytes += sum(map(len, pieces)) - len(self.pending)
 
     def end(self) -> None:
         """Send nothing more after ``pending``: the peer sees the end of the stream behind it."""
         self.ending = True
         if not self.pending:
             self.socket.shutdown(socket.SHUT_WR)
+
+    def unsent_bytes(self) -> int:
+        """Bytes that the kernel took and has not put on the wire yet, not even once."""
+        word = array.array("i", [0])
+        fcntl.ioctl(self.socket, _SIOCOUTQNSD, word)
+        return word[0]
 
     def send_pending(self) -> None:
         """Send more of ``pending``.
@@ -77,6 +101,7 @@ class Connection:
         """
         with contextlib.suppress(BlockingIOError):
             sent = self.socket.send(self.pending)
+            self.sent_bytes += sent
             self.pending = memoryview(self.pending)[sent:] if sent < len(self.pending) else b""
         if self.ending and not self.pending:
             self.socket.shutdown(socket.SHUT_WR)

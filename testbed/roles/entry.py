@@ -75,7 +75,7 @@ class Loaded:
         half = algorithm.server(
             options, self.learner.layout, parameters, self.settings.learning_rate
         )
-        Server(self.settings, half, report).serve()
+        Server(self.settings, half, self.learner.layout, report).serve()
 
 
 def load(arguments: Mapping[str, Any]) -> Role:

@@ -20,14 +20,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from testbed.algorithms.interface import ServerHalf, as_bytes
+from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.roles.connection import Connection
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import SnapshotQueue
 from testbed.telemetry.records import UPDATE
 from testbed.wire import WireError
-from testbed.wire.encodings import decode, longest
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
 GREETING_TIMEOUT = 10.0
@@ -45,7 +46,9 @@ _CHUNK = 100_000
 class Server:
     """Serves one run; see ``serve``."""
 
-    def __init__(self, settings: Settings, half: ServerHalf, report: Channel) -> None:
+    def __init__(
+        self, settings: Settings, half: ServerHalf, layout: Layout, report: Channel
+    ) -> None:
         self._settings = settings
         self._half = half
         self._report = report
@@ -53,10 +56,14 @@ class Server:
         self._parameters = as_bytes(half.parameters)
         self._size = len(half.parameters)
         self._selector = selectors.EpollSelector()
+        self._codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+        self._exact = Codec(EncodingChoice(), layout.sizes)
+        if settings.pulls == "changed":
+            half.track_changes()
         # One read takes a whole dense push and the pull behind it.
-        self._scratch = memoryview(bytearray(longest(self._size) // 2 + 4096))
+        self._scratch = memoryview(bytearray(len(self._parameters) + 4096))
         self._greeting = {Kind.HELLO: SECRET_SIZE}
-        self._working = {Kind.PULL: 0, Kind.PUSH: longest(self._size)}
+        self._working = {Kind.PULL: 0, Kind.PUSH: self._codec.longest}
         self._connections: set[Connection] = set()
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
@@ -110,21 +117,23 @@ class Server:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            accepted, _ = listener.accept()
+            accepted, (address, port) = listener.accept()
         except OSError as error:  # the peer has gone already, or descriptors have run out
             self._event("warning", f"a connection could not be accepted: {error}")
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(accepted, Receiver(self._greeting, self._scratch), time.monotonic())
+        receiver = Receiver(self._greeting, self._scratch)
+        connection = Connection(accepted, address, port, receiver, time.monotonic())
         self._connections.add(connection)
         self._selector.register(accepted, selectors.EVENT_READ, connection)
 
     def _watch(self, connection: Connection) -> None:
         """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
-        if not connection.pending and connection is self._evaluator and self._snapshots:
+        # As many as the kernel takes: nothing would tell that there is room for another one.
+        while not connection.pending and connection is self._evaluator and self._snapshots:
             version, parameters = self._snapshots.get()
-            head = header(Kind.PARAMETERS, version, length=len(parameters))
+            head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
         wanted = selectors.EVENT_READ
         if connection.pending:
@@ -156,6 +165,7 @@ class Server:
         connection.message_bytes += frame.size
         if frame.kind is Kind.PUSH:
             self._payload_bytes += len(frame.body)
+            connection.payload_bytes += len(frame.body)
             if self._half.version < self._settings.updates:
                 self._push(connection, connection.device, frame)
         elif connection.pulled or connection.pending:
@@ -203,13 +213,17 @@ class Server:
     def _answer(self, connection: Connection, number: int) -> None:
         connection.pulled = False
         version = self._half.pull(number)
-        head = header(Kind.PARAMETERS, version, length=len(self._parameters))
-        connection.send([head, self._parameters])
+        # What this worker was sent last it has by now, or will have before it reads this.
+        encoding, body = self._exact.encode(self._half.changed_since(connection.version))
+        connection.version = version
+        length = sum(map(len, body))
+        head = header(Kind.PARAMETERS, version, encoding=encoding, length=length)
+        connection.send([head, *body])
         if connection.pending:
             self._watch(connection)
 
     def _push(self, connection: Connection, number: int, frame: Frame) -> None:
-        update = decode(frame.encoding, frame.body, self._size)
+        update = self._codec.decode(frame.encoding, frame.body)
         staleness = self._half.push(number, update, frame.number)
         assert self._started is not None
         version = self._half.version
@@ -256,6 +270,22 @@ class Server:
 
     def _event(self, level: str, text: str, device: int | None = None) -> None:
         self._report.send({"event": text, "level": level, "number": device})
+
+    def _report_connection(self, connection: Connection, reason: str | None) -> None:
+        """Tell the connection's own ledger, which is compared with what passed on the wire."""
+        self._report.send(
+            {
+                "connection": connection.device,
+                "address": connection.address,
+                "port": connection.port,
+                "message_bytes": connection.received_bytes,
+                "incomplete_bytes": connection.receiver.incomplete,
+                "payload_bytes": connection.payload_bytes,
+                "sent_bytes": connection.sent_bytes,
+                "unsent_bytes": connection.unsent_bytes(),
+                "reason": reason,
+            }
+        )
 
     def _report_parameters(self) -> None:
         for start in range(0, len(self._parameters), _CHUNK):
@@ -309,6 +339,8 @@ class Server:
         if reason is not None:
             whose = "a stranger" if connection.device is None else "a device"
             self._event("warning", f"connection of {whose} closed: {reason}", connection.device)
+        if connection is not self._evaluator:
+            self._report_connection(connection, reason)
         self._selector.unregister(connection.socket)
         connection.socket.close()
         self._connections.discard(connection)

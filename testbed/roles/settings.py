@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from testbed.wire.choice import Pulls
+
 PORT = 7077
 """Where the server listens, in its own network namespace."""
 
@@ -26,6 +28,8 @@ class Settings:
         learning_rate: α.
         updates: how many updates the run lasts.
         algorithm: the algorithm's options as in the experiment file, ``name`` among them.
+        encoding: the run's ``EncodingChoice`` as a mapping.
+        pulls: what pulls bring: all parameters, or those that changed since the last pull.
         waiting_law: law of the time between computing and pushing.
         waiting_mean: its mean in seconds.
         evaluate_every: updates between two evaluations.
@@ -45,6 +49,8 @@ class Settings:
     learning_rate: float
     updates: int
     algorithm: dict[str, Any]
+    encoding: dict[str, Any]
+    pulls: Pulls
     waiting_law: str
     waiting_mean: float
     evaluate_every: int

@@ -1,31 +1,34 @@
 """The worker: pull, one SGD step, compress, wait, push (paper 001, Algorithm 1).
 
-The parameters are received straight into the model's own memory and a dense gradient is sent from
-where it was computed. A push and the next pull leave in one call. While it waits, the worker
-listens, so that the end of training does not have to wait for it.
+The parameters are received straight into the model's own memory (unless pulls bring only what
+changed) and a dense float32 gradient is sent from where it was computed. A push and the next pull
+leave in one call. While it waits, the worker listens, so that the end of training does not have to
+wait for it.
 """
 
 import contextlib
 import select
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from testbed import durations
 from testbed.algorithms import ALGORITHMS
-from testbed.algorithms.interface import as_bytes
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset, shards
 from testbed.learning.learner import Learner
 from testbed.nodes.turns import Turns
+from testbed.roles.pulling import ANSWERS
+from testbed.roles.receiving import receive_header
 from testbed.roles.sending import send_available
 from testbed.roles.settings import PORT, Settings
 from testbed.streams import stream
 from testbed.wire import WireError
-from testbed.wire.encodings import encode
-from testbed.wire.frames import HEADER, Kind, header, parse
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import Codec
+from testbed.wire.frames import Kind, header
 
 CONNECT_TIMEOUT = 20.0
 """Seconds to wait for the server to listen and to answer the greeting."""
@@ -51,29 +54,6 @@ def connect(settings: Settings, number: int, parameters: int) -> socket.socket:
         raise WireError(f"the server's model has {theirs} parameters, this device's {parameters}")
     connection.settimeout(None)
     return connection
-
-
-def receive_header(
-    connection: socket.socket, accepts: Mapping[Kind, int]
-) -> tuple[Kind, int, int, float, int]:
-    """Receive and check one header."""
-    head = bytearray(HEADER.size)
-    receive_exactly(connection, memoryview(head))
-    return parse(bytes(head), accepts)
-
-
-def receive_exactly(connection: socket.socket, memory: memoryview) -> None:
-    """Fill ``memory`` from a connection.
-
-    Raises:
-        ConnectionError: the connection ended first.
-    """
-    filled = 0
-    while filled < len(memory):
-        count = connection.recv_into(memory[filled:], flags=socket.MSG_WAITALL)
-        if count == 0:
-            raise ConnectionResetError("the server closed the connection")
-        filled += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +88,24 @@ def work(settings: Settings, number: int, dataset: Dataset, learners: TurnTaking
     waiting = durations.LAWS[settings.waiting_law](settings.waiting_mean)
     waiting_stream = stream(settings.seed, "waiting", number)
 
-    size = as_bytes(learners.own.parameters).nbytes
-    accepts = {Kind.PARAMETERS: size, Kind.STOP: 0}
+    codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     pull = header(Kind.PULL)
     with connect(settings, number, layout.total) as connection:
-        # Woken once, by the whole answer (or by the end of the stream behind a STOP): a turn is not
-        # spent waiting for a slow link. An answer longer than the kernel's buffers wakes early.
-        answer = HEADER.size + size
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, answer)
-        arrived = select.poll()
-        arrived.register(connection, select.POLLIN)
+        answers = ANSWERS[settings.pulls](connection, layout)
+        answers.listen()
         connection.sendall(pull)
         while True:
-            arrived.poll()
-            kind, _, version, _, length = receive_header(connection, accepts)
-            if kind is Kind.STOP:
+            version = answers.wait()
+            if version is None:
                 return
-            if length != size:
-                raise WireError(f"parameters of {length} bytes, expected {size}")
             seconds = waiting.sample(waiting_stream)
             with learners.take() as learner:
-                receive_exactly(connection, as_bytes(learner.parameters))
+                answers.take(learner.parameters)
                 gradient, loss = learner.gradient(*batches.next())
-                encoding, body = encode(half.compress(gradient))
+                update = half.compress(gradient)
+                encoding, body = codec.encode(update)
+                if codec.lossy:
+                    half.lost(update, codec.rounded(update))
                 push = header(
                     Kind.PUSH,
                     version,
@@ -141,22 +116,19 @@ def work(settings: Settings, number: int, dataset: Dataset, learners: TurnTaking
                 pieces: list[bytes | memoryview] = [push, *body, pull]
                 # The gradient is there only for the turn; what is not sent in it is copied.
                 rest = b"".join(pieces) if seconds else send_available(connection, pieces)
-            if seconds and _stopped_while_waiting(connection, seconds, answer):
-                return
+            if seconds:
+                if _stopped_while_waiting(connection, seconds):
+                    return
+                answers.listen()
             connection.sendall(rest)
 
 
-def _stopped_while_waiting(connection: socket.socket, seconds: float, answer: int) -> bool:
-    """Wait; returns early, with True, if the server has something to say: that can only be STOP.
-
-    Args:
-        answer: bytes from which on the connection is to count as readable again afterwards.
-    """
+def _stopped_while_waiting(connection: socket.socket, seconds: float) -> bool:
+    """Wait; returns early, with True, if the server has something to say: that can only be STOP."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     if not poll.poll(seconds * 1000):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, answer)
         return False
     receive_header(connection, {Kind.STOP: 0})
     return True

@@ -1,63 +1,174 @@
-"""Encodings of an update: pure pairs of encode and decode.
+"""Encodings of an update: pure pairs of encode and decode, chosen by the run.
 
-``DENSE_FLOAT32``: the vector, 4 bytes a parameter. ``SPARSE_FLOAT32``: all indices (uint32, strictly
-ascending), then all values (float32): 8 bytes a kept entry. Both are little-endian. Encoding is made
-of memory views where it can be, so that a dense gradient is never copied before the kernel takes it.
+One byte of the header describes the body completely:
+
+====  ===================================================================================
+bits  meaning
+====  ===================================================================================
+0-2   indices: 1 none, a value for every parameter; 2 uint32; 3 gaps; 4 Rice; 5 Elias-Fano;
+      6 bitmap; 7 gaps in bytes
+3-5   values: 0 float32; 1 float16; 2 bfloat16; 3 int8
+6     1: what follows is a Zstandard frame of the body, the values of 2 and 4 bytes with all their
+      lowest bytes first, then all the next ones (as Blosc's shuffle has it)
+7     0
+====  ===================================================================================
+
+So 1 is a dense float32 vector and 2 plain sparse: all indices, then all values, 8 bytes an entry.
+The body is the indices (``indices`` has each layout), then the values (``values``); all numbers are
+little-endian. Encoding is made of memory views where it can be, so that a dense gradient is never
+copied before the kernel takes it.
 """
 
 import sys
-from collections.abc import Sequence
-from enum import IntEnum
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from testbed.algorithms.interface import DenseUpdate, SparseUpdate, Update, as_bytes
+from testbed.algorithms.interface import (
+    DenseUpdate,
+    FloatVector,
+    IndexVector,
+    SparseUpdate,
+    Update,
+    as_bytes,
+)
 from testbed.wire import WireError
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.compression import Zstandard
+from testbed.wire.indices import (
+    INDEX_CODINGS,
+    IndexCoding,
+    Sized,
+    most_compressible,
+    shortest,
+)
+from testbed.wire.values import VALUE_CODINGS
 
 if sys.byteorder != "little":
     raise ImportError("the wire format is written by views of memory, for little-endian machines")
 
-
-class Encoding(IntEnum):
-    """How an update stands in a PUSH."""
-
-    DENSE_FLOAT32 = 1
-    SPARSE_FLOAT32 = 2
-
-
-_SPARSE_ENTRY = 8
+DENSE = 1
+"""The encoding byte of a dense float32 vector, and the indices' part of it of any dense update."""
+_COMPRESSED = 1 << 6
+_NO_INDICES = Sized(DENSE, 0, tuple)
+_NAMES = {DENSE: "dense"} | {coding.code: name for name, coding in INDEX_CODINGS.items()}
 
 
-def longest(parameters: int) -> int:
-    """The longest body that an update of so many parameters can have in any encoding."""
-    return _SPARSE_ENTRY * parameters
+class Codec:
+    """Encodes and decodes the updates of one model as one run has chosen.
 
+    It keeps nothing between two calls but the compressor's memory. For one thread.
 
-def encode(update: Update) -> tuple[Encoding, Sequence[memoryview]]:
-    """The encoding and the pieces whose concatenation is the body."""
-    if isinstance(update, DenseUpdate):
-        return Encoding.DENSE_FLOAT32, [as_bytes(update.values)]
-    return Encoding.SPARSE_FLOAT32, [as_bytes(update.indices), as_bytes(update.values)]
-
-
-def decode(encoding: int, body: memoryview, parameters: int) -> Update:
-    """Read an update of a model of so many parameters; the result shares the body's memory.
-
-    Values may be anything, NaN included: a diverging model is a result, not an attack.
-
-    Raises:
-        WireError: unknown encoding, impossible length, indices out of range or out of order.
+    Attributes:
+        choice: the run's.
+        lossy: whether values may change on the way.
+        longest: the most bytes that a body can have.
     """
-    if encoding == Encoding.DENSE_FLOAT32:
-        if len(body) != 4 * parameters:
-            raise WireError(f"a dense update of {len(body)} bytes for {parameters} parameters")
-        return DenseUpdate(np.frombuffer(body, np.float32))
-    if encoding == Encoding.SPARSE_FLOAT32:
-        count, rest = divmod(len(body), _SPARSE_ENTRY)
-        if rest or count > parameters:
-            raise WireError(f"a sparse update of {len(body)} bytes for {parameters} parameters")
-        indices = np.frombuffer(body[: 4 * count], np.uint32)
-        if count and (indices[-1] >= parameters or not np.all(indices[1:] > indices[:-1])):
-            raise WireError("the indices of a sparse update are not ascending and in range")
-        return SparseUpdate(indices, np.frombuffer(body[4 * count :], np.float32))
-    raise WireError(f"unknown encoding {encoding}")
+
+    def __init__(self, choice: EncodingChoice, sizes: Sequence[int]) -> None:
+        """Prepare for a model whose tensors have these sizes, in the order of the flat vector."""
+        self.choice = choice
+        self._total = sum(sizes)
+        self._values = VALUE_CODINGS[choice.values]
+        names = INDEX_CODINGS if choice.indices == "auto" else [choice.indices]
+        self._indices = {name: INDEX_CODINGS[name](sizes) for name in names}
+        self._by_code = {coding.code: coding for coding in self._indices.values()}
+        self._zstandard = Zstandard(choice.level) if choice.compression == "zstd" else None
+        self.lossy = choice.values != "float32"
+        before_values = max(coding.longest() for coding in self._indices.values())
+        self.longest = before_values + self._values.size(self._total)
+
+    def encode(self, update: Update) -> tuple[int, Sequence[bytes | memoryview]]:
+        """The encoding byte, and the pieces whose concatenation is the body.
+
+        The pieces may share memory with the update.
+        """
+        values = self._values.encode(update.values)
+        code = self._values.code << 3
+        if self._zstandard is not None:
+            sized = self._size(update, most_compressible)
+            frame = self._zstandard.compress((*sized.write(), *self._planes(values)))
+            if len(frame) < sized.size + len(values):
+                return code | sized.code | _COMPRESSED, [frame]
+        sized = self._size(update, shortest)
+        return code | sized.code, [*sized.write(), values]
+
+    def decode(self, encoding: int, body: memoryview) -> Update:
+        """Read an update; the result may share the body's memory.
+
+        Values may be anything, NaN included: a diverging model is a result, not an attack.
+
+        Raises:
+            WireError: not this run's encoding, impossible length, indices out of range or order.
+        """
+        coding = self._coding(encoding)
+        unshuffle = False
+        if encoding & _COMPRESSED:
+            assert self._zstandard is not None
+            body = self._zstandard.decompress(body, self.longest)
+            unshuffle = True
+        if coding is None:
+            expected = self._values.size(self._total)
+            if len(body) != expected:
+                raise WireError(
+                    f"a dense update of {len(body)} bytes for {self._total} parameters, expected "
+                    f"{expected}"
+                )
+            return DenseUpdate(self._read_values(body, unshuffle))
+        indices, rest = coding.decode(body, self._values)
+        return SparseUpdate(indices, self._read_values(rest, unshuffle))
+
+    def rounded(self, update: Update) -> Update:
+        """The update as the receiver will read it; the same object if the encoding is exact."""
+        if not self.lossy:
+            return update
+        values = self._values.decode(self._values.encode(update.values))
+        if isinstance(update, SparseUpdate):
+            return SparseUpdate(update.indices, values)
+        return DenseUpdate(values)
+
+    def _size(
+        self, update: Update, auto: Callable[[dict[str, IndexCoding], IndexVector, int], Sized]
+    ) -> Sized:
+        """The update's indices in the run's coding, or in the one that ``auto`` takes."""
+        if isinstance(update, DenseUpdate):
+            return _NO_INDICES
+        if len(self._indices) > 1:
+            return auto(self._indices, update.indices, self._total)
+        (coding,) = self._indices.values()
+        return coding.sized(update.indices)
+
+    def _coding(self, encoding: int) -> IndexCoding | None:
+        """How the indices are coded; None for a dense update."""
+        code = encoding & 7
+        allowed = {self._values.code << 3 | code}
+        if self._zstandard is not None:
+            allowed.add(_COMPRESSED | self._values.code << 3 | code)
+        if encoding in allowed and (code == DENSE or code in self._by_code):
+            return self._by_code.get(code)
+        raise WireError(
+            f"an update encoded as {describe(encoding)}; this run's encoding is {self.choice.name}"
+        )
+
+    def _planes(self, values: memoryview) -> Sequence[memoryview]:
+        """All first bytes of the values, all second ones and so on: like goes to like."""
+        width = self._values.width
+        if width == 1:
+            return [values]
+        matrix = np.frombuffer(values, np.uint8).reshape(-1, width)
+        return [memoryview(matrix[:, plane].tobytes()) for plane in range(width)]
+
+    def _read_values(self, data: memoryview, shuffled: bool) -> FloatVector:
+        width = self._values.width
+        if shuffled and width > 1:
+            data = as_bytes(np.frombuffer(data, np.uint8).reshape(width, -1).T.flatten())
+        return self._values.decode(data)
+
+
+def describe(encoding: int) -> str:
+    """What an encoding byte says, for people: ``rice float16 zstd``."""
+    indices = _NAMES.get(encoding & 7)
+    values = next((v.name for v in VALUE_CODINGS.values() if v.code == encoding >> 3 & 7), None)
+    if indices is None or values is None or encoding >> 7:
+        return f"unknown ({encoding})"
+    return f"{indices} {values}" + (" zstd" if encoding & _COMPRESSED else "")

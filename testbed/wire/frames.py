@@ -8,7 +8,7 @@ offset type    meaning
 0      2 bytes magic, ``TB``
 2      uint8   protocol version, 1
 3      uint8   kind of message
-4      uint8   encoding of the body (pushes; 0 elsewhere)
+4      uint8   encoding of the body (PUSH and PARAMETERS; 0 elsewhere)
 5      3 bytes 0
 8      uint64  number: device (HELLO), parameters (WELCOME), version (PARAMETERS),
                base version (PUSH), 0 elsewhere
@@ -17,8 +17,9 @@ offset type    meaning
 24     uint64  length of the body in bytes
 ====== ======= =================================================================
 
-HELLO's body is the run's secret; PARAMETERS' is the float32 vector; PUSH's the encoded update; the
-others have none. ``Receiver`` reads them from a stream and refuses, before it takes memory for a
+HELLO's body is the run's secret; PUSH's the encoded update; PARAMETERS' the whole float32 vector or,
+encoded as an update, the new values of those that changed since the PARAMETERS before it; the others
+have none. ``Receiver`` reads them from a stream and refuses, before it takes memory for a
 body, what the expecting side did not say it accepts.
 """
 
@@ -135,6 +136,13 @@ class Receiver:
         if self._expected is not None:
             return len(self._expected.body) - self._filled
         return HEADER.size - len(self._head)
+
+    @property
+    def incomplete(self) -> int:
+        """Bytes received so far of a frame that is not complete."""
+        if self._expected is not None:
+            return HEADER.size + self._filled
+        return len(self._head)
 
     def accept(self, accepts: Mapping[Kind, int]) -> None:
         """Change what may come from here on."""

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from testbed.algorithms import ALGORITHMS
-from testbed.algorithms.comp_asgd import LargestEntries
+from testbed.algorithms.compression import LargestEntries
 from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate
 
 LAYOUT = Layout(("weights", "biases"), (100, 10))
@@ -52,3 +53,23 @@ def test_one_worker_and_nothing_left_out_is_plain_sgd(name: str) -> None:
         assert server.push(0, update, version) == 0
         expected -= np.float32(0.1) * g
     assert np.allclose(server.parameters, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
+def test_default_forgets_what_is_not_sent(name: str) -> None:
+    options = ALGORITHMS[name].options_type.model_validate({"name": name})
+    assert type(ALGORITHMS[name].worker(options, LAYOUT)) is LargestEntries
+
+
+@pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
+@pytest.mark.parametrize("key", ["momentum", "error_decay"])
+def test_options_of_error_feedback_need_it(name: str, key: str) -> None:
+    accept = ALGORITHMS[name].options_type.model_validate
+    with pytest.raises(ValidationError, match="add `error_feedback: true`") as raised:
+        accept({"name": name, key: 0.5})
+    assert raised.value.errors()[0]["loc"] == (key,)
+    accept({"name": name, key: 0.5, "error_feedback": True})
+    accept({"name": name, key: None})
+    with pytest.raises(ValidationError) as raised:  # one mistake is told once
+        accept({"name": name, key: 0.5, "error_feedback": "perhaps"})
+    assert [error["loc"] for error in raised.value.errors()] == [("error_feedback",)]

@@ -1,7 +1,8 @@
 """Experiment files: what they become, where their errors are, and back to text."""
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -12,6 +13,8 @@ from testbed.algorithms import ALGORITHMS
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import plan
+from testbed.wire.choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FILES = sorted(EXPERIMENTS.glob("*.yaml"))
@@ -269,6 +272,19 @@ def test_an_override_does_not_reach_what_an_anchor_shares(good: Path) -> None:
         ("algorithms.adacmp.ratio=1", "'algorithms' is a list: .*; did you mean 'adacomp'?"),
         ("network.uplink=10mbt", "network.uplink: '10mbt' has the unknown unit"),
         ("name.x=3", "'name' is 'good' and has no keys to set"),
+        (
+            "encoding=compct",
+            "encoding: 'compct' is not one of plain, compact, compact-16, compact-8",
+        ),
+        ("encoding=5", "encoding: must be a name or a mapping, not 5"),
+        ("encoding.values=f16", "encoding.values: 'f16' is not one of .*did you mean 'float16'?"),
+        ("encoding.level=23", "encoding.level: must be at most 22, not 23"),
+        ("encoding.value=int8", "encoding.value: unknown key; did you mean 'values'?"),
+        (
+            "algorithms.adacomp.encoding.indices=rise",
+            "algorithms.2.encoding.indices: 'rise' is not",
+        ),
+        ("algorithms.asgd.pulls=all", "algorithms.0.pulls: 'all' is not one of full, changed"),
         ("dataset=cifar", "dataset: 'cifar' is neither a dataset"),
         ("name", "write it as key=value"),
         ("=3", "write it as key=value"),
@@ -346,6 +362,20 @@ ALGORITHM_LISTS = st.lists(
 )
 
 
+ENCODINGS = st.sampled_from(list(SHORT_NAMES)) | st.builds(
+    lambda indices, values, compression, level: {
+        "indices": indices,
+        "values": values,
+        "compression": compression,
+        "level": level,
+    },
+    st.sampled_from(get_args(Indices)),
+    st.sampled_from(get_args(Values)),
+    st.sampled_from(get_args(Compression)),
+    st.integers(1, 22),
+)
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
     def maybe(strategy: st.SearchStrategy[Any]) -> Any:
@@ -378,7 +408,11 @@ def specs(draw: st.DrawFn) -> Spec:
             "mean": f"{draw(st.floats(0, 1e6))!r}s",
         },
         "evaluation": {"every": draw(st.integers(1, 10**9)), "images": maybe(st.integers(1, 99))},
+        "encoding": draw(ENCODINGS),
+        "pulls": draw(st.sampled_from(["full", "changed"])),
     }
+    data["algorithms"][0]["encoding"] = maybe(ENCODINGS)
+    data["algorithms"][0]["pulls"] = maybe(st.sampled_from(["full", "changed"]))
     label = maybe(NAMES)
     if label not in (None, "figures"):
         data["algorithms"][0]["label"] = label
@@ -406,11 +440,16 @@ def test_the_dump_is_readable() -> None:
         "model: {name: cnn, initialisation: paper}\n"
         "training: {batch_size: 10, learning_rate: 0.1, updates: 1000}\n"
         "algorithms:\n"
-        "- {name: adacomp, label: adacomp-0.01, ratio: 0.01, scope: tensor}\n"
+        "- {name: adacomp, label: adacomp-0.01, ratio: 0.01, error_feedback: false, error_decay: null, "
+        "momentum: null,\n"
+        "  scope: tensor}\n"
+        "encoding: {indices: auto, values: float32, compression: none, level: 3}\n"
+        "pulls: full\n"
         "devices: {workers: 20, runtime: namespaces}\n"
         "network: {uplink: 10mbit, downlink: 100mbit, delay: 0s, loss: 0%}\n"
         "waiting: {distribution: exponential, mean: 50ms}\n"
         "evaluation: {every: 100, images: null}\n"
+        "traffic: {capture: true, file_size: 256MiB, total_size: 4GiB, period: 1s}\n"
     )
 
 
@@ -460,6 +499,10 @@ def test_the_schema_takes_what_is_loaded_and_refuses_what_is_not(path: Path) -> 
         {"algorithms": [{"ratio": 0.1}]},
         {"model": "resnet"},
         {"training": {}},
+        {"encoding": "compct"},
+        {"encoding": {"values": "float64"}},
+        {"algorithms": [{"name": "asgd", "encoding": {"value": "int8"}}]},
+        {"pulls": "all"},
     ):
         assert not validator.is_valid(written | wrong), wrong
 
@@ -490,3 +533,42 @@ def test_whatever_a_file_says_it_is_read_or_refused(
     except SpecError as error:
         for line in str(error).splitlines():
             assert line.startswith((f"{path}:", "--set "))
+
+
+def test_an_encoding_is_a_short_name_or_a_mapping_and_an_algorithm_may_have_its_own(
+    good: Path,
+) -> None:
+    spec = load(
+        good,
+        [
+            "encoding=compact-16",
+            "encoding.compression=zstd",
+            "algorithms.asgd.encoding=plain",
+            "algorithms.adacomp.encoding={indices: rice, values: int8}",
+            "algorithms.adacomp.pulls=changed",
+        ],
+    )
+    assert spec.encoding == EncodingChoice(values="float16", compression="zstd")
+    assert list(spec.runs()) == [
+        "asgd-plain",
+        "comp-asgd-0.01",
+        "adacomp-0.01-rice-int8-changed-pulls",
+    ]
+    plans = {plan.label: plan.settings for plan in plan(spec)}
+    assert plans["asgd-plain"].encoding["indices"] == "uint32"
+    assert plans["asgd-plain"].pulls == "full"
+    assert plans["comp-asgd-0.01"].encoding == spec.encoding.model_dump()
+    assert plans["adacomp-0.01-rice-int8-changed-pulls"].encoding["values"] == "int8"
+    assert plans["adacomp-0.01-rice-int8-changed-pulls"].pulls == "changed"
+    assert json.loads(json.dumps(plans["asgd-plain"].to_json())) == plans["asgd-plain"].to_json()
+
+
+@given(ENCODINGS)
+def test_an_encoding_s_name_tells_it_from_others(fields: Any) -> None:
+    choice = EncodingChoice.model_validate(fields)
+    others = [EncodingChoice.model_validate(name) for name in SHORT_NAMES]
+    assert all(other == choice or other.name != choice.name for other in others) or (
+        choice.compression == "none" and choice.level != 3  # a level of nothing
+    )
+    if isinstance(fields, str):
+        assert choice.name == fields

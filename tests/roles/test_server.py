@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.asgd import StalenessDivided
+from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.channel import Channel, Message
 from testbed.roles import server as server_module
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
 from testbed.telemetry.records import UPDATE
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Kind, header, parse
 
 SIZE = 1000
@@ -40,6 +43,8 @@ def settings(**changes: Any) -> Settings:
         "learning_rate": 0.5,
         "updates": 4,
         "algorithm": {"name": "asgd"},
+        "encoding": {"indices": "auto", "values": "float32"},
+        "pulls": "full",
         "waiting_law": "exponential",
         "waiting_mean": 0.0,
         "evaluate_every": 2,
@@ -59,7 +64,8 @@ class Running:
         monkeypatch.setattr(server_module, "PORT", self.port)
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
-        self.server = Server(settings(**changes), half, theirs)
+        self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
+        self.server = Server(settings(**changes), half, self.layout, theirs)
         self.messages: list[Message] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
@@ -225,8 +231,8 @@ def test_a_run_from_greeting_to_stop(running: Running) -> None:
         (hello(2**64 - 1), "is not of this run"),
         (header(Kind.HELLO, 0, length=2**40), "over the limit of 32"),
         (dense(0, 1.0), "allowed now: HELLO"),
-        (hello(0) + header(Kind.PUSH, length=2**50), "over the limit of 8000"),
-        (hello(0) + header(Kind.PUSH, 0, encoding=9, length=0), "unknown encoding 9"),
+        (hello(0) + header(Kind.PUSH, length=2**50), "over the limit of 8018"),
+        (hello(0) + header(Kind.PUSH, 0, encoding=9, length=0), "encoded as dense float16"),
         (
             hello(0) + header(Kind.PUSH, 7, encoding=1, length=4 * SIZE) + bytes(4 * SIZE),
             "base version 7",
@@ -317,6 +323,11 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
 ) -> None:
     running = run_server(updates=300, evaluate_every=1, workers=1)
     evaluator, a = running.connect(1), running.connect(0)
+    # Room for a few versions at the server's end and for one here: the others wait in its queue.
+    evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    assert running.server._evaluator is not None
+    running.server._evaluator.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
+    a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     base, _ = pull(a)
     for _ in range(300):
         a.sendall(dense(base, 1.0))
@@ -324,9 +335,79 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
         kind, base, _ = receive(a)
     assert kind is Kind.STOP
     a.close()
+    time.sleep(0.3)  # what the kernel has no room for waits in the server by now
     versions = []
     while (message := receive(evaluator))[0] is Kind.PARAMETERS:
         versions.append((message[1], float(np.frombuffer(message[2], np.float32)[0])))
     assert versions == [(v, -0.5 * v) for v in range(301)]
     evaluator.close()
     assert running.until("finished")["finished"] == 300
+
+
+def test_only_the_run_s_encoding_is_read(run_server: Callable[..., Running]) -> None:
+    running = run_server(encoding={"values": "float16"})
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    update = SparseUpdate(np.array([3, 700], np.uint32), np.array([1, 2.5], np.float32))
+    codec = Codec(EncodingChoice(values="float16"), running.layout.sizes)
+    a.sendall(push(0, codec, update))
+    a.sendall(header(Kind.PULL))
+    kind, version, body = receive(a)
+    assert (kind, version) == (Kind.PARAMETERS, 1)
+    changed = {i: v for i, v in enumerate(np.frombuffer(body, np.float32).tolist()) if v}
+    assert changed == {3: -0.5, 700: -1.25}
+    b.sendall(dense(0, 1.0))
+    running.until("event", "encoded as dense float32; this run's encoding is compact-16")
+
+
+def test_pulls_bring_what_changed_since_the_worker_s_last(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(updates=100, pulls="changed")
+    a, b = running.connect(0), running.connect(1)
+    codec = Codec(EncodingChoice(), running.layout.sizes)
+    rng = np.random.default_rng(1)
+    own: dict[socket.socket, np.ndarray[Any, np.dtype[np.float32]]] = {}
+    based = dict.fromkeys((a, b), 0)
+    touched: list[set[int]] = []
+    expected = np.zeros(SIZE, np.float32)
+
+    def pull_changes(connection: socket.socket) -> int:
+        connection.sendall(header(Kind.PULL))
+        head = exactly(connection, HEADER.size)
+        kind, encoding, version, _, length = parse(head, EVERYTHING)
+        assert kind is Kind.PARAMETERS
+        update = codec.decode(encoding, memoryview(exactly(connection, length)))
+        if connection in own and not isinstance(update, DenseUpdate):
+            since = set().union(*touched[based[connection] :])
+            assert set(update.indices.tolist()) == since
+            own[connection][update.indices] = update.values
+        else:
+            assert isinstance(update, DenseUpdate)
+            own[connection] = update.values.copy()
+        based[connection] = version
+        assert own[connection].tobytes() == expected.tobytes()
+        return length
+
+    assert pull_changes(a) == 4 * SIZE
+    assert pull_changes(b) == 4 * SIZE
+    assert pull_changes(b) < 10  # nothing has changed
+    for n in range(30):
+        count = SIZE if n == 20 else int(rng.integers(1, 60))
+        indices = np.sort(rng.choice(SIZE, count, replace=False)).astype(np.uint32)
+        update = SparseUpdate(indices, rng.normal(size=count).astype(np.float32))
+        expected[indices] -= np.float32(0.5 / max(1, n - based[a])) * update.values
+        touched.append(set(indices.tolist()))
+        a.sendall(push(based[a], codec, update))
+        length = pull_changes(a)
+        assert length == 4 * SIZE if n == 20 else length < 4 * count + 100
+        if n % 7 == 6:
+            pull_changes(b)
+    pull_changes(b)
+
+
+def push(base: int, codec: Codec, update: Update) -> bytes:
+    encoding, pieces = codec.encode(update)
+    body = b"".join(pieces)
+    return header(Kind.PUSH, base, encoding=encoding, loss=1.0, length=len(body)) + body

@@ -1,0 +1,85 @@
+"""What compressing algorithms have in common: the worker's selection and, if asked for, its memory.
+
+Which entries are sent is the papers' (SELECT_GRAD); what becomes of the others is an option: they are
+forgotten, as in the papers, or kept (``testbed.algorithms.error_feedback``). An algorithm adds its
+server half to this, and its own default scope.
+"""
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from testbed.algorithms.error_feedback import ErrorFeedback
+from testbed.algorithms.interface import (
+    FloatVector,
+    Layout,
+    Options,
+    Scope,
+    SparseUpdate,
+    WorkerHalf,
+    scopes,
+)
+from testbed.algorithms.selection import Largest, kept
+
+
+class CompressionOptions(Options):
+    """The options of every algorithm whose workers push a part of the gradient."""
+
+    ratio: float = Field(
+        default=0.01,
+        gt=0,
+        le=1,
+        description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
+        "the largest in magnitude. 1 pushes all of them.",
+    )
+    error_feedback: bool = Field(
+        default=False,
+        description="Keep what was not pushed, and what the encoding rounded away, and add it to "
+        "the next gradient (Stich et al. 2018). Default: forget it, as the papers do.",
+    )
+    error_decay: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Factor β on what was kept, at each gradient (memory decay: Xu et al. 2021, Wu "
+        "et al. 2018); default (null): 1, all of it stays until pushed. Needs error_feedback.",
+    )
+    momentum: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Momentum correction with factor masking (DGC, Lin et al. 2018): the workers' "
+        "momentum m; default (null): 0, none. Needs error_feedback.",
+    )
+
+    @field_validator("error_decay", "momentum")
+    @classmethod
+    def _of_error_feedback(cls, value: float | None, info: ValidationInfo) -> float | None:
+        # Where error_feedback itself was refused there is nothing to compare with.
+        if value is not None and not info.data.get("error_feedback", True):
+            raise ValueError("needs error feedback: add `error_feedback: true` beside it")
+        return value
+
+
+class LargestEntries(WorkerHalf):
+    """SELECT_GRAD (Algorithm 1): keep max(1, ⌊c·size⌋) entries of each scope."""
+
+    def __init__(self, layout: Layout, ratio: float, scope: Scope) -> None:
+        self._parts = [
+            (s, Largest(s.stop - s.start, kept(ratio, s.stop - s.start)))
+            for s in scopes(layout, scope)
+        ]
+
+    def compress(self, gradient: FloatVector) -> SparseUpdate:
+        indices = np.concatenate(
+            [largest(gradient[s]) + np.uint32(s.start) for s, largest in self._parts]
+        )
+        return SparseUpdate(indices, gradient[indices])
+
+
+def compressing_worker(options: CompressionOptions, layout: Layout, scope: Scope) -> WorkerHalf:
+    """One worker's half: the selection, with error feedback around it where it is asked for."""
+    selection = LargestEntries(layout, options.ratio, scope)
+    if not options.error_feedback:
+        return selection
+    decay = 1.0 if options.error_decay is None else options.error_decay
+    return ErrorFeedback(selection, layout, options.momentum or 0.0, decay)
