@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench clean
+.PHONY: help install run test lint format bench traffic clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ format: install ## put the code into ruff's format
 
 bench: install ## measure efficiency, set-up time and memory; writes bench.json
 	$(BIN)/python -m bench
+
+traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
+	$(BIN)/python -m bench.traffic
 
 clean: ## remove what killed runs left on this host, and the virtual environment
 	-[ -x $(BIN)/testbed ] && $(BIN)/testbed clean

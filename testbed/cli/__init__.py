@@ -10,6 +10,7 @@ import sys
 import typer
 
 from testbed.cli import data, host, results, run
+from testbed.cli import traffic as traffic_command
 from testbed.errors import TestbedError
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app.command()(results.ls)
 app.command()(results.show)
 app.command()(results.compare)
 app.command()(results.report)
+app.command()(traffic_command.traffic)
 app.command()(host.clean)
 app.command()(host.doctor)
 app.add_typer(data.app, name="data", help="Fetch datasets, and see which are at hand.")

@@ -12,18 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from testbed.results import quantities as q
+from testbed.results.curves import curves_of
 from testbed.results.finding import Execution, find, resolve
 from testbed.results.journals import NoRunError
+from testbed.results.quantities import Measure
+from testbed.results.reaching import ACCURACY, Reaching, reaching
+from testbed.results.reaching import records as reaching_records
 from testbed.results.reading import Run
-from testbed.results.table import (
-    ACCURACY,
-    STYLES,
-    Comparison,
-    for_terminal,
-    plain_text,
-    records,
-)
+from testbed.results.table import STYLES, Comparison, for_terminal, plain_text, records
 from testbed.results.table import compare as compare_runs
+from testbed.results.verdict import verdict
 
 _WHICH = (
     "A run or an execution: its path; experiment/time-seed[/algorithm]; an experiment's name for "
@@ -36,6 +34,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Accuracy = Annotated[
     float,
     typer.Option(min=0, max=100, metavar="PERCENT", help="The accuracy of 'ingress to reach'."),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LABEL", help="What the ratios refer to; without it asgd, or else the first run."
+    ),
 ]
 
 
@@ -96,29 +100,47 @@ def show(
 
 def compare(
     run: Annotated[list[str], typer.Argument(help=_WHICH)],
+    *,
     runs: RunsRoot = Path("runs"),
     accuracy: Accuracy = ACCURACY,
     out: Annotated[
         Path,
         typer.Option(metavar="FILE", help="Where the figure goes: .svg, .png or .pdf."),
     ] = Path("compare.svg"),
+    ingress: Annotated[
+        Measure,
+        typer.Option(help="The bytes to compare: gradients, with framing, or all."),
+    ] = "wire",
+    linear: Annotated[
+        bool, typer.Option("--linear", help="A linear axis of bytes in the figure.")
+    ] = False,
+    baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: a table, and a figure of accuracy versus ingress."""
+    """Compare runs: tables, and a figure of accuracy versus ingress.
+
+    Runs that differ only in their seed are one curve: their mean, with the band between the lowest
+    and the highest.
+    """
     from testbed.results.figures import write_figure
 
     found = _all(run, runs)
-    comparison = compare_runs(found, accuracy)
-    figure = write_figure(found, out)
+    comparison = compare_runs(found, accuracy, baseline)
+    reached = reaching(curves_of(found), accuracy, baseline, ingress)
+    figure = write_figure(found, out, ingress, linear, accuracy)
     if as_json:
-        _print_json(records(comparison) | {"figure": str(figure)})
+        _print_json(
+            records(comparison) | {"to_reach": reaching_records(reached), "figure": str(figure)}
+        )
         return
     print_comparison(comparison)
-    typer.echo(f"figure: {figure}")
+    _print_reaching(reached)
+    typer.echo(f"\nfigure: {figure}")
 
 
 def report(
     run: Annotated[list[str] | None, typer.Argument(help=_WHICH)] = None,
+    *,
     runs: RunsRoot = Path("runs"),
     accuracy: Accuracy = ACCURACY,
     out: Annotated[
@@ -129,6 +151,7 @@ def report(
             "run or the execution; for several, report.html here.",
         ),
     ] = None,
+    baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html and figures/ of runs anew."""
@@ -139,8 +162,8 @@ def report(
     found = _all(named, runs)
     if out is None:
         out = (_home(found) if len(named) == 1 else Path()) / "report.html"
-    written = write_report(found, out, accuracy)
-    figures = write_figures(found, out.parent / "figures")
+    written = write_report(found, out, accuracy, baseline)
+    figures = write_figures(found, out.parent / "figures", accuracy)
     if as_json:
         _print_json({"report": str(written), "figures": [str(path) for path in figures]})
         return
@@ -160,6 +183,12 @@ def print_comparison(comparison: Comparison) -> None:
         typer.echo(plain_text(comparison.headings, comparison.cells))
     for remark in comparison.remarks:
         typer.echo(remark)
+
+
+def _print_reaching(table: Reaching) -> None:
+    """Print what it takes each curve to reach the accuracy, as wide as it needs to be."""
+    typer.echo("")
+    typer.echo(plain_text(table.headings, table.cells))
 
 
 def _print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -212,7 +241,8 @@ def _shown(run: Run) -> dict[str, Any]:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    manifest, summary, curve = run.manifest, run.summary, run.curve
+    manifest, summary = run.manifest, run.summary
+    diverged_at = run.evaluations.diverged_at
     facts = {
         "run": run.id,
         "state": summary.ended + (f": {summary.reason}" if summary.reason else ""),
@@ -224,8 +254,12 @@ def _facts(run: Run) -> dict[str, str]:
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
         "directory": str(run.directory),
     }
-    if curve.diverged_at is not None:
-        facts["diverged"] = f"the loss was no finite number at iteration {curve.diverged_at:,}"
+    facts["traffic"] = verdict(run).text
+    for one in summary.traffic.differences[:5] if summary.traffic else ():
+        whose = f", {one.device}" if one.device else ""
+        facts[f"{one.ledgers}{whose}"] = f" {one.expected:,} and {one.found:,}: {one.reason}"
+    if diverged_at is not None:
+        facts["diverged"] = f"the loss was no finite number at iteration {diverged_at:,}"
     if summary.reconstructed:
         facts["numbers"] = "from the journals: the run left no summary (yet)"
     for level in ("warning", "error"):

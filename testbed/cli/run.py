@@ -10,6 +10,7 @@ import typer
 from testbed.errors import RunError, SpecError
 
 if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
     from testbed.orchestrator.experiment import Execution
     from testbed.orchestrator.plan import Plan
 
@@ -147,6 +148,16 @@ def _plan_as_json(one: "Plan") -> dict[str, Any]:
     }
 
 
+def _traffic(spec: "Spec") -> str:
+    how = spec.model_dump(mode="json")["traffic"]
+    counters = f"counters of every link each {how['period']}"
+    if not how["capture"]:
+        return f"traffic: {counters}; not captured"
+    return (
+        f"traffic: headers captured at the server's link, {how['total_size']} at most; {counters}"
+    )
+
+
 def _describe(plans: "list[Plan]") -> list[str]:
     first = plans[0]
     spec, workers = first.spec, first.links[2:]
@@ -166,6 +177,7 @@ def _describe(plans: "list[Plan]") -> list[str]:
         f"  evaluator     {first.links[1].device_address}  link not shaped; not counted",
         f"  {len(workers)} worker(s)   {workers[0].device_address} to {workers[-1].device_address}"
         f"  uplink {rate['uplink']}, downlink {rate['downlink']}",
+        _traffic(spec),
         f"about {first.memory / 2**30:.1f} GiB of memory, {first.open_files} open files",
     ]
     return lines

@@ -18,9 +18,10 @@ from testbed.network.shaping import count_ingress, shape_egress
 from testbed.nodes.linux import inside_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
-_FIRST_INDEX = 2
+DEVICE_INDEX = 2
 """Interfaces are given their kernel index (1 is lo): looking each up again by name would list all
-the others, and building the star would take time quadratic in its size."""
+the others, and building the star would take time quadratic in its size. Link i's interface in the core
+has this index + i, a device's only one has this index."""
 
 
 def prepare_core() -> None:
@@ -46,7 +47,7 @@ def build(links: Iterable[Link], namespaces: Mapping[str, int]) -> None:
 def _attach(core: IPRoute, link: Link, namespace: int) -> None:
     with inside_network(namespace):
         _set_up_stack()
-    near, far = _FIRST_INDEX + link.index, _FIRST_INDEX
+    near, far = DEVICE_INDEX + link.index, DEVICE_INDEX
     core.link(
         "add",
         index=near,
@@ -81,7 +82,7 @@ def count_server_ingress(server: Link, uncounted: Iterable[Link]) -> None:
     """Put counting classes on the core's end of the server's link (see ``shaping``)."""
     with IPRoute() as core:
         count_ingress(
-            core, _FIRST_INDEX + server.index, [link.device_address for link in uncounted]
+            core, DEVICE_INDEX + server.index, [link.device_address for link in uncounted]
         )
 
 

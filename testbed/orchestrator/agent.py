@@ -41,17 +41,17 @@ class Agent:
         report.close()
         self._group = control_group.create()
         self._networks: dict[str, int] = {}
-        self._counter: Any = None
+        self._observation: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
         """Serve until the orchestrator closes its end or the fork server ends."""
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._fork_server, selectors.EVENT_READ)
-        next_reading = 0.0
+        next_reading = next_sample = 0.0
         while True:
-            self._selector_timeout = max(0.0, next_reading - time.monotonic())
-            for key, _ in self._selector.select(self._selector_timeout if self._counter else None):
+            due = max(0.0, min(next_reading, next_sample) - time.monotonic())
+            for key, _ in self._selector.select(due if self._observation else None):
                 message = key.fileobj.receive()  # type: ignore[union-attr]
                 if key.fileobj is self._control:
                     if message is None or "finish" in message.fields:
@@ -62,9 +62,12 @@ class Agent:
                     return
                 else:
                     self._control.send(message.fields)
-            if self._counter and time.monotonic() >= next_reading:
+            if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
                 next_reading = time.monotonic() + COUNTER_PERIOD
+            if self._observation and time.monotonic() >= next_sample:
+                self._sample_counters()
+                next_sample = time.monotonic() + self._observation.period
 
     def _handle(self, request: dict[str, Any]) -> None:
         match request:
@@ -91,6 +94,10 @@ class Agent:
                 self._thaw(device)  # a frozen process of cgroup v1 dies only once it is thawed
             case {"read": "counter"}:
                 self._read_counter()
+            case {"stop": "traffic"}:
+                self._control.send({"traffic": self._observation.stop()})
+                self._sample_counters()
+                self._control.send({"sampled": "the last time"})
             case _:
                 raise ValueError(f"unknown request {request}")
 
@@ -105,9 +112,9 @@ class Agent:
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported once the fork server is off: none of it should be in the nodes' memory.
-        from testbed.network import shaping, star
+        from testbed.network import star
         from testbed.network.addresses import Link, Shape
-        from traffic.counters import ClassCounter
+        from testbed.orchestrator.observation import Observation
 
         links = [
             Link(
@@ -126,23 +133,24 @@ class Agent:
         star.count_server_ingress(
             server, [link for link in links if link.device in plan["uncounted"]]
         )
-        self._counter = ClassCounter(server.core_interface, shaping.COUNTED)
+        self._observation = Observation(
+            plan["traffic"], links, plan["server"], plan["uncounted"], self._networks
+        )
 
     def _read_counter(self) -> None:
-        count = self._counter.read()
-        self._control.send(
-            {
-                "counter": {
-                    "time": count.time,
-                    "bytes": count.bytes,
-                    "frames": count.frames,
-                    "dropped": count.dropped,
-                }
-            }
-        )
+        self._control.send({"counter": self._observation.read_ingress()})
+
+    def _sample_counters(self) -> None:
+        complaint = self._observation.complaint()
+        if complaint:
+            self._control.send({"warning": complaint})
+        for rows in self._observation.sample():
+            self._control.send({"sampled": "counters"}, rows)
 
     def take_down(self) -> None:
         """End every node, then remove what the kernel does not remove by itself."""
+        if self._observation:
+            self._observation.abandon()
         try:
             if self._group:
                 for child in self._group.path.glob("*/"):

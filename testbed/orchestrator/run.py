@@ -27,12 +27,15 @@ import testbed
 from testbed.channel import Channel, Message
 from testbed.errors import RunError
 from testbed.experiment.load import dump
+from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ledgers import Connection, Ledgers, settle
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.versions import commit, host, versions
 from testbed.roles.settings import EVALUATOR, SERVER
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
+from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
@@ -134,6 +137,19 @@ class Run:
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._rates: list[tuple[float, int]] = []
+        self._ledgers = Ledgers(
+            self._settings.server_address,
+            {link.device_address: link.device for link in plan.links},
+            plan.spec.traffic.capture,
+        )
+        self._stopping = self._observed = False
+        # Every link's counters, in the order in which the agent samples them.
+        links = plan.links
+        self._meters = [link.device for link in links]
+        self._interfaces = [
+            link.core_interface if link.device == SERVER else DEVICE_INTERFACE for link in links
+        ]
+        self._sampled = 0
 
     def execute(self) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
@@ -163,8 +179,8 @@ class Run:
         except OSError as error:
             self._log.give_back_reserve()
             outcome.ended, outcome.reason = "failed", _explain(error, self._directory)
-        summary = self._summary()
         try:
+            summary = self._summary() | {"traffic": settle(self._ledgers, self._log.traffic)}
             if outcome.reason:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
@@ -225,7 +241,7 @@ class Run:
         self._control.send(
             {"load": {"entry": "testbed.roles.entry:load", "arguments": self._settings.to_json()}}
         )
-        self._control.send({"network": _network(self._plan)})
+        self._control.send({"network": _network(self._plan, self._log.traffic)})
         with selectors.DefaultSelector() as selector:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
@@ -246,7 +262,10 @@ class Run:
                 late = time.monotonic() - self._began > SETUP_TIMEOUT
                 if self._training is None and late:
                     raise _EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
-                if self._complete():
+                if self._complete() and not self._stopping:
+                    self._stopping = True
+                    self._control.send({"stop": "traffic"})
+                if self._observed:
                     raise _EndError(*self._verdict())
 
     def _complete(self) -> bool:
@@ -276,9 +295,24 @@ class Run:
                 self._start_server()
             case {"exited": device, "status": status}:
                 self._exited(device, status)
+            case {"sampled": "counters"}:
+                self._sample(np.frombuffer(message.raw, COUNTS))
+            case {"traffic": seen}:
+                self._ledgers.capture, self._ledgers.counter = seen["capture"], seen["counter"]
+                self._ingress.counted(seen["counter"]["time"], seen["counter"]["bytes"])
+            case {"sampled": "the last time"}:
+                self._observed = True
+            case {"warning": text}:
+                self._event("warning", text, None)
             case {"counter": counter}:
                 self._ingress.counted(counter["time"], counter["bytes"])
                 self._progress.wire_bytes = counter["bytes"]
+
+    def _sample(self, rows: np.ndarray[Any, Any]) -> None:
+        """Write samples down; those of many links come in parts."""
+        part = slice(self._sampled, self._sampled + len(rows))
+        self._sampled = part.stop % len(self._meters)
+        self._log.counters(self._meters[part], self._interfaces[part], rows)
 
     @property
     def _processes_log(self) -> Path:
@@ -331,10 +365,14 @@ class Run:
                 self._progress.devices = count
             case {"training": when}:
                 self._training = when
+                self._ledgers.began = when + time.time() - time.monotonic()
                 self._event("info", "training begins", SERVER)
                 self._progress.phase = "training"
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
+            case {"connection": number, **ledger}:
+                device = None if number is None else self._names[number]
+                self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
                 self._finished = True
                 self._outcome.updates = version
@@ -415,13 +453,14 @@ class Run:
         }
 
 
-def _network(plan: Plan) -> dict[str, Any]:
+def _network(plan: Plan, directory: Path) -> dict[str, Any]:
     def shape(of: Any) -> dict[str, Any]:
         return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
 
     return {
         "server": SERVER,
         "uncounted": [EVALUATOR],
+        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "links": [
             {
                 "device": link.device,

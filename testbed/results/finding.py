@@ -80,18 +80,41 @@ def resolve(text: str, runs_root: Path) -> tuple[Run, ...]:
 
 
 def distinct_names(runs: Sequence[Run]) -> tuple[str, ...]:
-    """A short name for each run that tells it from the others: the label, the seed if needed."""
-    labels = [run.algorithm for run in runs]
-    seeded = [f"{run.algorithm}, seed {run.manifest.seed}" for run in runs]
-    names = []
-    for run, label, with_seed in zip(runs, labels, seeded, strict=True):
-        if Counter(labels)[label] == 1:
-            names.append(label)
-        elif Counter(seeded)[with_seed] == 1:
-            names.append(with_seed)
-        else:
-            names.append(run.id)
-    return tuple(names)
+    """A short name for each run: the label; the experiment and the seed where they are needed."""
+    return distinct([names_of([run]) for run in runs])
+
+
+def names_of(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What some runs of one experiment and label may be called together, the shortest first.
+
+    The last one, the first run's id, is no other's.
+    """
+    label, experiment = runs[0].algorithm, runs[0].manifest.experiment
+    seeds = ("seed " if len(runs) == 1 else "seeds ") + ", ".join(
+        str(run.manifest.seed) for run in runs
+    )
+    return (
+        label,
+        f"{label}, {experiment}",
+        f"{label}, {seeds}",
+        f"{label}, {experiment}, {seeds}",
+        runs[0].id,
+    )
+
+
+def distinct(candidates: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Pick for each thing the first of its names that no other has in the same place, or its last.
+
+    Args:
+        candidates: for each thing the same number of names, the shortest first.
+    """
+    times = [Counter(names) for names in zip(*candidates, strict=True)]
+    return tuple(
+        next(
+            (name for name, count in zip(names, times, strict=True) if count[name] == 1), names[-1]
+        )
+        for names in candidates
+    )
 
 
 def _executions(root: Path, pattern: str) -> tuple[Execution, ...]:

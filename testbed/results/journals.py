@@ -32,6 +32,20 @@ EVALUATIONS = {
     "message_bytes": "int64",
     "wire_bytes": "int64",
 }
+ACCOUNTING = {
+    "second": "int32",
+    "device": "string",
+    "direction": "string",
+    "frames": "int64",
+    "wire_bytes": "int64",
+    "stream_bytes": "int64",
+    "header_bytes": "int64",
+    "ack_bytes": "int64",
+    "connection_bytes": "int64",
+    "retransmitted_bytes": "int64",
+    "arp_bytes": "int64",
+    "other_bytes": "int64",
+}
 
 
 class NoRunError(SpecError):
@@ -60,9 +74,29 @@ def read_evaluations(directory: Path) -> Any:
     return text if text is not None and text.num_rows > table.num_rows else table
 
 
+def read_accounting(directory: Path) -> Any:
+    """Return what a run's capture counted, a ``pyarrow.Table`` with the columns ``ACCOUNTING``.
+
+    One row per second since training began (negative before), device and direction (``ingress`` is
+    towards the parameter server); ``wire_bytes`` is the sum of the kinds behind it.
+
+    Raises:
+        NoRunError: it is there but cannot be read, or has not these columns.
+        FileNotFoundError: there is none: capture was off, or the run did not get to write it.
+    """
+    import pyarrow as pa
+
+    path = directory / "traffic" / "accounting.parquet"
+    schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in ACCOUNTING.items()])
+    try:
+        table = _parquet(path.read_bytes())
+    except pa.ArrowInvalid:
+        raise NoRunError(f"{path} cannot be read: it is no whole Parquet file") from None
+    return _columns(table, schema, f"the rows of {path}")
+
+
 def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
     import pyarrow as pa
-    from pyarrow import parquet
 
     schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
     table = schema.empty_table()
@@ -70,25 +104,34 @@ def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
     for path in (f"{name}.parquet", f"{name}.arrows", f"{name}.parquet"):
         try:
             data = (directory / path).read_bytes()
-            if path.endswith(".arrows"):
-                table = _whole_batches(data, schema)
-            else:
-                # Without threads: one of Arrow's that lets go of ``data`` while the interpreter
-                # ends aborts the process (seen in 10 of 60 processes that read and ended).
-                file = parquet.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-                table = file.read(use_threads=False)
+            table = _whole_batches(data, schema) if path.endswith(".arrows") else _parquet(data)
             break
         except FileNotFoundError:
             continue
         except pa.ArrowInvalid:  # a parquet file cut off by a kill: the stream is still there
             continue
-    missing = [column for column in columns if column not in table.column_names]
+    return _columns(table, schema, f"the {name} of {directory}")
+
+
+def _parquet(data: bytes) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    # Without threads: one of Arrow's that lets go of ``data`` while the interpreter ends aborts the
+    # process (seen in 10 of 60 processes that read and ended).
+    file = parquet.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+    return file.read(use_threads=False)
+
+
+def _columns(table: Any, schema: Any, what: str) -> Any:
+    """The schema's columns of a table, in its types; ``what`` is the subject of the error."""
+    missing = [column for column in schema.names if column not in table.column_names]
     if missing:
         raise NoRunError(
-            f"the {name} of {directory} have no column {', '.join(missing)}: they were written by "
-            "another version of the testbed, or by something else"
+            f"{what} have no column {', '.join(missing)}: they were written by another version of "
+            "the testbed, or by something else"
         )
-    return table.select(list(columns)).cast(schema)
+    return table.select(schema.names).cast(schema)
 
 
 def _whole_batches(data: bytes, schema: Any) -> Any:

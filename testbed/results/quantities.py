@@ -4,6 +4,10 @@ Bytes are in decimal units (1 MB = 1,000,000 bytes), as link rates are. What is 
 """
 
 import math
+from typing import Literal, TypeAlias
+
+Measure: TypeAlias = Literal["payload", "message", "wire"]
+"""Which bytes are counted: encoded gradients; with framing; with every header down to Ethernet."""
 
 UNKNOWN = "—"
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

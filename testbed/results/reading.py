@@ -6,112 +6,25 @@ killed has no summary: one is put together from its journals, and says so (``rec
 """
 
 import json
-import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from testbed.results.journals import NoRunError, read_evaluations, read_updates
+from testbed.results.records import Ended, Event, Ingress, Manifest, Summary
 
-Ended: TypeAlias = Literal["running", "completed", "interrupted", "failed"]
 KILLED = "the orchestrator was killed"
 FORMAT = 1
 
 
-def _number(value: object) -> object:
-    """NaN and infinity say no more than null: nothing was measured that can be compared."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _aware(value: datetime) -> datetime:
-    """Times are UTC where they do not say otherwise."""
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-Moment: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
-Number: TypeAlias = Annotated[float | None, BeforeValidator(_number)]
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Host(_Record):
-    """The machine that a run ran on; memory in bytes."""
-
-    name: str = "unknown"
-    kernel: str = "unknown"
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    cpu: str | None = None
-
-
-class Manifest(_Record):
-    """``manifest.json``: what was run, where and by which versions."""
-
-    format: int
-    experiment: str
-    algorithm: str
-    seed: int
-    started: Moment
-    finished: Moment | None = None
-    ended: Ended
-    reason: str | None = None
-    workers: int
-    pid: int
-    pid_started: float
-    versions: dict[str, str] = {}
-    commit: str | None = None
-    host: Host = Host()
-
-
-class Ingress(_Record):
-    """Bytes that entered the parameter server from its workers."""
-
-    payload_bytes: int = 0
-    message_bytes: int = 0
-    wire_bytes: int = 0
-
-
-class Summary(_Record):
-    """``summary.json``: what came out. Accuracies in percent, durations in seconds.
-
-    Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
-    bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None.
-    """
-
-    updates: int
-    best_accuracy: Number = None
-    final_accuracy: Number = None
-    ingress: Ingress
-    updates_per_second: Number = None
-    setup_seconds: Number = None
-    training_seconds: Number = None
-    workers_lost: int | None = None
-    parameters_sha256: str | None = None
-    ended: Ended
-    reason: str | None = None
-    reconstructed: bool = False
-
-
-class Event(_Record):
-    """One line of ``events.jsonl``; time in seconds since the run began."""
-
-    time: float
-    level: Literal["info", "warning", "error"] = "info"
-    device: str | None = None
-    event: str
-
-
 @dataclass(frozen=True, slots=True)
-class Curve:
+class Evaluations:
     """A run's evaluations, one entry each, in order.
 
     Attributes:
@@ -137,6 +50,12 @@ class Curve:
         """Index of the first evaluation with at least this accuracy (percent), or None."""
         reached = np.flatnonzero(self.accuracy >= accuracy)
         return int(reached[0]) if len(reached) else None
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The highest accuracy measured, percent, or None."""
+        measured = self.accuracy[np.isfinite(self.accuracy)]
+        return float(measured.max()) if len(measured) else None
 
     @property
     def diverged_at(self) -> int | None:
@@ -209,11 +128,11 @@ class Run:
         return self.summary.ended
 
     @cached_property
-    def curve(self) -> Curve:
+    def evaluations(self) -> Evaluations:
         """The run's evaluations. Raises NoRunError if their journal is of another make."""
         table = read_evaluations(self.directory)
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        return Curve(**columns)
+        return Evaluations(**columns)
 
     @cached_property
     def updates(self) -> Any:
@@ -253,27 +172,26 @@ class Run:
         return tuple(events)
 
     def _reconstructed(self) -> Summary:
-        curve, updates = self.curve, self.updates
-        measured = curve.accuracy[np.isfinite(curve.accuracy)]
+        evaluations, updates = self.evaluations, self.updates
         ended, reason = self.manifest.ended, self.manifest.reason
         if ended == "running" and not self._orchestrator_lives():
             ended, reason = "interrupted", KILLED
         # Either journal may be ahead of the other when both stop in the middle.
-        count = max(updates.num_rows, int(curve.iteration[-1]) if len(curve) else 0)
+        count = max(updates.num_rows, int(evaluations.iteration[-1]) if len(evaluations) else 0)
         seconds = max(
             float(updates.column("time")[-1].as_py()) if updates.num_rows else 0.0,
-            float(curve.time[-1]) if len(curve) else 0.0,
+            float(evaluations.time[-1]) if len(evaluations) else 0.0,
         )
 
         def so_far(name: str) -> int:
             pushed = updates.column(name).to_numpy().sum() if name in updates.column_names else 0
-            evaluated = getattr(curve, name)[-1] if len(curve) else 0
+            evaluated = getattr(evaluations, name)[-1] if len(evaluations) else 0
             return int(max(pushed, evaluated))
 
         return Summary(
             updates=count,
-            best_accuracy=float(measured.max()) if len(measured) else None,
-            final_accuracy=float(curve.accuracy[-1]) if len(curve) else None,
+            best_accuracy=evaluations.best_accuracy,
+            final_accuracy=float(evaluations.accuracy[-1]) if len(evaluations) else None,
             ingress=Ingress(**{name: so_far(name) for name in Ingress.model_fields}),
             updates_per_second=count / seconds if seconds > 0 else None,
             training_seconds=seconds,

@@ -10,7 +10,73 @@
   let printing = false;
 
   const chosen = (name) => form.querySelector(`input[name=${name}]:checked`).value;
-  const evaluated = data.runs.some((run) => run.iteration.length);
+  const evaluated = data.curves.some((curve) => curve.iteration.length);
+  const MEASURES = ["payload", "message", "wire"];
+
+  // A link may ask for a view: report.html#ingress=payload&axis=linear&accuracy=95
+  const asked = new URLSearchParams(location.hash.slice(1));
+  for (const [name, key] of [["measure", "ingress"], ["scale", "axis"]]) {
+    const button = form.querySelector(`input[name=${name}][value="${CSS.escape(asked.get(key) ?? "")}"]`);
+    if (button) button.checked = true;
+  }
+  if (asked.get("accuracy") > 0) form.elements.accuracy.value = asked.get("accuracy");
+
+  // Where a curve first reaches an accuracy: the mean over those of its runs that do.
+  function reach(curve, accuracy) {
+    const points = [];
+    for (const run of curve.runs) {
+      const i = run.accuracy.findIndex((a) => a !== null && a >= accuracy);
+      if (i >= 0) points.push(Object.fromEntries(
+        ["iteration", "accuracy", ...MEASURES].map((name) => [name, run[name][i]])));
+    }
+    const mean = (name) => points.reduce((sum, point) => sum + point[name], 0) / points.length;
+    const best = curve.runs.map((run) => Math.max(...run.accuracy.filter((a) => a !== null)))
+      .filter(Number.isFinite);
+    return { reached: points.length, best: best.reduce((a, b) => a + b, 0) / best.length,
+      ...Object.fromEntries(["iteration", "accuracy", ...MEASURES].map((name) => [name, mean(name)])) };
+  }
+
+  // Three digits, as the tables have them.
+  function three(value) {
+    const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  }
+
+  function bytes(count) {
+    if (!Number.isFinite(count)) return "\u2014";
+    const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let unit = 0;
+    while (count >= 999.5 && unit < units.length - 1) { count /= 1000; unit += 1; }
+    return `${unit ? three(count) : Math.round(count)} ${units[unit]}`;
+  }
+
+  function ratio(value) {
+    if (!Number.isFinite(value) || value <= 0) return "\u2014";
+    if (value === 1) return "1";
+    return value < 1 ? `1/${three(1 / value)}` : three(value);
+  }
+
+  function target() {
+    const value = form.elements.accuracy.valueAsNumber;
+    return Number.isFinite(value) ? value : data.accuracy;
+  }
+
+  function reachTable() {
+    const measure = chosen("measure");
+    const rows = data.curves.map((curve) => reach(curve, target()));
+    const base = rows[data.baseline];
+    const headings = document.querySelectorAll("#reached thead th");
+    headings[0].textContent = `to reach ${target()} %`;
+    headings[6].textContent = headings[6].textContent.replace(/^\w+/, measure);
+    document.querySelectorAll("#reached tbody tr").forEach((line, i) => {
+      const row = rows[i];
+      const cells = [`${row.reached} of ${data.curves[i].runs.length}`, ...MEASURES.map((m) => bytes(row[m])),
+        row.reached ? Math.round(row.iteration).toLocaleString("en") : "\u2014",
+        ratio(row[measure] / base[measure]),
+        Number.isFinite(row.best) ? row.best.toFixed(2) : "\u2014"];
+      line.querySelectorAll("td").forEach((cell, k) => { cell.textContent = cells[k]; });
+    });
+  }
 
   function layout(x, y) {
     const style = getComputedStyle(document.documentElement);
@@ -38,27 +104,58 @@
   function style(i) {
     const colours = data.colours[dark.matches && !printing ? "dark" : "light"];
     const colour = colours[i % colours.length];
-    return { line: { color: colour, width: 2, dash: data.runs[i].dash },
-      marker: { color: colour, symbol: data.runs[i].symbol, size: 7, maxdisplayed: 12 } };
+    return { line: { color: colour, width: 2, dash: data.curves[i].dash },
+      marker: { color: colour, symbol: data.curves[i].symbol, size: 7, maxdisplayed: 12 } };
   }
 
   const percent = { title: "test accuracy (%)", rangemode: "normal" };
 
-  function curves(of, hover) {
-    return data.runs.map((run, i) => ({
-      type: "scatter", mode: "lines+markers", name: run.name, x: of(run), y: run.accuracy,
-      customdata: run.iteration.map((n, k) => [n, run.time[k]]),
-      hovertemplate: `<b>%{fullData.name}</b><br>%{y:.2f} %<br>${hover}<extra></extra>`,
-      ...style(i),
-    }));
+  function curves(of, mark, hover) {
+    const bands = [], lines = [], stars = [];
+    data.curves.forEach((curve, i) => {
+      const look = style(i);
+      const x = of(curve);
+      if (curve.low) {
+        // There along the lower edge, and back along the upper one.
+        const known = x.map((v, k) => k).filter((k) => x[k] !== null);
+        const back = [...known].reverse();
+        bands.push({ type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip",
+          x: [...known.map((k) => x[k]), ...back.map((k) => x[k])],
+          y: [...known.map((k) => curve.low[k]), ...back.map((k) => curve.high[k])],
+          line: { width: 0 }, fillcolor: look.line.color, opacity: 0.2, showlegend: false,
+          legendgroup: `curve ${i}` });
+      }
+      lines.push({ type: "scatter", mode: "lines+markers", name: curve.name, x, y: curve.accuracy,
+        legendgroup: `curve ${i}`,
+        customdata: curve.iteration.map((n, k) => [n, curve.time[k]]),
+        hovertemplate: `<b>%{fullData.name}</b><br>%{y:.2f} %<br>${hover}<extra></extra>`, ...look });
+      const point = reach(curve, target());
+      if (!point.reached) return;
+      const all = point.reached === curve.runs.length;
+      stars.push({ type: "scatter", mode: "markers", x: [mark(point)], y: [point.accuracy],
+        name: curve.name, legendgroup: `curve ${i}`, showlegend: false,
+        marker: { symbol: all ? "star" : "star-open", size: 15, color: look.line.color,
+          line: { width: 1, color: getComputedStyle(document.documentElement).getPropertyValue("--ink") } },
+        hovertemplate: `<b>%{fullData.name}</b><br>reaches ${target()} % with `
+          + `${MEASURES.map((m) => `${bytes(point[m])} ${m}`).join(", ")}<extra></extra>` });
+    });
+    return [...bands, ...lines, ...stars];
+  }
+
+  function goal(chart) {
+    const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: target(), y1: target(),
+      line: { color: "#888888", width: 1, dash: "dot" }, layer: "below" };
+    const reached = data.curves.some((curve) => reach(curve, target()).reached);
+    return { ...chart, shapes: reached ? [line] : [] };
   }
 
   function ingress() {
     const measure = chosen("measure");
     const log = chosen("scale") === "log";
-    // A log axis has no place for the evaluation before any byte.
-    const bytes = (run) => run[measure].map((n) => (log && n <= 0 ? null : n));
-    const all = data.runs.flatMap(bytes).filter((n) => n > 0);
+    // A log axis has no place for the evaluation before any update.
+    const counted = (curve) => curve[measure].map(
+      (n, k) => (log && (n <= 0 || curve.iteration[k] === 0) ? null : n));
+    const all = data.curves.flatMap(counted).filter((n) => n > 0);
     const most = all.reduce((a, b) => Math.max(a, b), 1);
     const least = all.reduce((a, b) => Math.min(a, b), most);
     const few = Math.log10(most / least) > 2.5 || narrow.matches;
@@ -67,20 +164,66 @@
     if (log) x.dtick = few ? 1 : "D2";
     else x.rangemode = "tozero";
     Plotly.react("chart-ingress",
-      curves(bytes, "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s"),
-      layout(x, percent), config);
+      curves(counted, (point) => point[measure],
+        "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s"),
+      goal(layout(x, percent)), config);
   }
 
   function iteration() {
     Plotly.react("chart-iteration",
-      curves((run) => run.iteration, "iteration %{x:,}, %{customdata[1]:.1f} s"),
-      layout({ title: "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" }, percent),
+      curves((curve) => curve.iteration, (point) => point.iteration,
+        "iteration %{x:,}, %{customdata[1]:.1f} s"),
+      goal(layout({ title: "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" },
+        percent)),
       config);
+  }
+
+  function overTime() {
+    const box = document.getElementById("charts-over-time");
+    data.curves.forEach((curve, i) => {
+      const id = `chart-over-time-${i}`;
+      if (!document.getElementById(id)) {
+        const figure = document.createElement("figure");
+        const heading = document.createElement("h3");
+        heading.innerHTML = curve.name;  // escaped where it was written
+        const chart = document.createElement("div");
+        chart.id = id;
+        chart.className = "chart low";
+        chart.setAttribute("role", "img");
+        chart.setAttribute("aria-label", "Bytes per second that entered the parameter server, by kind.");
+        figure.append(heading, chart);
+        box.append(figure);
+      }
+      const { start, width, rates } = curve.ingress;
+      const traces = Object.entries(rates).map(([kind, rate]) => ({
+        type: "scatter", mode: "lines", stackgroup: "kinds", name: data.kinds[kind][0],
+        x: rate.map((_, k) => start + width * (k + 0.5)), y: rate,
+        line: { width: 0, shape: "hvh", color: data.kinds[kind][1] },
+        hovertemplate: "<b>%{fullData.name}</b><br>%{y:.4s}B/s at %{x:.0f} s<extra></extra>" }));
+      Plotly.react(id, traces,
+        layout({ title: "seconds since training began" },
+          { title: "PS ingress", tickformat: "~s", ticksuffix: "B/s", rangemode: "tozero" }), config);
+    });
+  }
+
+  function byWorker() {
+    const traces = data.curves.map((curve, i) => {
+      const { workers, shares } = curve.ingress;
+      return { type: "scatter", mode: "lines", name: curve.name, x: [shares[0], ...shares],
+        y: [0, ...shares.map((_, k) => (100 * (k + 1)) / shares.length)],
+        text: [workers[0], ...workers], customdata: [0, ...curve.ingress.bytes].map(bytes),
+        hovertemplate: "<b>%{fullData.name}</b><br>%{text}: %{customdata}<br>"
+          + "%{x:.3f} of the mean; %{y:.1f} % sent at most this<extra></extra>",
+        line: { ...style(i).line, shape: "hv" } };
+    });
+    Plotly.react("chart-by-worker", traces,
+      layout({ title: "ingress from a worker \u00f7 mean of the run's workers" },
+        { title: "workers with at most this (%)", rangemode: "tozero" }), config);
   }
 
   function staleness() {
     const width = data.staleness_width;
-    const traces = data.runs.map((run, i) => {
+    const traces = data.curves.map((run, i) => {
       // A step line from 0 to 0, so that histograms of several runs can be told apart.
       const shares = run.staleness;
       const x = shares.length ? [...shares.keys(), shares.length].map((k) => k * width) : [];
@@ -97,12 +240,16 @@
   }
 
   function draw() {
-    if (evaluated) { ingress(); iteration(); }
+    if (evaluated) { ingress(); iteration(); reachTable(); }
+    overTime();
+    byWorker();
     staleness();
   }
 
   form.hidden = !evaluated;
-  form.addEventListener("change", ingress);
+  const change = () => { ingress(); iteration(); reachTable(); };
+  form.addEventListener("change", change);
+  form.elements.accuracy.addEventListener("input", change);
   form.addEventListener("submit", (event) => event.preventDefault());
   if (!evaluated) {
     for (const id of ["chart-ingress", "chart-iteration"]) document.getElementById(id).hidden = true;
@@ -118,7 +265,7 @@
     for (const element of opened) element.open = true;
     draw();
     for (const chart of document.querySelectorAll(".chart:not([hidden])")) {
-      Plotly.relayout(chart, { width: 660, height: chart.id === "chart-staleness" ? 225 : 320 });
+      Plotly.relayout(chart, { width: 660, height: chart.id === "chart-staleness" || chart.classList.contains("low") ? 225 : 320 });
     }
   });
   addEventListener("afterprint", () => {

@@ -21,32 +21,39 @@ import numpy.typing as npt
 
 from testbed.errors import TestbedError
 from testbed.results import quantities as q
-from testbed.results.figures import COLOURS
+from testbed.results.curves import MEASURES, Curve, curves_of
+from testbed.results.figure_style import COLOURS
+from testbed.results.ingress import KINDS, Ingress, ingress_of, merged_remarks
+from testbed.results.reaching import ACCURACY, Reaching, reaching
 from testbed.results.reading import Run
-from testbed.results.table import ACCURACY, compare
+from testbed.results.staleness import histograms
+from testbed.results.table import compare
+from testbed.results.traffic_figures import KIND_COLOURS
+from testbed.results.verdict import verdict
 
 _DARK_COLOURS = ("#56B4E9", "#FF8A4C", "#2FC79A", "#E39AC6", "#F0B429", "#8FA8FF", "#E6E6E6")
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-_BARS = 60
-"""Bars of the staleness histogram at most, so that it is legible with hundreds of workers."""
 _EVENTS = 50
 """Warnings and errors shown for each run, the last ones; ``events.jsonl`` has them all."""
 
 
-def write_report(runs: Sequence[Run], path: Path, accuracy: float = ACCURACY) -> Path:
+def write_report(
+    runs: Sequence[Run], path: Path, accuracy: float = ACCURACY, baseline: str | None = None
+) -> Path:
     """Write the report of some runs and return its path.
 
     Args:
         runs: at least one; of one experiment or of several.
         path: where to; an earlier report there is replaced at once, when the new one is complete.
-        accuracy: the accuracy to reach, percent, of the table's last column.
+        accuracy: the accuracy to reach, percent; the page lets its reader ask for another.
+        baseline: what the ratios refer to, as for ``reaching.baseline_of``.
 
     Raises:
-        NoRunError: a journal cannot be read.
+        NoRunError: a journal cannot be read, or no curve is called like the baseline.
         TestbedError: the file cannot be written.
     """
-    text = _page(runs, accuracy)
+    text = _page(runs, accuracy, baseline)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,12 +66,16 @@ def write_report(runs: Sequence[Run], path: Path, accuracy: float = ACCURACY) ->
     return path
 
 
-def _page(runs: Sequence[Run], accuracy: float) -> str:
+def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
     from jinja2 import Environment
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    comparison = compare(runs, accuracy)
+    comparison = compare(runs, accuracy, baseline)
+    curves = curves_of(runs)
+    reached = reaching(curves, accuracy, baseline)
+    ingress = [ingress_of(curve) for curve in curves]
+    titles = [curve.title for curve in curves]
     names = [row.name for row in comparison.rows]
     plotly, script = _script(get_plotlyjs()), _script(_resource("report.js"))
     policy = (
@@ -79,12 +90,14 @@ def _page(runs: Sequence[Run], accuracy: float) -> str:
         style=Markup(_resource("report.css")),
         plotly=Markup(plotly),
         script=Markup(script),
-        data=Markup(_data(runs, names)),
+        data=Markup(_data(curves, ingress, reached)),
+        reached=reached,
+        remarks=merged_remarks(titles, ingress),
         experiments=list(dict.fromkeys(run.manifest.experiment for run in runs)),
         manifests=[run.manifest for run in runs],
         comparison=comparison,
         runs=[_details(name, run) for name, run in zip(names, runs, strict=True)],
-        evaluated=any(len(run.curve) for run in runs),
+        evaluated=any(len(run.evaluations) for run in runs),
         workers=sorted({run.manifest.workers for run in runs}),
         hosts=sorted({run.manifest.host.name for run in runs}),
         started=min(run.manifest.started for run in runs).strftime("%d %B %Y, %H:%M UTC"),
@@ -116,7 +129,9 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "ended": summary.ended,
         "reason": summary.reason,
         "reconstructed": summary.reconstructed,
-        "diverged_at": run.curve.diverged_at,
+        "diverged_at": run.evaluations.diverged_at,
+        "verdict": verdict(run),
+        "differences": summary.traffic.differences if summary.traffic else (),
         "facts": facts,
         "specification": run.specification,
         "events": grave[-_EVENTS:],
@@ -124,51 +139,62 @@ def _details(name: str, run: Run) -> dict[str, Any]:
     }
 
 
-def _data(runs: Sequence[Run], names: Sequence[str]) -> str:
+def _data(curves: Sequence[Curve], ingress: Sequence[Ingress], reached: Reaching) -> str:
     """What the charts show, as JSON that cannot end the element it stands in."""
-    width = _bar_width(runs)
+    bars = histograms(curves)
     charts = [
-        {
-            # Plotly reads a little HTML in names: what looks like it is shown as it is written.
-            "name": html.escape(
-                name if run.ended == "completed" else f"{name} ({run.ended})", quote=False
-            ),
-            "iteration": run.curve.iteration.tolist(),
-            "time": _finite(run.curve.time),
-            "accuracy": _finite(run.curve.accuracy),
-            "payload": run.curve.payload_bytes.tolist(),
-            "message": run.curve.message_bytes.tolist(),
-            "wire": run.curve.wire_bytes.tolist(),
-            "staleness": _histogram(run.staleness, width),
-            "symbol": _SYMBOLS[i % len(_SYMBOLS)],
-            "dash": _DASHES[i % len(_DASHES)],
-        }
-        for i, (name, run) in enumerate(zip(names, runs, strict=True))
+        _chart(curve, one) | {"staleness": shares.round(4).tolist(), **_look(i)}
+        for i, (curve, one, shares) in enumerate(zip(curves, ingress, bars.shares, strict=True))
     ]
     content = {
-        "runs": charts,
-        "staleness_width": width,
+        "curves": charts,
+        "kinds": {kind: [KINDS[kind], KIND_COLOURS[kind]] for kind in KINDS},
+        "baseline": next(i for i, c in enumerate(curves) if c.name == reached.baseline),
+        "accuracy": reached.accuracy,
+        "staleness_width": bars.width,
         "colours": {"light": COLOURS, "dark": _DARK_COLOURS},
     }
     return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def _look(i: int) -> dict[str, str]:
+    return {"symbol": _SYMBOLS[i % len(_SYMBOLS)], "dash": _DASHES[i % len(_DASHES)]}
+
+
+def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
+    """One curve's points, each of its runs' for what it takes to reach an accuracy, its traffic."""
+    mean = curve.mean
+    several = len(curve.runs) > 1
+    return {
+        # Plotly reads a little HTML in names: what looks like it is shown as it is written.
+        "name": html.escape(curve.title, quote=False),
+        "iteration": mean.iteration.tolist(),
+        "time": _finite(mean.time),
+        "accuracy": _finite(mean.accuracy),
+        "low": _finite(mean.low) if several else None,
+        "high": _finite(mean.high) if several else None,
+        **{measure: getattr(mean, f"{measure}_bytes").round().tolist() for measure in MEASURES},
+        "runs": [
+            {
+                "iteration": run.evaluations.iteration.tolist(),
+                "accuracy": _finite(run.evaluations.accuracy),
+                **{m: getattr(run.evaluations, f"{m}_bytes").tolist() for m in MEASURES},
+            }
+            for run in curve.runs
+        ],
+        "ingress": {
+            "start": ingress.start,
+            "width": ingress.width,
+            "rates": {kind: rate.round(1).tolist() for kind, rate in ingress.rates.items()},
+            "workers": list(ingress.workers),
+            "shares": ingress.worker_shares.round(4).tolist(),
+            "bytes": ingress.worker_bytes.round().tolist(),
+        },
+    }
+
+
 def _finite(values: npt.NDArray[np.float64]) -> list[float | None]:
     return [float(v) if np.isfinite(v) else None for v in values]
-
-
-def _bar_width(runs: Sequence[Run]) -> int:
-    """The histograms' common bar width: whole numbers of staleness, ``_BARS`` bars at most."""
-    largest = max((int(run.staleness.max()) for run in runs if len(run.staleness)), default=0)
-    return max(1, -(-(largest + 1) // _BARS))
-
-
-def _histogram(staleness: npt.NDArray[np.int64], width: int) -> list[float]:
-    """Share of the updates (percent) in each bar, the first starting at staleness 0."""
-    if not len(staleness):
-        return []
-    counts = np.bincount(staleness // width)
-    return [round(100 * float(count) / len(staleness), 4) for count in counts]
 
 
 def _resource(name: str) -> str:

@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed.results import quantities as q
+from testbed.results.curves import curves_of
 from testbed.results.finding import distinct_names
-from testbed.results.reading import Ended, Run
+from testbed.results.reaching import ACCURACY, baseline_of
+from testbed.results.reading import Run
+from testbed.results.records import Ended
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-ACCURACY = 97.0
-"""Percent; the accuracy that the paper's comparison asks for, unless another is asked for."""
 STYLES: dict[Ended, str] = {
     "completed": "green",
     "running": "cyan",
@@ -36,7 +37,7 @@ class Row:
         updates: applied by the server.
         best_accuracy, final_accuracy: percent; None if never evaluated, or not a number.
         payload_bytes, message_bytes, wire_bytes: ingress of the whole run.
-        wire_ratio: wire bytes ÷ the baseline's; None if either is 0.
+        wire_ratio: wire bytes ÷ the baseline's (their mean over its seeds); None if either is 0.
         updates_per_second: mean over the training.
         staleness_mean: updates applied between an update's pull and its application, on average.
         wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
@@ -67,7 +68,7 @@ class Comparison:
 
     Attributes:
         rows: one per run, in the order in which they were given.
-        baseline: name of the run that ``wire_ratio`` refers to.
+        baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
         accuracy: the accuracy to reach, percent.
     """
 
@@ -126,30 +127,35 @@ class Comparison:
         )
 
 
-def compare(runs: Sequence[Run], accuracy: float = ACCURACY) -> Comparison:
+def compare(
+    runs: Sequence[Run], accuracy: float = ACCURACY, baseline: str | None = None
+) -> Comparison:
     """Compute the table of some runs.
 
     Args:
-        runs: at least one; the first labelled ``asgd`` is the baseline, or else the first.
+        runs: at least one.
         accuracy: the accuracy to reach, percent.
+        baseline: as for ``reaching.baseline_of``: without it, the first curve labelled ``asgd``.
 
     Raises:
-        NoRunError: a journal cannot be read.
+        NoRunError: a journal cannot be read, or no curve is called like the baseline.
         ValueError: there is no run.
     """
     if not runs:
         raise ValueError("there is no run to compare")
-    names = distinct_names(runs)
-    baseline = next((i for i, run in enumerate(runs) if run.algorithm == "asgd"), 0)
-    wire = runs[baseline].summary.ingress.wire_bytes
-    rows = tuple(_row(n, run, wire, accuracy) for n, run in zip(names, runs, strict=True))
-    return Comparison(rows, names[baseline], accuracy)
+    base = baseline_of(curves_of(runs), baseline)
+    wire = sum(run.summary.ingress.wire_bytes for run in base.runs) / len(base.runs)
+    rows = tuple(
+        _row(name, run, wire, accuracy)
+        for name, run in zip(distinct_names(runs), runs, strict=True)
+    )
+    return Comparison(rows, base.name, accuracy)
 
 
-def _row(name: str, run: Run, baseline_wire_bytes: int, accuracy: float) -> Row:
+def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Row:
     summary = run.summary
     ingress = summary.ingress
-    reached = run.curve.first_reaching(accuracy)
+    reached = run.evaluations.first_reaching(accuracy)
     known = baseline_wire_bytes > 0 and ingress.wire_bytes > 0
     return Row(
         name=name,
@@ -167,7 +173,9 @@ def _row(name: str, run: Run, baseline_wire_bytes: int, accuracy: float) -> Row:
         wire_ratio=ingress.wire_bytes / baseline_wire_bytes if known else None,
         updates_per_second=summary.updates_per_second,
         staleness_mean=float(run.staleness.mean()) if len(run.staleness) else None,
-        wire_bytes_to_accuracy=None if reached is None else int(run.curve.wire_bytes[reached]),
+        wire_bytes_to_accuracy=None
+        if reached is None
+        else int(run.evaluations.wire_bytes[reached]),
     )
 
 

@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.telemetry.records import UPDATE
+from traffic.counters import COUNTS
 
 CURVE_COLUMNS = (
     "iteration",
@@ -44,6 +45,13 @@ _EVALUATION_SCHEMA = pa.schema(
 )
 _UPDATE_SCHEMA = pa.schema(
     [(name, pa.from_numpy_dtype(UPDATE[name])) for name in UPDATE.names or ()]
+)
+_COUNTER_SCHEMA = pa.schema(
+    [
+        ("device", pa.dictionary(pa.int16(), pa.string())),
+        ("interface", pa.dictionary(pa.int16(), pa.string())),
+        *((name, pa.from_numpy_dtype(COUNTS[name])) for name in COUNTS.names or ()),
+    ]
 )
 _RESERVE = 512 * 1024
 
@@ -104,7 +112,12 @@ class Journal:
 
 
 class RunLog:
-    """One run's directory; the orchestrator is its only writer."""
+    """One run's directory; the orchestrator is its only writer, but for the capture's files.
+
+    Attributes:
+        directory: the run directory.
+        traffic: its folder for the capture, the counters and the account of both.
+    """
 
     def __init__(self, directory: Path, spec: str, manifest: dict[str, Any]) -> None:
         """Make the directory.
@@ -132,6 +145,9 @@ class RunLog:
         self._write_manifest()
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA)
         self._evaluations = Journal(directory, "evaluations", _EVALUATION_SCHEMA)
+        self.traffic = directory / "traffic"
+        self.traffic.mkdir()
+        self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA)
         self._curve: IO[str] = (directory / "curve.csv").open("x", newline="", encoding="utf-8")
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
         self._curve_writer.writerow(CURVE_COLUMNS)
@@ -146,6 +162,18 @@ class RunLog:
         self._evaluations.append({name: [row[name]] for name in CURVE_COLUMNS})
         self._curve_writer.writerow([row[name] for name in CURVE_COLUMNS])
         self._curve.flush()
+
+    def counters(
+        self, devices: Sequence[str], interfaces: Sequence[str], rows: npt.NDArray[Any]
+    ) -> None:
+        """Append samples of the links' counters, an array of ``COUNTS``, one row per device."""
+        self._counters.append(
+            {
+                "device": pa.array(devices).dictionary_encode().cast(_COUNTER_SCHEMA[0].type),
+                "interface": pa.array(interfaces).dictionary_encode().cast(_COUNTER_SCHEMA[1].type),
+                **{name: rows[name] for name in COUNTS.names or ()},
+            }
+        )
 
     def event(self, time: float, level: str, text: str, device: str | None = None) -> None:
         """Append something that happened; ``time`` in seconds since the run began."""
@@ -172,6 +200,7 @@ class RunLog:
         self._events.close()
         self._updates.close()
         self._evaluations.close()
+        self._counters.close()
 
     def _write_manifest(self) -> None:
         _replace(self.directory / "manifest.json", json.dumps(self._manifest, indent=2) + "\n")

@@ -148,8 +148,13 @@ class Started:
 
     @property
     def fork_server(self) -> psutil.Process:
-        (fork_server,) = self.agent.children()
+        (fork_server,) = (p for p in self.agent.children() if "capture" not in p.cmdline())
         return fork_server
+
+    @property
+    def capture(self) -> psutil.Process:
+        (capture,) = (p for p in self.agent.children() if "capture" in p.cmdline())
+        return capture
 
     def nodes(self) -> dict[str, psutil.Process]:
         """The devices' processes by device name.

@@ -59,7 +59,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     try:
         started.until_training()
         traces = started.traces()
-        assert len(traces.processes) == 1 + 2 + WORKERS + 2
+        assert len(traces.processes) == 1 + 3 + WORKERS + 2
         assert len(traces.networks) == 1 + WORKERS + 2
         status = started.wait()
         traces.assert_gone()

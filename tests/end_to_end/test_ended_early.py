@@ -76,7 +76,7 @@ def test_killed(
     started = command.start_run(ENDLESS)
     started.until_training()
     traces = started.traces()
-    assert len(traces.processes) == 1 + 2 + 2 + 5
+    assert len(traces.processes) == 1 + 3 + 2 + 5
     victim(started).kill()
     if reason == "the agent of the run died":
         until(lambda: len(traces.left()) <= 1 + len(traces.groups), "all but the control group")

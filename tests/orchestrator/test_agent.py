@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from testbed.channel import Channel, Message
 from testbed.nodes import control_group
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from traffic.accounting import account
+from traffic.counters import COUNTS
 
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [
@@ -53,7 +56,9 @@ class Harness:
         roles.close()
         self.control.send({"load": {"entry": "sample_roles:load", "arguments": arguments}})
 
-    def network(self, *devices: str, uplinks: dict[str, int] | None = None) -> None:
+    def network(
+        self, *devices: str, uplinks: dict[str, int] | None = None, capture: Path | None = None
+    ) -> None:
         links = [
             {
                 "device": device,
@@ -63,8 +68,22 @@ class Harness:
             }
             for i, device in enumerate(devices)
         ]
+        traffic = {
+            "directory": str(capture),
+            "capture": capture is not None,
+            "file_size": 2**26,
+            "total_size": 2**28,
+            "period": 0.1,
+        }
         self.control.send(
-            {"network": {"server": devices[0], "uncounted": [devices[1]], "links": links}}
+            {
+                "network": {
+                    "server": devices[0],
+                    "uncounted": [devices[1]],
+                    "links": links,
+                    "traffic": traffic,
+                }
+            }
         )
         self.until(self.control, lambda m: "network" in m.fields)
 
@@ -72,6 +91,9 @@ class Harness:
         self.control.send({"start": device, "role": role})
 
     def until(self, channel: Channel, wanted: Callable[[Message], bool]) -> dict[str, Any]:
+        return self.until_message(channel, wanted).fields
+
+    def until_message(self, channel: Channel, wanted: Callable[[Message], bool]) -> Message:
         deadline = time.monotonic() + 30
         with selectors.DefaultSelector() as selector:
             selector.register(channel, selectors.EVENT_READ)
@@ -80,7 +102,7 @@ class Harness:
                     message = channel.receive()
                     assert message is not None, self.log.read_text()
                     if wanted(message):
-                        return message.fields
+                        return message
         raise AssertionError(f"nothing came: {self.log.read_text()}")
 
     def counter(self) -> dict[str, Any]:
@@ -155,6 +177,51 @@ def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> 
     assert sent + 66 * full_frames <= after["bytes"] <= sent + 66 * (full_frames * 1.02 + 20)
     assert full_frames <= after["frames"] <= full_frames * 1.02 + 20
     assert after["dropped"] == 0
+
+
+def test_capture_and_counter_agree_and_leave_the_observers_out(
+    agent: Harness, tmp_path: Path
+) -> None:
+    agent.network("server", "evaluator", "worker-0", capture=tmp_path)
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    sent = {"evaluator": 1_000_000, "worker-0": 3_000_000}
+    for device, size in sent.items():
+        agent.start(device, what="send", to="10.77.0.1", bytes=size)
+        agent.until(agent.report, lambda m: "from" in m.fields)
+    agent.control.send({"stop": "traffic"})
+    seen = agent.until(agent.control, lambda m: "traffic" in m.fields)["traffic"]
+    found = account([tmp_path / name for name in seen["capture"]["files"]])
+    assert seen["capture"]["complete"] and found.totals["records"] == seen["capture"]["records"]
+    inward = [i for i, pair in enumerate(found.pairs) if pair == ("10.77.0.5", "10.77.0.1")]
+    assert len(found.pairs) == 2  # the worker's two directions, and nothing of the evaluator's
+    rows = found.seconds[found.seconds["pair"] == inward[0]]
+    assert rows["stream_bytes"].sum() == sent["worker-0"]
+    assert rows["frames"].sum() == seen["counter"]["frames"]
+    assert rows["wire_bytes"].sum() == seen["counter"]["bytes"]
+
+
+def test_every_link_is_sampled(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0", uplinks={"worker-0": 20_000_000})
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    agent.start("worker-0", what="send", to="10.77.0.1", bytes=1_000_000)
+    agent.until(agent.report, lambda m: "from" in m.fields)
+    time.sleep(0.3)
+    samples: list[np.ndarray[Any, Any]] = []
+    while len(samples) < 40:
+        raw = agent.until_message(agent.control, lambda m: "sampled" in m.fields).raw
+        samples.append(np.frombuffer(raw, COUNTS))
+        if samples[-1]["tx_bytes"][2] > 1_000_000:
+            break
+    server, evaluator, worker = samples[-1]
+    assert all((np.diff([s["time"][0] for s in samples])) > 0)
+    # The core's end of the server's link has sent what the worker's end of its link has.
+    assert server["tx_bytes"] == worker["tx_bytes"] > 1_000_000
+    assert server["class_bytes"] == worker["class_bytes"] > worker["tx_bytes"]
+    assert worker["class_overlimits"] > 0
+    assert worker["class_dropped"] == worker["backlog_bytes"] == 0
+    assert evaluator["class_bytes"] == -1 and evaluator["tx_bytes"] == 0
 
 
 def test_an_uplink_has_its_rate(agent: Harness) -> None:

@@ -40,6 +40,17 @@ EVALUATIONS = pa.schema(
         ("wire_bytes", pa.int64()),
     ]
 )
+SPLIT = ["stream", "header", "ack", "connection", "retransmitted", "arp", "other"]
+ACCOUNTING = pa.schema(
+    [
+        ("second", pa.int32()),
+        ("device", pa.string()),
+        ("direction", pa.string()),
+        ("frames", pa.int64()),
+        ("wire_bytes", pa.int64()),
+        *((f"{kind}_bytes", pa.int64()) for kind in SPLIT),
+    ]
+)
 WORKERS = 20
 EVERY = 10
 GREETINGS = 5_000
@@ -76,6 +87,55 @@ def evaluations_table(count: int, payload: int, speed: float = 40) -> pa.Table:
         message * 105 // 100,
     ]
     return pa.Table.from_arrays([pa.array(c) for c in columns], schema=EVALUATIONS)
+
+
+def accounting_table(
+    seconds: int, message: int, workers: int = WORKERS, seed: int = 1, start: int = -1
+) -> pa.Table:
+    """What a capture of ``message`` bytes per worker and second has, from ``start`` on.
+
+    Worker i sends i % 5 percent more than that; the server answers, the evaluator talks too, and
+    one frame a second is nobody's.
+    """
+    random = np.random.default_rng(seed)
+    second = np.repeat(np.arange(start, start + seconds), workers)
+    worker = np.tile(np.arange(workers), seconds)
+    stream = (message * (1 + worker % 5 / 100) * random.uniform(0.8, 1.2, len(worker))).astype(int)
+    stream[second < 0] = 0
+    split = {
+        "stream_bytes": stream,
+        "header_bytes": stream * 66 // 1448,
+        "ack_bytes": np.full(len(worker), 6_600),
+        "connection_bytes": np.where(second == start, 148, 0),
+        "retransmitted_bytes": np.where(random.random(len(worker)) < 0.05, 1_514, 0),
+        "arp_bytes": np.where(second == start, 42, 0),
+        "other_bytes": np.zeros(len(worker), dtype=np.int64),
+    }
+    ingress = {
+        "second": second,
+        "device": np.char.add("worker-", worker.astype(str)),
+        "direction": np.full(len(worker), "ingress"),
+        "frames": stream // 1448 + 100,
+        "wire_bytes": np.sum(list(split.values()), axis=0),
+        **split,
+    }
+    tables = [pa.table(ingress).cast(ACCOUNTING)]
+    for device, direction in (("worker-3", "egress"), ("evaluator", "ingress"), (None, "ingress")):
+        row: dict[str, Any] = dict.fromkeys(ACCOUNTING.names, 0)
+        size = 60 if device is None else 10**9
+        row |= {"frames": 1, "wire_bytes": size, "other_bytes": size}
+        rows = [
+            row | {"second": s, "device": device, "direction": direction}
+            for s in range(start, start + seconds)
+        ]
+        tables.append(pa.Table.from_pylist(rows, schema=ACCOUNTING))
+    return pa.concat_tables(tables)
+
+
+def traffic(dropped: int = 0, **changes: Any) -> dict[str, Any]:
+    """What ``summary.json`` says about a capture."""
+    capture = {"records": 1_000, "dropped": dropped, "bytes": 1, "files": ["x"], "complete": True}
+    return {"capture": capture, "reconciled": dropped == 0, "differences": [], **changes}
 
 
 def write_stream(path: Path, table: pa.Table, batch: int) -> list[int]:
@@ -126,7 +186,8 @@ def write_run(runs_root: Path) -> WriteRun:
 
     Args of the fixture's function: algorithm; execution (``experiment/time-seed``); count of
     updates; payload bytes of each; ended; evaluations (a table, in place of the usual one); speed
-    (updates in which accuracy rises); further keywords go to the manifest.
+    (updates in which accuracy rises); accounting (a table: what a capture counted); traffic
+    (of the summary); further keywords go to the manifest.
     """
 
     def write(
@@ -138,6 +199,8 @@ def write_run(runs_root: Path) -> WriteRun:
         ended: str = "completed",
         evaluations: pa.Table | None = None,
         speed: float = 40,
+        accounting: pa.Table | None = None,
+        traffic: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
         directory = runs_root / execution / algorithm
@@ -145,7 +208,12 @@ def write_run(runs_root: Path) -> WriteRun:
         changes["experiment"] = execution.partition("/")[0]
         told = manifest(algorithm, ended, **changes)
         (directory / "manifest.json").write_text(json.dumps(told))
-        (directory / "spec.yaml").write_text(f"name: quickstart\nalgorithms: [{algorithm}]\n")
+        (directory / "spec.yaml").write_text(
+            f"name: {told['experiment']}\nseed: {told['seed']}\nalgorithms: [{algorithm}]\n"
+        )
+        if accounting is not None:
+            (directory / "traffic").mkdir()
+            parquet.write_table(accounting, directory / "traffic" / "accounting.parquet")
         updates = updates_table(count, payload)
         if evaluations is None:
             evaluations = evaluations_table(count, payload, speed)
@@ -182,6 +250,7 @@ def write_run(runs_root: Path) -> WriteRun:
             "workers_lost": 0,
             "parameters_sha256": "ab" * 32,
             "versions": told["versions"],
+            **({} if traffic is None else {"traffic": traffic}),
         }
         (directory / "summary.json").write_text(json.dumps(summary))
         np.save(directory / "parameters.npy", np.zeros(4, dtype=np.float32))

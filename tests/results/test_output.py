@@ -2,19 +2,24 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from testbed.errors import TestbedError
+from testbed.results.curves import curves_of
 from testbed.results.figures import write_figure, write_figures
 from testbed.results.finding import resolve
+from testbed.results.quantities import Measure
+from testbed.results.reaching import reaching
 from testbed.results.reading import Run
 from testbed.results.report import write_report
 from testbed.results.table import compare, plain_text
-from tests.results.conftest import GREETINGS, WriteRun
+from tests.results.conftest import GREETINGS, WriteRun, accounting_table, traffic
 
 
 def test_the_tables_numbers(three: Path, runs_root: Path) -> None:
@@ -44,12 +49,11 @@ def test_figures_are_the_same_bytes_again(three: Path, runs_root: Path, tmp_path
     runs = resolve("quickstart", runs_root)
     first = write_figures(runs, tmp_path / "a")
     second = write_figures(runs, tmp_path / "b")
-    assert sorted(p.name for p in first) == [
-        "accuracy-versus-ingress.png",
-        "accuracy-versus-ingress.svg",
-        "accuracy-versus-iteration.png",
-        "accuracy-versus-iteration.svg",
-    ]
+    names = [f"accuracy-versus-{x}" for x in ("ingress", "iteration")]
+    names += ["ingress-over-time", "ingress-by-worker", "staleness"]
+    assert sorted(p.name for p in first) == sorted(
+        f"{n}.{s}" for n in names for s in ("png", "svg")
+    )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
         assert one.stat().st_size > 2000
@@ -86,6 +90,75 @@ def test_the_report_escapes_what_comes_from_files(write_run: WriteRun, tmp_path:
     assert evil not in text
     assert "&lt;script&gt;alert(1)" in text
     assert "failed" in text
+
+
+@pytest.fixture
+def seeds(write_run: WriteRun) -> list[Run]:
+    """ASGD, and AdaComp with three seeds, captured."""
+    accounting = accounting_table(30, 1_000_000)
+    runs = [write_run("asgd", accounting=accounting, traffic=traffic())]
+    for seed, speed in enumerate((25, 30, 40), 1):
+        execution = f"quickstart/20261121-07490{seed}-{seed}"
+        runs.append(
+            write_run(
+                "adacomp-0.01",
+                execution,
+                payload=17_000,
+                speed=speed,
+                seed=seed,
+                accounting=accounting,
+                traffic=traffic(dropped=seed == 3),
+            )
+        )
+    return [Run.load(run) for run in runs]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_the_page_shows_what_its_link_asks_for(seeds: list[Run], tmp_path: Path) -> None:
+    """In a real browser: the switches, the accuracy, and the table that follows them."""
+    path = write_report(seeds, tmp_path / "report.html")
+
+    def page(view: str) -> str:
+        done = subprocess.run(
+            [
+                "chromium",
+                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
+                *("--no-first-run", "--disable-background-networking", "--disable-sync"),
+                *("--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"),
+                *("--virtual-time-budget=20000", "--dump-dom", f"file://{path}{view}"),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        return done.stdout
+
+    def table(dom: str) -> list[list[str]]:
+        body = re.search(r'<table id="reached">.*?</table>', dom, re.DOTALL)
+        assert body
+        rows = re.findall(r"<tr>(.*?)</tr>", body[0], re.DOTALL)
+        return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+
+    for view, accuracy, measure, axis in (
+        ("", 97.0, "wire", "log"),
+        ("#ingress=payload&axis=linear&accuracy=90", 90.0, "payload", "linear"),
+    ):
+        dom = page(view)
+        # What the page computes is what the tables here compute.
+        expected = reaching(curves_of(seeds), accuracy, measure=cast("Measure", measure))
+        assert table(dom) == [list(expected.headings), *map(list, expected.cells)]
+        assert f"PS ingress, {measure} bytes" in dom
+        assert dom.count("js-plotly-plot") >= 6
+        assert ("100M" in dom or "50M" in dom) if axis == "linear" else True
+        assert "NaN" not in re.sub(r"<script.*?</script>", "", dom, flags=re.DOTALL)
+    assert "lost 1 of 1,001 packets" in dom
+
+
+def test_the_report_of_a_long_run_stays_small(write_run: WriteRun, tmp_path: Path) -> None:
+    accounting = accounting_table(600, 1_000_000, workers=200)
+    run = Run.load(write_run("asgd", accounting=accounting, traffic=traffic()))
+    assert write_report([run], tmp_path / "report.html").stat().st_size < 6_000_000
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -21,10 +21,10 @@ def test_a_completed_run(write_run: WriteRun) -> None:
     assert run.id == "quickstart/20261121-074500-1/asgd"
     assert (run.ended, run.summary.reconstructed) == ("completed", False)
     assert run.updates.num_rows == 200
-    assert run.curve.iteration.tolist() == list(range(0, 201, EVERY))
-    assert run.curve.first_reaching(0) == 0
-    assert run.curve.first_reaching(99) is None
-    assert run.curve.diverged_at is None
+    assert run.evaluations.iteration.tolist() == list(range(0, 201, EVERY))
+    assert run.evaluations.first_reaching(0) == 0
+    assert run.evaluations.first_reaching(99) is None
+    assert run.evaluations.diverged_at is None
     assert [event.level for event in run.events] == ["info", "warning"]
 
 
@@ -39,7 +39,7 @@ def test_a_running_and_a_killed_run_differ_only_in_their_process(
         assert run.summary.reconstructed
         assert run.summary.updates == 200
         assert run.summary.ingress.payload_bytes == 200 * 1_000_000
-        assert run.summary.best_accuracy == pytest.approx(float(run.curve.accuracy.max()))
+        assert run.summary.best_accuracy == pytest.approx(float(run.evaluations.accuracy.max()))
 
 
 def test_a_stream_cut_off_anywhere_gives_its_complete_batches(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_curve_in_text_is_read_where_the_stream_is_behind(
     (directory / "evaluations.arrows").write_bytes(b"")
     text = (directory / "curve.csv").read_text()
     (directory / "curve.csv").write_text(text.rstrip("\n")[:-3])  # the last line lost its end
-    assert Run.load(directory).curve.iteration.tolist() == list(range(0, 191, EVERY))
+    assert Run.load(directory).evaluations.iteration.tolist() == list(range(0, 191, EVERY))
 
 
 def test_a_run_that_diverged(write_run: WriteRun) -> None:
@@ -80,14 +80,14 @@ def test_a_run_that_diverged(write_run: WriteRun) -> None:
         2, "accuracy", pa.array(accuracy, from_pandas=False)
     )
     run = Run.load(write_run("asgd", count=100, evaluations=table))
-    assert run.curve.diverged_at == 50
+    assert run.evaluations.diverged_at == 50
     assert run.summary.best_accuracy == pytest.approx(float(accuracy[7]))
     assert run.summary.final_accuracy is None
 
 
 def test_a_run_without_any_evaluation(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
-    assert len(run.curve) == 0
+    assert len(run.evaluations) == 0
     assert run.summary.best_accuracy is None
 
 

@@ -1,0 +1,400 @@
+"""Three witnesses of a run's traffic, brought together at its end.
+
+1. The roles: every connection's bytes as the server's messages add up to them.
+2. The kernel: the class counter at the server's link.
+3. The capture at that link, re-split into frames (``traffic.accounting``).
+
+Where two of them should be equal and are not, the difference is told with its likely reason; nothing
+is smoothed over. What passed the link also becomes ``traffic/accounting.parquet``, a row for each
+second, device and direction, and ``traffic/connections.parquet``.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from testbed.results.journals import read_updates
+from testbed.roles.settings import PORT, worker_name
+from testbed.wire.frames import HEADER
+from traffic import TrafficError
+from traffic.accounting import QUANTITIES, Account, account
+
+MESSAGES = "messages and captured TCP streams"
+COUNTED_FRAMES = "class counter and captured frames"
+COUNTED_BYTES = "class counter and captured bytes"
+FILES = "packets captured and packets in the files"
+_FILE = "ledgers.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two ledgers that should say the same and do not.
+
+    Attributes:
+        ledgers: which two.
+        device: whose connection; None for the link as a whole.
+        expected: what the first of them says, in bytes or frames.
+        found: what the second says.
+        reason: the likely reason.
+    """
+
+    ledgers: str
+    device: str | None
+    expected: int
+    found: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What the server says of one connection.
+
+    Attributes:
+        device: the device that greeted over it; None if nobody did.
+        address, port: the peer's.
+        message_bytes: of whole messages received.
+        incomplete_bytes: received of a message that never became whole.
+        payload_bytes: of the bodies of pushes among them.
+        sent_bytes: what the server's kernel took.
+        unsent_bytes: what of it was never put on the wire.
+        reason: why the server closed it; None if the peer did, at the end of the run.
+    """
+
+    device: str | None
+    address: str
+    port: int
+    message_bytes: int
+    incomplete_bytes: int
+    payload_bytes: int
+    sent_bytes: int
+    unsent_bytes: int
+    reason: str | None
+
+
+@dataclass(slots=True)
+class Ledgers:
+    """What the witnesses of one run said; ``traffic/ledgers.json`` of the run directory.
+
+    Attributes:
+        server: the server's address.
+        devices: every device's name, by its address.
+        captured: whether there was to be a capture.
+        began: when training began, in seconds since 1970; None if it did not.
+        connections: the server's ledger, in the order in which they were closed.
+        capture: what the capture said at its end; None if there was none, or it did not get there.
+        counter: the class counter after the link had become quiet; None if the run did not get there.
+    """
+
+    server: str
+    devices: dict[str, str]
+    captured: bool
+    began: float | None = None
+    connections: list[Connection] = field(default_factory=list)
+    capture: dict[str, Any] | None = None
+    counter: dict[str, float] | None = None
+
+    @classmethod
+    def load(cls, directory: Path) -> "Ledgers":
+        """Read them from the folder ``traffic`` of a run directory.
+
+        Raises:
+            TrafficError: they are not there, or of another make.
+        """
+        path = directory / _FILE
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            connections = [Connection(**one) for one in fields.pop("connections")]
+            return cls(**fields, connections=connections)
+        except OSError as error:
+            raise TrafficError(f"{path} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
+
+    def save(self, directory: Path) -> None:
+        """Write them into the folder ``traffic`` of a run directory."""
+        (directory / _FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def final(self) -> bool:
+        """Whether the run went on to the point where the ledgers must agree: all nodes had ended."""
+        return self.captured and self.counter is not None and self.capture is not None
+
+    def reconcile(self, found: Account) -> list[Difference]:
+        """Compare the ledgers, which must be ``final``, with the account of the capture's files."""
+        assert self.capture is not None and self.counter is not None
+        flaw = self._flaw(found)
+        told = int(self.capture.get("records", 0))
+        differences: list[Difference] = []
+        if found.totals["records"] != told:
+            reason = flaw or "the files were changed, or are not all there"
+            differences.append(Difference(FILES, None, told, found.totals["records"], reason))
+        differences += self._counted(found, flaw)
+        differences += self._streams(found, flaw)
+        return differences
+
+    def _flaw(self, found: Account) -> str | None:
+        """What is known to be wrong with the capture as a whole."""
+        assert self.capture is not None
+        if self.capture.get("error"):
+            return f"the capture ended early: {self.capture['error']}"
+        if found.damage:
+            return found.damage[0]
+        if self.capture.get("dropped"):
+            return f"the capture dropped {self.capture['dropped']:,} packets"
+        if self.capture.get("left_out"):
+            return (
+                f"the capture reached its bound and left {self.capture['left_out']:,} packets out; "
+                "raise traffic.total_size"
+            )
+        return None
+
+    def _counted(self, found: Account, flaw: str | None) -> list[Difference]:
+        assert self.counter is not None
+        to_server = [i for i, (_, to) in enumerate(found.pairs) if to == self.server]
+        rows = found.seconds[np.isin(found.seconds["pair"], to_server)]
+        unopened = ~found.flows["opened"] & np.isin(found.flows["pair"], to_server)
+        reason = flaw or (
+            "a connection's SYN is missing, so that its segment size had to be assumed"
+            if unopened.any()
+            else "packets passed before the capture began or after it had ended, or the kernel cut "
+            "segments to another size than the connection's SYNs say"
+        )
+        pairs = (
+            (COUNTED_FRAMES, int(self.counter["frames"]), int(rows["frames"].sum())),
+            (COUNTED_BYTES, int(self.counter["bytes"]), int(rows["wire_bytes"].sum())),
+        )
+        return [
+            Difference(name, None, expected, seen, reason)
+            for name, expected, seen in pairs
+            if expected != seen
+        ]
+
+    def _streams(self, found: Account, flaw: str | None) -> list[Difference]:
+        flows = {
+            (
+                *found.pairs[int(row["pair"])],
+                int(row["source_port"]),
+                int(row["destination_port"]),
+            ): row
+            for row in found.flows
+        }
+        differences = []
+        for one in self.connections:
+            name = one.device or f"{one.address} port {one.port}"
+            inward = flows.pop((one.address, self.server, one.port, PORT), None)
+            outward = flows.pop((self.server, one.address, PORT, one.port), None)
+            received = one.message_bytes + one.incomplete_bytes
+            seen = 0 if inward is None else int(inward["stream_bytes"])
+            if seen != received:
+                reason = flaw or _why_not_received(one, inward)
+                differences.append(
+                    Difference(f"{MESSAGES}, to the server", name, received, seen, reason)
+                )
+            seen = 0 if outward is None else int(outward["stream_bytes"])
+            # The kernel may still have sent what it had when the connection was closed.
+            if not one.sent_bytes - one.unsent_bytes <= seen <= one.sent_bytes:
+                reason = flaw or _gap(outward) or "the connection was cut before it could be sent"
+                differences.append(
+                    Difference(f"{MESSAGES}, from the server", name, one.sent_bytes, seen, reason)
+                )
+        for (source, _, source_port, _), row in flows.items():
+            if row["stream_bytes"]:
+                name = f"{source} port {source_port}"
+                reason = flaw or "the server told of no such connection"
+                differences.append(Difference(MESSAGES, name, 0, int(row["stream_bytes"]), reason))
+        return differences
+
+
+def _why_not_received(one: Connection, flow: npt.NDArray[np.void] | None) -> str:
+    gap = _gap(flow)
+    if gap:
+        return gap
+    if one.reason is not None:
+        return f"the server closed the connection ({one.reason}) and left bytes unread"
+    return "no reason is known: one of the two counts wrongly"
+
+
+def _gap(flow: npt.NDArray[np.void] | None) -> str | None:
+    if flow is None:
+        return "the capture has nothing of this connection"
+    if not flow["opened"]:
+        return "the capture has not the connection's beginning"
+    if flow["missing_bytes"]:
+        return f"the capture lacks {int(flow['missing_bytes']):,} bytes of this stream"
+    return None
+
+
+def read_capture(directory: Path) -> Account:
+    """Account of a run's capture files, which lie in ``directory``.
+
+    Raises:
+        TrafficError: there are none, or one cannot be read.
+    """
+    return account(_files(directory))
+
+
+def _files(directory: Path) -> list[Path]:
+    def number(path: Path) -> int:
+        _, _, text = path.stem.partition("-")
+        return int(text or 1)
+
+    return sorted(directory.glob("ingress*.pcapng"), key=number)
+
+
+def settle(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
+    """Account for a run's traffic and compare its ledgers.
+
+    Args:
+        directory: the run directory's ``traffic``, with the capture's files; gets what is written.
+
+    Returns:
+        What ``summary.json`` says of it. ``capture``: what it came to, or null; ``reconciled``: true,
+        false, or null where there was nothing to compare; ``differences``: where ledgers disagree.
+    """
+    ledgers.save(directory)
+    if not ledgers.captured:
+        return {"capture": None, "reconciled": None, "differences": []}
+    try:
+        found = read_capture(directory)
+    except TrafficError as error:
+        unread = Difference(FILES, None, 0, 0, str(error))
+        return {"capture": ledgers.capture, "reconciled": False, "differences": [asdict(unread)]}
+    rows, flows = by_device(found, ledgers, directory.parent)
+    pq.write_table(rows, directory / "accounting.parquet")
+    pq.write_table(flows, directory / "connections.parquet")
+    return _compared(found, ledgers, directory)
+
+
+def examine(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
+    """Do the same again without writing anything, and say what every device sent and got.
+
+    Returns:
+        What ``settle`` returns, and ``damage``: what is wrong with the files; ``devices``: totals of
+        each device and direction.
+
+    Raises:
+        TrafficError: the capture cannot be read.
+    """
+    found = read_capture(directory)
+    rows, _ = by_device(found, ledgers, directory.parent)
+    keys = ["device", "direction"]
+    sums = [name for name in rows.column_names if name not in (*keys, "second")]
+    devices = rows.group_by(keys, use_threads=False).aggregate([(name, "sum") for name in sums])
+    devices = devices.rename_columns([name.removesuffix("_sum") for name in devices.column_names])
+    return {
+        **_compared(found, ledgers, directory),
+        "damage": list(found.damage),
+        "devices": devices.to_pylist(),
+    }
+
+
+def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
+    capture = ledgers.capture
+    if capture is None:
+        # The run was cut short, and with it the capture, before it could say what it came to.
+        files = _files(directory)
+        capture = {
+            "records": found.totals["records"],
+            "dropped": found.dropped or 0,
+            "left_out": 0,
+            "bytes": sum(path.stat().st_size for path in files),
+            "files": [path.name for path in files],
+            "error": "the run was cut short",
+            "complete": False,
+        }
+    differences = ledgers.reconcile(found) if ledgers.final else []
+    return {
+        "capture": capture,
+        "reconciled": not differences if ledgers.final else None,
+        "differences": [asdict(difference) for difference in differences],
+    }
+
+
+def _pushes(
+    run: Path, ledgers: Ledgers
+) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Where each device's pushes lie in its stream: their ends, and their payloads' sizes."""
+    updates = read_updates(run)
+    worker = updates["worker"].to_numpy()
+    message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))
+    order = np.argsort(worker, kind="stable")
+    starts = np.flatnonzero(np.diff(worker[order], prepend=-1))
+    result = {
+        worker_name(int(worker[rows[0]])): (np.cumsum(message[rows]), payload[rows])
+        for rows in np.split(order, starts[1:])
+        if len(rows)
+    }
+    empty = np.zeros(0, np.int64)
+    for one in ledgers.connections:
+        if one.device is None:
+            continue
+        ends, sizes = result.get(one.device, (empty, empty))
+        late = one.payload_bytes - int(sizes.sum())
+        if late > 0:  # one push that came when training was over, behind a pull and its own header
+            end = (int(ends[-1]) if len(ends) else 0) + 2 * HEADER.size + late
+            result[one.device] = (np.append(ends, end), np.append(sizes, late))
+    return result
+
+
+def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa.Table]:
+    """The account with the devices' names: a row per second, device and direction; and connections.
+
+    Seconds count from when training began; from the capture's beginning if it did not. Stream bytes
+    are split into payload and framing by the run's updates.
+
+    Args:
+        run: the run directory.
+    """
+    server, devices = ledgers.server, ledgers.devices
+    began = ledgers.began if ledgers.began is not None else (found.first or 0) / 1e9
+    payload = _pushes(run, ledgers)
+    pairs = np.array(
+        [
+            (
+                devices.get(source if to == server else to, source),
+                "ingress" if to == server else "egress",
+            )
+            for source, to in found.pairs
+        ]
+    ).reshape(-1, 2)
+    rows = found.seconds
+    columns: dict[str, Any] = {
+        "second": (rows["second"] - int(began)).astype(np.int32),
+        "device": pairs[rows["pair"], 0],
+        "direction": pairs[rows["pair"], 1],
+        **{name: rows[name] for name in QUANTITIES},
+    }
+    split = _payload(rows, pairs, payload)
+    columns |= {"payload_bytes": split, "framing_bytes": rows["stream_bytes"] - split}
+    flows = found.flows
+    names = [name for name in flows.dtype.names or () if name != "pair"]
+    table = {"device": pairs[flows["pair"], 0], "direction": pairs[flows["pair"], 1]}
+    return pa.table(columns), pa.table(table | {name: flows[name] for name in names})
+
+
+def _payload(
+    rows: npt.NDArray[np.void],
+    pairs: npt.NDArray[np.str_],
+    pushes: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+) -> npt.NDArray[np.int64]:
+    """Bytes of payload in each row of an account: each push lies at a known place of its stream."""
+    result = np.zeros(len(rows), np.int64)
+    order = np.argsort(rows["pair"], kind="stable")  # by second within each pair, as they are
+    starts = np.flatnonzero(np.diff(rows["pair"][order], prepend=-1))
+    for mine in np.split(order, starts[1:]):
+        device, direction = pairs[rows["pair"][mine[0]]] if len(mine) else ("", "")
+        if direction != "ingress" or device not in pushes:
+            continue
+        ends, sizes = pushes[device]
+        places = np.stack([ends - sizes, ends], axis=1).reshape(-1)
+        so_far = np.stack([np.cumsum(sizes) - sizes, np.cumsum(sizes)], axis=1).reshape(-1)
+        at = np.interp(np.cumsum(rows["stream_bytes"][mine]), places, so_far)
+        result[mine] = np.diff(np.round(at).astype(np.int64), prepend=0)
+    return result

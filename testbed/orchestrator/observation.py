@@ -1,0 +1,156 @@
+"""Watching a run's traffic from inside the core's network namespace; the agent owns it.
+
+The capture is a process of its own, the command line of ``traffic`` itself: it must not wait for
+anything, and it is a member of the run's pid namespace, so that it ends with the run whatever happens.
+Counters are read by the agent, which holds a netlink socket in every device's namespace.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import HostError
+from testbed.network import shaping
+from testbed.network.addresses import Link
+from testbed.network.star import DEVICE_INDEX
+from testbed.nodes.linux import inside_network
+from traffic.counters import Meter, read_all
+
+SNAP_LENGTH = 96
+"""Bytes kept of each packet: Ethernet, IPv4 and TCP with all its options are 94."""
+START_TIMEOUT = 30.0
+QUIET = 0.2
+"""Seconds without a frame after which the link is taken to be quiet."""
+QUIET_TIMEOUT = 5.0
+_STOP_TIMEOUT = 20.0
+_ROWS = 1000
+
+
+class Observation:
+    """Counters and capture of one run.
+
+    Attributes:
+        period: seconds between two samples of all counters.
+    """
+
+    def __init__(
+        self,
+        plan: Mapping[str, Any],
+        links: Sequence[Link],
+        server: str,
+        uncounted: Sequence[str],
+        namespaces: Mapping[str, int],
+    ) -> None:
+        """Open counters and start the capture; nothing of the run may have been sent yet.
+
+        Args:
+            plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
+                in bytes, ``period`` in seconds.
+            server: the device whose link is captured and counted.
+            uncounted: devices whose traffic with it is left out.
+            namespaces: descriptor of each device's network namespace.
+
+        Raises:
+            HostError: the capture cannot be started; says why.
+        """
+        self.period = float(plan["period"])
+        by_name = {link.device: link for link in links}
+        self._ingress = Meter(DEVICE_INDEX + by_name[server].index, shaping.COUNTED)
+        self._meters: list[Meter] = []
+        for link in links:
+            if link.device == server:
+                self._meters.append(self._ingress)
+                continue
+            with inside_network(namespaces[link.device]):
+                handle = shaping.COUNTED if link.uplink.shapes else None
+                self._meters.append(Meter(DEVICE_INDEX, handle))
+        self._capture: subprocess.Popen[bytes] | None = None
+        self._complained = False
+        if plan["capture"]:
+            self._start(
+                by_name[server].core_interface,
+                Path(plan["directory"]),
+                plan,
+                [by_name[device].device_address for device in uncounted],
+            )
+
+    def _start(
+        self, interface: str, directory: Path, plan: Mapping[str, Any], without: Sequence[str]
+    ) -> None:
+        command = [
+            *(sys.executable, "-m", "traffic", "capture", "--json", "--until-input-ends"),
+            *("--interface", interface, "--write", str(directory / "ingress.pcapng")),
+            *("--snap-length", str(SNAP_LENGTH)),
+            *("--file-size", str(plan["file_size"]), "--total-size", str(plan["total_size"])),
+            *(part for address in without for part in ("--exclude-host", address)),
+        ]
+        self._capture = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self._capture.stdout is not None
+        if not self._capture.stdout.readline():
+            _, complaint = self._capture.communicate()
+            raise HostError(f"the capture does not start: {_last_line(complaint)}")
+
+    def read_ingress(self) -> dict[str, float]:
+        """Read the class that counts what enters the server."""
+        row = self._ingress.read()
+        return {"time": row[0], "bytes": row[7], "frames": row[8], "dropped": row[9]}
+
+    def sample(self) -> list[bytes]:
+        """Read all counters: ``traffic.counters.COUNTS``, one row per link, in parts."""
+        rows = read_all(self._meters)
+        return [rows[i : i + _ROWS].tobytes() for i in range(0, len(rows), _ROWS)]
+
+    def complaint(self) -> str | None:
+        """What went wrong with the capture since this was asked last."""
+        if self._complained or self._capture is None or self._capture.poll() is None:
+            return None
+        self._complained = True
+        return "the capture ended before the run did"
+
+    def stop(self) -> dict[str, Any]:
+        """Wait until the link is quiet and stop; returns what the capture and the class counted."""
+        before = self.read_ingress()
+        deadline = time.monotonic() + QUIET_TIMEOUT
+        while time.monotonic() < deadline:
+            time.sleep(QUIET)
+            now = self.read_ingress()
+            if now["frames"] == before["frames"]:
+                break
+            before = now
+        capture = self._stop_capture()
+        return {"capture": capture, "counter": self.read_ingress()}
+
+    def _stop_capture(self) -> dict[str, Any] | None:
+        if self._capture is None:
+            return None
+        self._complained = True
+        try:
+            told, complaint = self._capture.communicate(timeout=_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._capture.kill()
+            told, complaint = self._capture.communicate()
+        try:
+            result: dict[str, Any] = json.loads(told)
+        except ValueError:
+            status = self._capture.returncode
+            return {"error": f"it ended with status {status}: {_last_line(complaint)}"}
+        return result
+
+    def abandon(self) -> None:
+        """Let the capture end and close its files; for a run that was cut short."""
+        if self._capture is not None and self._capture.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._capture.communicate(timeout=3)
+
+
+def _last_line(complaint: bytes) -> str:
+    """What a command said last on its standard error, without its name."""
+    lines = complaint.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+    return lines[-1].removeprefix("traffic: ")[:500]

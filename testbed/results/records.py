@@ -1,0 +1,144 @@
+"""What the files of a run directory say about the run: manifest, summary, events.
+
+Keys that are not known here are left unread, so that a directory written by a later version of the
+same format can be shown; one that is missing has a default where older versions did not write it.
+"""
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+Ended: TypeAlias = Literal["running", "completed", "interrupted", "failed"]
+
+
+def _number(value: object) -> object:
+    """NaN and infinity say no more than null: nothing was measured that can be compared."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _aware(value: datetime) -> datetime:
+    """Times are UTC where they do not say otherwise."""
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+Moment: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
+Number: TypeAlias = Annotated[float | None, BeforeValidator(_number)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Host(_Record):
+    """The machine that a run ran on; memory in bytes."""
+
+    name: str = "unknown"
+    kernel: str = "unknown"
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    cpu: str | None = None
+
+
+class Manifest(_Record):
+    """``manifest.json``: what was run, where and by which versions."""
+
+    format: int
+    experiment: str
+    algorithm: str
+    seed: int
+    started: Moment
+    finished: Moment | None = None
+    ended: Ended
+    reason: str | None = None
+    workers: int
+    pid: int
+    pid_started: float
+    versions: dict[str, str] = {}
+    commit: str | None = None
+    host: Host = Host()
+
+
+class Ingress(_Record):
+    """Bytes that entered the parameter server from its workers."""
+
+    payload_bytes: int = 0
+    message_bytes: int = 0
+    wire_bytes: int = 0
+
+
+class Capture(_Record):
+    """The packet capture at the PS link.
+
+    Attributes:
+        records: packets in it.
+        dropped: packets that passed and are not in it: the kernel had no room for them.
+        left_out: packets that came after the bound on its size was reached.
+        bytes: what it takes on disk.
+        files: their names.
+        error: why it ended early; None if it did not.
+        complete: whether it holds the whole run.
+    """
+
+    records: int = 0
+    dropped: int = 0
+    left_out: int = 0
+    bytes: int = 0
+    files: tuple[str, ...] = ()
+    error: str | None = None
+    complete: bool = False
+
+
+class Difference(_Record):
+    """Two ledgers that should be equal to the byte and are not; device None for all together."""
+
+    ledgers: str
+    device: str | None = None
+    expected: int
+    found: int
+    reason: str
+
+
+class Traffic(_Record):
+    """What the run says about its count of bytes.
+
+    ``reconciled`` is None where the ledgers were not compared: capture was off, or the run did not
+    come to its end.
+    """
+
+    capture: Capture | None = None
+    reconciled: bool | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+class Summary(_Record):
+    """``summary.json``: what came out. Accuracies in percent, durations in seconds.
+
+    Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
+    bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None. So is
+    ``traffic`` in runs made before there were captures.
+    """
+
+    updates: int
+    best_accuracy: Number = None
+    final_accuracy: Number = None
+    ingress: Ingress
+    updates_per_second: Number = None
+    setup_seconds: Number = None
+    training_seconds: Number = None
+    workers_lost: int | None = None
+    parameters_sha256: str | None = None
+    traffic: Traffic | None = None
+    ended: Ended
+    reason: str | None = None
+    reconstructed: bool = False
+
+
+class Event(_Record):
+    """One line of ``events.jsonl``; time in seconds since the run began."""
+
+    time: float
+    level: Literal["info", "warning", "error"] = "info"
+    device: str | None = None
+    event: str

@@ -1,0 +1,236 @@
+"""The three ledgers of a real run: that they agree, and that each one broken on purpose is caught."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.orchestrator.ledgers import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
+from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+SHAPED = SMALL | {
+    "network": {"uplink": "50mbit", "downlink": "100mbit"},
+    "algorithms": [{"name": "adacomp", "ratio": 0.02}],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of a run that completed."""
+    line = CommandLine(tmp_path_factory.mktemp("traffic"))
+    started = line.start_run(SHAPED)
+    assert started.wait() == 0, started.said
+    yield started.run_directory
+    line.close()
+
+
+@pytest.fixture
+def broken(run: Path, tmp_path: Path) -> Path:
+    """A copy of that directory to break something in."""
+    return Path(shutil.copytree(run, tmp_path / "runs" / run.parents[1].name / "x-1" / run.name))
+
+
+def again(directory: Path, tmp_path: Path) -> dict[str, Any]:
+    """What `testbed traffic` says of a run directory."""
+    line = CommandLine(tmp_path)
+    result = line.do("traffic", directory, "--json")
+    assert result.returncode == 0, result.stderr
+    (counted,) = json.loads(result.stdout)
+    return dict(counted)
+
+
+def ledgers(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = directory / "traffic" / "ledgers.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def cut_packet(directory: Path, number: int) -> None:
+    """Take the packet with this number out of the capture's file."""
+    path = directory / "traffic" / "ingress.pcapng"
+    data, place, seen = path.read_bytes(), 0, 0
+    while True:
+        kind, length = (int.from_bytes(data[place + i : place + i + 4], "little") for i in (0, 4))
+        if kind == 6:
+            if seen == number:
+                path.write_bytes(data[:place] + data[place + length :])
+                return
+            seen += 1
+        place += length
+
+
+def test_a_run_is_reconciled(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["traffic"]["reconciled"] is True, summary["traffic"]["differences"]
+    assert summary["traffic"]["capture"]["complete"]
+    assert summary["traffic"]["capture"]["dropped"] == 0
+    table = pq.read_table(run / "traffic" / "accounting.parquet")
+    ingress = table.filter(np.array(table["direction"].to_pylist()) == "ingress")
+
+    def total(name: str) -> int:
+        return int(ingress[name].to_numpy().sum())
+
+    drained = summary["ingress_after_drain"]
+    assert total("wire_bytes") == drained["wire_bytes"]
+    assert total("stream_bytes") == drained["message_bytes"]
+    assert total("payload_bytes") == drained["payload_bytes"]
+    assert total("framing_bytes") == drained["message_bytes"] - drained["payload_bytes"]
+    kinds = [name for name in table.column_names if name.endswith("_bytes")]
+    split = set(kinds) - {"wire_bytes", "payload_bytes", "framing_bytes"}
+    assert sum(map(total, split)) == total("wire_bytes")
+    assert set(ingress["device"].to_pylist()) == {f"worker-{i}" for i in range(5)}
+
+
+def test_counters_are_on_record_from_beginning_to_end(run: Path) -> None:
+    table = pq.read_table(run / "traffic" / "counters.parquet")
+    device = np.array(table["device"].to_pylist())
+    assert set(device) == {"server", "evaluator", *(f"worker-{i}" for i in range(5))}
+    summary = json.loads((run / "summary.json").read_text())
+    server = table.filter(device == "server")
+    assert server["interface"].to_pylist()[0] == "link0"
+    counted = server["class_bytes"].to_numpy()
+    assert counted[0] == 0 and counted[-1] == summary["ingress_after_drain"]["wire_bytes"]
+    uplinks = [table.filter(device == f"worker-{i}")["class_bytes"].to_numpy() for i in range(5)]
+    # What the workers' uplinks have let through is what has reached the server's link.
+    assert sum(int(one[-1]) for one in uplinks) == counted[-1]
+
+
+def test_counted_anew_it_agrees(run: Path, tmp_path: Path) -> None:
+    counted = again(run, tmp_path)
+    assert counted["reconciled"] is True and counted["damage"] == []
+    line = CommandLine(tmp_path)
+    said = line.do("traffic", run).stdout
+    assert "reconciled: messages equal TCP streams" in said
+    assert "worker-3" in said and "payload" in said
+
+
+@pytest.mark.parametrize("name", ["message_bytes", "incomplete_bytes"])
+def test_a_role_that_tells_another_number_is_caught(
+    broken: Path, tmp_path: Path, name: str
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["connections"][2][name] += 1
+
+    ledgers(broken, change)
+    counted = again(broken, tmp_path)
+    assert counted["reconciled"] is False
+    (difference,) = counted["differences"]
+    assert difference["ledgers"] == f"{MESSAGES}, to the server"
+    assert difference["expected"] == difference["found"] + 1
+    assert difference["device"].startswith("worker-")
+
+
+def test_what_the_server_says_it_sent_is_compared_too(broken: Path, tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["connections"][0]["sent_bytes"] -= 1
+
+    ledgers(broken, change)
+    (difference,) = again(broken, tmp_path)["differences"]
+    assert difference["ledgers"] == f"{MESSAGES}, from the server"
+
+
+def test_a_connection_that_the_server_did_not_tell_of_is_caught(
+    broken: Path, tmp_path: Path
+) -> None:
+    ledgers(broken, lambda content: content["connections"].pop())
+    differences = again(broken, tmp_path)["differences"]
+    assert [one["reason"] for one in differences] == ["the server told of no such connection"] * 2
+
+
+@pytest.mark.parametrize(("name", "which"), [("frames", COUNTED_FRAMES), ("bytes", COUNTED_BYTES)])
+def test_a_counter_that_is_off_by_one_is_caught(
+    broken: Path, tmp_path: Path, name: str, which: str
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["counter"][name] += 1
+
+    ledgers(broken, change)
+    (difference,) = again(broken, tmp_path)["differences"]
+    assert (difference["ledgers"], difference["device"]) == (which, None)
+    assert difference["expected"] == difference["found"] + 1
+
+
+def test_a_packet_that_is_missing_from_the_capture_is_caught(broken: Path, tmp_path: Path) -> None:
+    records = again(broken, tmp_path)["capture"]["records"]
+    cut_packet(broken, records // 2)
+    counted = again(broken, tmp_path)
+    assert counted["reconciled"] is False
+    whole = next(one for one in counted["differences"] if one["ledgers"] == FILES)
+    assert whole["expected"] == whole["found"] + 1
+
+
+def test_a_capture_that_dropped_packets_says_so_everywhere(broken: Path, tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["capture"]["dropped"] = 7
+        content["counter"]["frames"] += 7
+
+    ledgers(broken, change)
+    (difference,) = again(broken, tmp_path)["differences"]
+    assert difference["reason"] == "the capture dropped 7 packets"
+
+
+def test_a_bound_on_the_capture_is_kept_and_told(command: CommandLine) -> None:
+    started = command.start_run(SMALL | {"traffic": {"file_size": "64KiB", "total_size": "128KiB"}})
+    assert started.wait() == 0, started.said
+    traffic = started.record("summary")["traffic"]
+    assert traffic["capture"]["left_out"] > 0 and not traffic["capture"]["complete"]
+    assert traffic["capture"]["bytes"] <= 128 * 1024 and len(traffic["capture"]["files"]) == 2
+    assert traffic["reconciled"] is False
+    assert "raise traffic.total_size" in traffic["differences"][0]["reason"]
+
+
+def test_the_capture_can_be_switched_off(command: CommandLine) -> None:
+    started = command.start_run(SMALL | {"traffic": {"capture": False}})
+    assert started.wait() == 0, started.said
+    expected: dict[str, Any] = {"capture": None, "reconciled": None, "differences": []}
+    assert started.record("summary")["traffic"] == expected
+    assert not list((started.run_directory / "traffic").glob("*.pcapng"))
+    result = command.do("traffic", started.run_directory)
+    assert result.returncode == 2 and "was not captured" in result.stderr
+
+
+def test_a_capture_that_dies_is_told_and_the_run_goes_on(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS | {"training": {"updates": 1500}})
+    started.until_training()
+    started.capture.kill()
+    assert started.wait() == 0, started.said
+    assert "the capture ended before the run did" in started.said
+    traffic = started.record("summary")["traffic"]
+    assert traffic["reconciled"] is False
+    assert "the capture ended early" in traffic["differences"][0]["reason"]
+
+
+def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    started.interrupt()
+    assert started.wait() == 1
+    traffic = started.record("summary")["traffic"]
+    assert traffic["reconciled"] is None
+    assert traffic["capture"]["records"] > 500 and not traffic["capture"]["complete"]
+    assert (started.run_directory / "traffic" / "accounting.parquet").exists()
+    said = command.do("traffic", started.run_directory).stdout
+    assert "not compared" in said
+
+
+def test_workers_that_die_do_not_break_the_ledgers(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS | {"training": {"updates": 1500}})
+    started.until_training()
+    for name in ("worker-1", "worker-3"):
+        started.nodes()[name].kill()
+    assert started.wait() == 0, started.said
+    traffic = started.record("summary")["traffic"]
+    assert traffic["reconciled"] is True, traffic["differences"]

@@ -1,0 +1,160 @@
+"""Curves over seeds, what it takes to reach an accuracy, and the traffic behind them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.results.curves import curves_of
+from testbed.results.ingress import ingress_of
+from testbed.results.journals import NoRunError
+from testbed.results.reaching import reaching
+from testbed.results.reading import Run
+from testbed.results.staleness import histograms
+from testbed.results.verdict import verdict
+from tests.results.conftest import (
+    EVERY,
+    GREETINGS,
+    WriteRun,
+    accounting_table,
+    evaluations_table,
+    traffic,
+)
+
+Seeds = Callable[..., list[Run]]
+
+
+@pytest.fixture
+def seeds(write_run: WriteRun) -> Seeds:
+    """Runs of one experiment with seeds 1, 2, …, each as fast as told."""
+
+    def make(*speeds: float) -> list[Run]:
+        return [
+            Run.load(
+                write_run(
+                    "adacomp", f"quickstart/20261121-07450{seed}-{seed}", speed=speed, seed=seed
+                )
+            )
+            for seed, speed in enumerate(speeds, 1)
+        ]
+
+    return make
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_curve(seeds: Seeds) -> None:
+    runs = seeds(30, 40, 50)
+    (curve,) = curves_of(runs)
+    assert curve.title == "adacomp (3 seeds)"
+    accuracies = np.stack([run.evaluations.accuracy for run in runs])
+    mean = curve.mean
+    assert mean.accuracy == pytest.approx(accuracies.mean(axis=0))
+    assert mean.low == pytest.approx(accuracies.min(axis=0))
+    assert mean.high == pytest.approx(accuracies.max(axis=0))
+    assert (mean.low < mean.high)[1:].all()
+    assert mean.wire_bytes == pytest.approx(runs[0].evaluations.wire_bytes)
+
+
+def test_another_spec_or_an_unfinished_run_is_another_curve(
+    seeds: Seeds, write_run: WriteRun
+) -> None:
+    runs = seeds(30, 40)
+    stopped = Run.load(
+        write_run("adacomp", "quickstart/20261121-074509-3", ended="interrupted", seed=3)
+    )
+    other = write_run("adacomp", "quickstart/20261121-074508-4", seed=4)
+    (other / "spec.yaml").write_text("name: quickstart\nseed: 4\nalgorithms: [other]\n")
+    curves = curves_of([*runs, stopped, Run.load(other)])
+    assert [len(curve.runs) for curve in curves] == [2, 1, 1]
+
+
+def test_bytes_to_reach_are_those_of_the_first_evaluation_there(
+    write_run: WriteRun, seeds: Seeds
+) -> None:
+    asgd = Run.load(write_run("asgd", payload=1_000_000))
+    # 10 + 88 (1 − e^(−i/speed)) percent after i updates, evaluated each 10.
+    expected = {
+        speed: next(i for i in range(0, 201, EVERY) if 10 + 88 * (1 - np.exp(-i / speed)) >= 90)
+        for speed in (40, 30, 50)
+    }
+    table = reaching(curves_of([asgd, *seeds(30, 50)]), 90)
+    base, both = table.rows
+    assert table.baseline == "asgd"
+    assert base.iteration == expected[40]
+    assert base.wire_bytes == (GREETINGS + expected[40] * 1_000_016) * 105 // 100
+    assert (both.reached, len(both.runs)) == (2, 2)
+    assert both.iteration == (expected[30] + expected[50]) / 2
+    assert both.wire_bytes is not None
+    assert both.wire_ratio == pytest.approx(both.wire_bytes / base.wire_bytes)
+
+
+def test_a_curve_that_never_gets_there_keeps_its_best(seeds: Seeds) -> None:
+    (row,) = reaching(curves_of(seeds(30, 2000)), 97).rows
+    assert row.reached == 1
+
+
+def test_a_single_run_that_never_gets_there(seeds: Seeds) -> None:
+    (never,) = reaching(curves_of(seeds(40)), 99.9).rows
+    assert never.reached == 0 and never.wire_bytes is None
+    assert never.best_accuracy == pytest.approx(10 + 88 * (1 - np.exp(-200 / 40)), abs=0.01)
+
+
+def test_a_baseline_that_is_not_there_names_the_nearest(seeds: Seeds) -> None:
+    with pytest.raises(NoRunError, match="did you mean adacomp"):
+        reaching(curves_of(seeds(40)), 97, baseline="adacom")
+
+
+def test_ingress_comes_from_the_capture_where_there_is_one(write_run: WriteRun) -> None:
+    table = accounting_table(20, 1_000_000)
+    run = Run.load(write_run("asgd", accounting=table, traffic=traffic()))
+    ingress = ingress_of(curves_of([run])[0])
+    assert "ack_bytes" in ingress.rates and "message_bytes" not in ingress.rates
+    mine = np.char.startswith(table["device"].fill_null("").to_numpy().astype(str), "worker")
+    inward = table["direction"].to_numpy() == "ingress"
+    assert ingress.worker_bytes.sum() == table["wire_bytes"].to_numpy()[mine & inward].sum()
+    assert ingress.remarks == ()
+
+
+def test_a_capture_that_dropped_packets_is_told_beside_its_numbers(write_run: WriteRun) -> None:
+    run = Run.load(
+        write_run("asgd", accounting=accounting_table(20, 1_000_000), traffic=traffic(dropped=12))
+    )
+    assert "lost 12 of 1,012 packets" in ingress_of(curves_of([run])[0]).remarks[0]
+    assert "dropped 12" in verdict(run).text
+
+
+def test_without_a_capture_it_is_the_messages_and_says_so(write_run: WriteRun) -> None:
+    run = Run.load(write_run("asgd"))
+    ingress = ingress_of(curves_of([run])[0])
+    assert list(ingress.rates) == ["message_bytes"]
+    assert "not captured" in ingress.remarks[0]
+    total = sum(ingress.rates["message_bytes"]) * ingress.width
+    assert total == pytest.approx(run.updates["message_bytes"].to_numpy().sum())
+
+
+def test_staleness_in_bars(three: Path) -> None:
+    runs = [Run.load(path) for path in sorted(three.iterdir()) if path.is_dir()]
+    bars = histograms(curves_of(runs))
+    for shares in bars.shares:
+        assert shares.sum() == pytest.approx(100)
+
+
+def test_verdicts(write_run: WriteRun) -> None:
+    difference = {"ledgers": "a", "expected": 1, "found": 2, "reason": "b"}
+    states = {
+        "old": None,
+        "off": traffic(capture=None, reconciled=None),
+        "cut": traffic(reconciled=None),
+        "good": traffic(),
+        "bad": traffic(reconciled=False, differences=[difference]),
+    }
+    found = {name: verdict(Run.load(write_run(name, traffic=t))) for name, t in states.items()}
+    assert [v.state for v in found.values()] == ["unknown", "unknown", "unknown", "good", "bad"]
+    assert "capture was off" in found["off"].text
+    assert "1 difference" in found["bad"].text
+
+
+def test_the_initial_evaluation_alone_is_no_curve(write_run: WriteRun) -> None:
+    run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
+    (row,) = reaching(curves_of([run]), 97).rows
+    assert row.best_accuracy is None and row.reached == 0
