@@ -34,7 +34,7 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
         Path, typer.Option("--write", "-w", metavar="FILE", help="The pcapng file to make.")
     ] = Path("capture.pcapng"),
     expression: Annotated[
-        str, typer.Argument(metavar="[FILTER]", help="What to keep, in tcpdump's language.")
+        str, typer.Argument(metavar="FILTER", help="What to keep, in tcpdump's language.")
     ] = "",
     exclude_host: Annotated[
         list[str] | None,

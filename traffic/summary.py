@@ -95,8 +95,8 @@ def show(account: Account, connections: bool) -> None:
             "split at the segment size of an MTU of 1,500"
         )
     table = Table(box=None, pad_edge=False)
-    columns = [name for name in _HEADINGS if name == "frames" or totals[name]]
     rows = [_connection(account, row) for row in account.flows] if connections else by_pair(account)
+    columns = [n for n in _HEADINGS if n == "frames" or any(row[n] for row in rows)]
     table.add_column("source")
     table.add_column("destination")
     for name in columns:

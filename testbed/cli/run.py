@@ -116,9 +116,13 @@ def _print_table(execution: "Execution") -> None:
     from testbed.cli.results import print_comparison
     from testbed.results.finding import resolve
     from testbed.results.table import compare
+    from testbed.results.verdict import verdict
 
-    print_comparison(compare(resolve(str(execution.directory), execution.directory.parent.parent)))
-    typer.echo(f"\nreport: {execution.report}")
+    runs = resolve(str(execution.directory), execution.directory.parent.parent)
+    print_comparison(compare(runs))
+    reconciled = sum(verdict(run).state == "good" for run in runs)
+    typer.echo(f"\nbytes: the three ledgers agree in {reconciled} of {len(runs)} run(s)")
+    typer.echo(f"report: {execution.report}")
 
 
 def _as_json(execution: "Execution") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from testbed.results.finding import distinct_names
 from testbed.results.reaching import ACCURACY, baseline_of
 from testbed.results.reading import Run
 from testbed.results.records import Ended
+from testbed.results.verdict import verdict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,11 +71,13 @@ class Comparison:
         rows: one per run, in the order in which they were given.
         baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
         accuracy: the accuracy to reach, percent.
+        warnings: what makes a run's byte counts doubtful, a sentence each.
     """
 
     rows: tuple[Row, ...]
     baseline: str
     accuracy: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -119,12 +122,13 @@ class Comparison:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence for each run that did not complete."""
-        return tuple(
+        """A sentence for each run that did not complete, and the warnings."""
+        ended = tuple(
             f"{row.name}: {row.ended}" + (f" ({row.reason})" if row.reason else "")
             for row in self.rows
             if row.ended != "completed"
         )
+        return ended + self.warnings
 
 
 def compare(
@@ -149,7 +153,9 @@ def compare(
         _row(name, run, wire, accuracy)
         for name, run in zip(distinct_names(runs), runs, strict=True)
     )
-    return Comparison(rows, base.name, accuracy)
+    verdicts = [(row.name, verdict(run)) for row, run in zip(rows, runs, strict=True)]
+    warnings = tuple(f"{name}: {found.text}" for name, found in verdicts if found.doubtful)
+    return Comparison(rows, base.name, accuracy, warnings)
 
 
 def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Row:

@@ -11,6 +11,11 @@ class Verdict(NamedTuple):
     state: str
     text: str
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether whoever sees the run's byte counts has to know."""
+        return self.state == "bad" or "dropped" in self.text
+
 
 def verdict(run: Run) -> Verdict:
     """Return it, with what a capture that is not whole means for its numbers."""

@@ -12,6 +12,7 @@ from testbed.results.journals import NoRunError
 from testbed.results.reaching import reaching
 from testbed.results.reading import Run
 from testbed.results.staleness import histograms
+from testbed.results.table import compare
 from testbed.results.verdict import verdict
 from tests.results.conftest import (
     EVERY,
@@ -152,6 +153,9 @@ def test_verdicts(write_run: WriteRun) -> None:
     assert [v.state for v in found.values()] == ["unknown", "unknown", "unknown", "good", "bad"]
     assert "capture was off" in found["off"].text
     assert "1 difference" in found["bad"].text
+    runs = [Run.load(write_run(f"again-{name}", traffic=t)) for name, t in states.items()]
+    (warning,) = compare(runs).remarks
+    assert warning.startswith("again-bad: NOT reconciled")
 
 
 def test_the_initial_evaluation_alone_is_no_curve(write_run: WriteRun) -> None:

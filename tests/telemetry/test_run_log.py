@@ -73,6 +73,7 @@ def test_the_end_makes_parquet_and_leaves_nothing_half_done(log: RunLog) -> None
         "parameters.npy",
         "spec.yaml",
         "summary.json",
+        "traffic",
         "updates.parquet",
     ]
     assert json.loads((log.directory / "summary.json").read_text()) == {"updates": 3}

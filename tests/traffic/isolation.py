@@ -146,13 +146,16 @@ def traffic(*arguments: str | Path, **options: Any) -> subprocess.CompletedProce
 class Capturing:
     """A capture by the command line, in the namespace it is made in."""
 
-    def __init__(self, file: Path, *options: str, interface: str = "near") -> None:
+    def __init__(
+        self, file: Path, *options: str, interface: str = "near", stdin: int | None = None
+    ) -> None:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "traffic", "capture", "--json"),
                 *("--interface", interface, "--write", str(file), *options),
             ],
             cwd=ROOT,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -202,3 +202,39 @@ def test_a_long_time_with_few_packets(tmp_path: Path) -> None:
     found = account([path])
     assert found.totals["records"] == len(found.seconds) == 1000
     assert np.array_equal(found.seconds["second"], np.arange(1000) * 4_000_000)
+
+
+def test_ports_used_again_with_another_segment_size(tmp_path: Path) -> None:
+    path = tmp_path / "packets"
+    sent = []
+    for number, mss in enumerate((1460, 536)):
+        for source, flags, size in (
+            ("a", "S", 0),
+            ("b", "SA", 0),
+            ("a", "A", 3000),
+            ("b", "A", 3000),
+        ):
+            options: list[object] = [("MSS", mss)] if "S" in flags else []
+            sequence = number * 10**6 + ("S" not in flags)
+            tcp = segment(source, 5000, sequence, flags, options)
+            raw = frame(
+                source, 0, network(4, source, False, False) / tcp / Raw(bytes(size)), 0x0800
+            )
+            sent.append(Sent(raw, 60, 10**18))
+    write(path, sent, "<nano")
+    found = account([path])
+    assert found.flows["segment"].tolist() == [1460, 1460, 536, 536]
+    assert found.flows["frames"].tolist() == [1 + 3, 1 + 3, 1 + 6, 1 + 6]
+    assert found.flows["stream_bytes"].tolist() == [3000] * 4
+
+
+def test_headers_that_contradict_each_other_are_other(tmp_path: Path) -> None:
+    path = tmp_path / "packets"
+    whole = frame("a", 0, network(4, "a", False, False) / segment("a", 1, 1, "A", []), 0x0800)
+    short = whole[:16] + (39).to_bytes(2, "big") + whole[18:]  # IP ends within TCP's header
+    long = whole[:16] + (61).to_bytes(2, "big") + whole[18:]  # IP says more than there was
+    small = whole[:46] + b"\x40" + whole[47:]  # a TCP header of 16 bytes
+    write(path, [Sent(raw, 60, 10**18) for raw in (whole, short, long, small)], "<nano")
+    found = account([path])
+    assert found.totals["ack_bytes"] == 60
+    assert found.totals["other_bytes"] == 180

@@ -198,6 +198,28 @@ def test_a_killed_capture_is_readable(tmp_path: Path) -> None:
 
 
 @real
+def test_it_ends_with_its_input_and_at_a_signal(tmp_path: Path) -> None:
+    def body() -> None:
+        two_hosts()
+        for number, end in enumerate((None, signal.SIGINT, signal.SIGTERM)):
+            file = tmp_path / f"{number}.pcapng"
+            options = ("udp", "--until-input-ends")
+            capturing = Capturing(file, *options, stdin=subprocess.PIPE)
+            send_datagrams(10)
+            if end is None:
+                assert capturing.process.stdin is not None
+                capturing.process.stdin.close()
+                capturing.process.stdin = None
+            else:
+                capturing.process.send_signal(end)
+            told, complaint = capturing.process.communicate(timeout=10)
+            assert (capturing.process.returncode, complaint) == (0, "")
+            assert json.loads(told)["records"] == records(file) == 10
+
+    isolated(body)
+
+
+@real
 def test_tags_are_put_back(tmp_path: Path) -> None:
     """The kernel takes the outer tag out of what it receives, and tells it beside the packet."""
     file = tmp_path / "tagged.pcapng"
