@@ -2,11 +2,16 @@
 
 It waits for an answer before it takes a turn at computing, so that no turn is spent on a slow link,
 and is woken once for it: SO_RCVLOWAT makes the connection readable when the whole answer is there
-(or the end of the stream behind a STOP). An answer longer than the kernel's buffers wakes early.
+(or the end of the stream behind a STOP). An answer longer than the kernel's buffers wakes early, and
+one that stands still is read as far as it came: where segments are long (loopback's are 64 KiB) the
+sender may wait for more window than is left before the mark, and nothing else would ever end that.
 """
 
+import array
+import fcntl
 import select
 import socket
+import termios
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -17,6 +22,9 @@ from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice, Pulls
 from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, Kind
+
+STALLED = 1.0
+"""Seconds without a further byte after which an answer stands still."""
 
 
 class Answers(ABC):
@@ -44,7 +52,7 @@ class Answers(ABC):
             WireError: it is not what this run's server answers.
             ConnectionError: the connection ended.
         """
-        self._arrived.poll()
+        self._await_mark()
         kind, self._encoding, version, _, self._length = receive_header(
             self._connection, self._accepts
         )
@@ -58,6 +66,16 @@ class Answers(ABC):
             WireError: it is not what this run's server answers.
             ConnectionError: the connection ended.
         """
+
+    def _await_mark(self) -> None:
+        """Wait until as many bytes are there as ``_wake_at`` said, or as many as will come."""
+        before = 0
+        while not self._arrived.poll(STALLED * 1000):
+            there = array.array("i", [0])
+            fcntl.ioctl(self._connection, termios.FIONREAD, there)
+            if there[0] and there[0] == before:
+                return
+            before = there[0]
 
     def _wake_at(self, count: int) -> None:
         """Make the connection readable from so many bytes on."""
@@ -104,7 +122,7 @@ class ChangedAnswers(Answers):
         version = super().wait()
         if version is not None and self._length:
             self._wake_at(self._length)
-            self._arrived.poll()
+            self._await_mark()
         return version
 
     def take(self, parameters: FloatVector) -> None:

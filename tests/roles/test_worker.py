@@ -247,6 +247,32 @@ def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
             assert got.tobytes() == expected.tobytes()
 
 
+def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is missing may wait for the window that only reading opens."""
+    from testbed.algorithms.interface import Layout
+    from testbed.roles import pulling
+    from testbed.wire.frames import Kind, header
+
+    monkeypatch.setattr(pulling, "STALLED", 0.05)
+    layout = Layout(("w",), (10_000,))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    vector = np.arange(10_000, dtype=np.float32)
+    message = header(Kind.PARAMETERS, 3, encoding=1, length=40_000) + vector.tobytes()
+    got = np.zeros_like(vector)
+    with ours, theirs:
+        answers = pulling.FullAnswers(ours, layout)
+        answers.listen()
+        theirs.sendall(message[:20_000])
+        assert answers.wait() == 3
+        theirs.sendall(message[20_000:])
+        answers.take(got)
+    assert got.tobytes() == vector.tobytes()
+
+
 def _send_late(connection: socket.socket, message: bytes, last: int) -> None:
     """All but the end of a message at once, the end some time later."""
     connection.sendall(message[:last])
