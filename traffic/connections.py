@@ -139,8 +139,9 @@ class Flows:
             flow.opened = True
             segment = maximum_segment_size(records, headers, row)
             flow.limit = DEFAULT_SEGMENT[flow.version] if segment == 0 else segment
-            # To a SYN that begins a connection anew, the other direction is still the old one's.
-            self._agree(number, alone=anew and not headers.flags[row] & ACK)
+            # When a connection begins, the other direction is still an earlier one's.
+            first = not headers.flags[row] & ACK
+            self._agree(number, alone=first and (anew or not self._answered(flow.key)))
         if again:
             rows = np.flatnonzero(np.isin(key, key[list(again)]))
             rows = rows[np.argsort(key[rows], kind="stable")]
@@ -148,6 +149,11 @@ class Flows:
             # Numbers rise: from a SYN on, a key's packets have its number or a later one's.
             apart = key[rows] * len(self.all)
             flows[rows] = np.maximum.accumulate(flows[rows] + apart) - apart
+
+    def _answered(self, key: Key) -> bool:
+        """Whether the SYN of the other direction was seen."""
+        other = self._places.get(reverse(key))
+        return other is not None and self.all[int(self._current[other])].opened
 
     def _agree(self, number: int, alone: bool = False) -> None:
         """Set the segment size of a flow, and of the other direction, from the SYNs seen so far."""

@@ -1,6 +1,7 @@
 """``testbed traffic``: what passed the server's link in a run, from the capture's files themselves."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,8 @@ from traffic import TrafficError
 _COLUMNS = {
     "frames": "frames",
     "wire_bytes": "wire bytes",
-    "payload_bytes": "payload",
+    "stream_bytes": "TCP stream",
+    "payload_bytes": "of it payload",
     "framing_bytes": "framing",
     "header_bytes": "headers",
     "ack_bytes": "pure ACKs",
@@ -81,10 +83,10 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
         rows = [row for row in counted["devices"] if row["direction"] == direction]
         rows.sort(key=lambda row: -row["wire_bytes"])
         total = {name: sum(row[name] for row in rows) for name in used}
-        table.add_row(text, f"all {len(rows)}", *(f"{total[name]:,}" for name in used))
+        table.add_row(text, f"all {len(rows)}", *_cells(total, used, direction))
         shown = rows if len(rows) <= 8 else [*rows[:3], *rows[-1:]]
         for row in shown:
-            table.add_row("", row["device"], *(f"{row[name]:,}" for name in used))
+            table.add_row("", row["device"], *_cells(row, used, direction))
     wide.print(table)
     if len(counted["devices"]) > 16:
         wide.print("(of each direction the three busiest devices and the idlest; --json has all)")
@@ -94,6 +96,12 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
         wide.print(
             f"  {one['ledgers']}{whose}: {one['expected']:,} and {one['found']:,}: {one['reason']}"
         )
+
+
+def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[str]:
+    """Numbers as text; the split of the stream is known of pushes only."""
+    unknown = ("payload_bytes", "framing_bytes") if direction == "egress" else ()
+    return [q.UNKNOWN if name in unknown else f"{row[name]:,}" for name in used]
 
 
 def _verdict(counted: dict[str, Any]) -> str:

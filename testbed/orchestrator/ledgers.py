@@ -346,8 +346,8 @@ def _pushes(
 def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa.Table]:
     """The account with the devices' names: a row per second, device and direction; and connections.
 
-    Seconds count from when training began; from the capture's beginning if it did not. Stream bytes
-    are split into payload and framing by the run's updates.
+    Seconds count from when training began; from the capture's beginning if it did not. The stream
+    bytes of ingress are split into payload and framing by the run's updates.
 
     Args:
         run: the run directory.
@@ -372,7 +372,9 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
         **{name: rows[name] for name in QUANTITIES},
     }
     split = _payload(rows, pairs, payload)
-    columns |= {"payload_bytes": split, "framing_bytes": rows["stream_bytes"] - split}
+    inward = columns["direction"] == "ingress"
+    framing = np.where(inward, rows["stream_bytes"] - split, 0)
+    columns |= {"payload_bytes": split, "framing_bytes": framing}
     flows = found.flows
     names = [name for name in flows.dtype.names or () if name != "pair"]
     table = {"device": pairs[flows["pair"], 0], "direction": pairs[flows["pair"], 1]}

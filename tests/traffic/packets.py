@@ -196,9 +196,11 @@ class Count:
         known = self._directions.get(key)
         small = ":" in pair[0]
         if known is None or (syn and tcp.seq != known.initial):
+            first = syn and "A" not in str(tcp.flags)
+            if first and (known is not None or back is None or not back.opened):
+                back = None  # an earlier connection's
             if known is not None:
                 self._ended.append(known)
-                back = back if "A" in str(tcp.flags) else None
             begin = (tcp.seq + syn) % 2**32
             known = Direction(syn, tcp.seq, 1440 if small else 1460, last=(begin, 0))
             self._directions[key] = known
