@@ -97,7 +97,9 @@ def as_tshark_counts(files: list[Path], server: str) -> dict[str, int]:
     counts = dict.fromkeys(("packets", "bytes", "frames", "wire_bytes"), 0)
     segment: dict[str, int] = {}
     for file in files:
-        with subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            [*command, str(file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 length, payload, stream, header, mss, to = line.rstrip("\n").split("\t")

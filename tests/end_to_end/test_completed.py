@@ -31,6 +31,7 @@ RUN_FILES = {
     "curve.csv",
     "events.jsonl",
     "summary.json",
+    "traffic",
     "parameters.npy",
     "processes.log",
 }

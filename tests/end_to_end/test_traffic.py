@@ -187,7 +187,7 @@ def test_a_bound_on_the_capture_is_kept_and_told(command: CommandLine) -> None:
     assert started.wait() == 0, started.said
     traffic = started.record("summary")["traffic"]
     assert traffic["capture"]["left_out"] > 0 and not traffic["capture"]["complete"]
-    assert traffic["capture"]["bytes"] <= 128 * 1024 and len(traffic["capture"]["files"]) == 2
+    assert traffic["capture"]["bytes"] <= 128 * 1024
     assert traffic["reconciled"] is False
     assert "raise traffic.total_size" in traffic["differences"][0]["reason"]
 
