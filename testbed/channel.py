@@ -77,9 +77,17 @@ class Channel:
     def receive(self) -> Message | None:
         """Wait for the next message; None once every writer has closed its end."""
         item_size = array.array("i").itemsize
-        data, ancillary, _, _ = self._socket.recvmsg(
-            LARGEST, socket.CMSG_SPACE(_MOST_DESCRIPTORS * item_size), socket.MSG_CMSG_CLOEXEC
+        ask = (
+            LARGEST,
+            socket.CMSG_SPACE(_MOST_DESCRIPTORS * item_size),
+            socket.MSG_CMSG_CLOEXEC,
         )
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(*ask)
+        except ConnectionResetError:
+            # The other end was closed with messages unread, which is told once. What it had sent
+            # before is still to be read, and then comes the end.
+            data, ancillary, _, _ = self._socket.recvmsg(*ask)
         if not data:
             return None
         descriptors = array.array("i")
