@@ -115,6 +115,11 @@ def summarize(
     as_json: AsJson = False,
 ) -> None:
     """Say who sent how many bytes to whom, at an MTU of 1,500 bytes."""
+    again = [
+        str(file) for i, file in enumerate(files) if file.resolve() in map(Path.resolve, files[:i])
+    ]
+    if again:
+        raise TrafficError(f"{again[0]} is given twice and would be counted twice: name it once")
     account = accounting.account(files)
     if per_second:
         try:

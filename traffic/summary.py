@@ -79,7 +79,7 @@ def show(account: Account, connections: bool) -> None:
     began = datetime.fromtimestamp(account.first / 1e9, UTC)
     console.print(
         f"{totals['records']:,} packets in {(account.last - account.first) / 1e9:,.3f} s from "
-        f"{began:%Y-%m-%d %H:%M:%S} UTC; at an MTU of 1,500: {totals['frames']:,} frames, "
+        f"{began:%Y-%m-%d %H:%M:%S} UTC; {_where(account)}: {totals['frames']:,} frames, "
         f"{totals['wire_bytes']:,} bytes"
     )
     if account.dropped:
@@ -111,3 +111,11 @@ def show(account: Account, connections: bool) -> None:
     # As wide as it has to be: a narrow terminal would otherwise cut numbers.
     wide = Console(width=max(console.width, 200), highlight=False)
     wide.print(table)
+
+
+def _where(account: Account) -> str:
+    """What the frames are frames of: the link's MTU, as far as the connections tell."""
+    largest = int(account.flows["segment"].max(initial=0))
+    if largest <= 1460:
+        return "at an MTU of 1,500"
+    return f"at the connections' own segment sizes, up to {largest:,} bytes"

@@ -24,8 +24,8 @@ from testbed.results.table import compare as compare_runs
 from testbed.results.verdict import verdict
 
 _WHICH = (
-    "A run or an execution: its path; experiment/time-seed[/algorithm]; an experiment's name for "
-    "its newest execution; or 'latest'."
+    "A run or an execution: its path; experiment/time-seed, with /algorithm behind it for one run; "
+    "an experiment's name for its newest execution; or 'latest'."
 )
 RunsRoot = Annotated[
     Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")

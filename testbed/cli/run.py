@@ -120,8 +120,12 @@ def _print_table(execution: "Execution") -> None:
 
     runs = resolve(str(execution.directory), execution.directory.parent.parent)
     print_comparison(compare(runs))
-    reconciled = sum(verdict(run).state == "good" for run in runs)
-    typer.echo(f"\nbytes: the three ledgers agree in {reconciled} of {len(runs)} run(s)")
+    states = [verdict(run).state for run in runs]
+    checked = len(states) - states.count("unknown")
+    unchecked = f"; {states.count('unknown')} not checked" if checked < len(states) else ""
+    typer.echo(
+        f"\nbytes: the three ledgers agree in {states.count('good')} of {checked} run(s){unchecked}"
+    )
     typer.echo(f"report: {execution.report}")
 
 
@@ -152,6 +156,12 @@ def _plan_as_json(one: "Plan") -> dict[str, Any]:
     }
 
 
+def _encoding(one: "Plan") -> str:
+    from testbed.wire.choice import EncodingChoice
+
+    return EncodingChoice.model_validate(one.settings.encoding).name
+
+
 def _traffic(spec: "Spec") -> str:
     how = spec.model_dump(mode="json")["traffic"]
     counters = f"counters of every link each {how['period']}"
@@ -170,7 +180,8 @@ def _describe(plans: "list[Plan]") -> list[str]:
     lines = [
         f"{spec.name}: {len(plans)} run(s), one after the other, seed {spec.seed}",
         *(
-            f"  {i}. {one.label}: {one.settings.updates:,} updates"
+            f"  {i}. {one.label}: {one.settings.updates:,} updates, "
+            f"encoding {_encoding(one)}, pulls {one.settings.pulls}"
             for i, one in enumerate(plans, 1)
         ),
         f"model {spec.model.name}, dataset {spec.dataset.name}, "

@@ -38,11 +38,18 @@ def traffic(
 ) -> None:
     """Count a run's captured traffic anew, compare its three ledgers, and say who sent what."""
     found = resolve(run, runs)
-    counted = [_count(one) for one in found]
+    counted: list[tuple[Run, dict[str, Any]]] = []
+    for one in found:
+        try:
+            counted.append((one, _count(one)))
+        except NoRunError as error:
+            if len(found) == 1:
+                raise
+            typer.echo(f"left out: {error}", err=True)
     if as_json:
-        typer.echo(json.dumps(counted, indent=2))
+        typer.echo(json.dumps([what for _, what in counted], indent=2))
         return
-    for one, what in zip(found, counted, strict=True):
+    for one, what in counted:
         _show(one, what)
 
 
@@ -90,6 +97,7 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
     wide.print(table)
     if len(counted["devices"]) > 16:
         wide.print("(of each direction the three busiest devices and the idlest; --json has all)")
+    wide.print("(pushes that came after the last update are among these bytes)")
     wide.print(_verdict(counted))
     for one in counted["differences"]:
         whose = f" of {one['device']}" if one["device"] else ""

@@ -62,7 +62,9 @@ def _describe(options: Options) -> str:
             if value != field.default:
                 parts.append(key if value else f"no-{key}")
         elif isinstance(value, int | float):
-            parts.append(repr(value).removesuffix(".0"))
+            number = repr(value).removesuffix(".0")
+            # A number that is seldom there says what it is.
+            parts.append(number if field.default is not None else f"{key}-{number}")
         elif value != field.get_default(call_default_factory=True, validated_data={}):
             # A nested model or a list has no short text of its own: its key must do.
             parts.append(value if isinstance(value, str) else key)

@@ -9,6 +9,7 @@ is smoothed over. What passed the link also becomes ``traffic/accounting.parquet
 second, device and direction, and ``traffic/connections.parquet``.
 """
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -136,7 +137,9 @@ class Ledgers:
             reason = flaw or "the files were changed, or are not all there"
             differences.append(Difference(FILES, None, told, found.totals["records"], reason))
         differences += self._counted(found, flaw)
-        differences += self._streams(found, flaw)
+        # A capture that is known to lack packets differs in every connection, for that same reason.
+        if not (flaw and differences):
+            differences += self._streams(found, flaw)
         return differences
 
     def _flaw(self, found: Account) -> str | None:
@@ -241,11 +244,10 @@ def read_capture(directory: Path) -> Account:
 
 
 def _files(directory: Path) -> list[Path]:
-    def number(path: Path) -> int:
-        _, _, text = path.stem.partition("-")
-        return int(text or 1)
-
-    return sorted(directory.glob("ingress*.pcapng"), key=number)
+    """The capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … as far as they go."""
+    first = directory / "ingress.pcapng"
+    names = itertools.chain([first], (first.with_stem(f"ingress-{n}") for n in itertools.count(2)))
+    return list(itertools.takewhile(Path.exists, names))
 
 
 def settle(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
@@ -347,7 +349,8 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
     """The account with the devices' names: a row per second, device and direction; and connections.
 
     Seconds count from when training began; from the capture's beginning if it did not. The stream
-    bytes of ingress are split into payload and framing by the run's updates.
+    bytes of ingress are split into payload and framing by the run's updates; of a run that was cut
+    short, what came behind a device's last update is neither.
 
     Args:
         run: the run directory.
@@ -371,9 +374,9 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
         "direction": pairs[rows["pair"], 1],
         **{name: rows[name] for name in QUANTITIES},
     }
-    split = _payload(rows, pairs, payload)
+    split, told = _payload(rows, pairs, payload, ledgers.final)
     inward = columns["direction"] == "ingress"
-    framing = np.where(inward, rows["stream_bytes"] - split, 0)
+    framing = np.where(inward, told - split, 0)
     columns |= {"payload_bytes": split, "framing_bytes": framing}
     flows = found.flows
     names = [name for name in flows.dtype.names or () if name != "pair"]
@@ -385,18 +388,27 @@ def _payload(
     rows: npt.NDArray[np.void],
     pairs: npt.NDArray[np.str_],
     pushes: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
-) -> npt.NDArray[np.int64]:
-    """Bytes of payload in each row of an account: each push lies at a known place of its stream."""
-    result = np.zeros(len(rows), np.int64)
+    final: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Bytes of payload in each row of an account, and bytes of which it is known what they are.
+
+    Each push lies at a known place of its stream. Behind the last one there is only framing if the
+    run is ``final``; otherwise nobody knows.
+    """
+    result, told = np.zeros((2, len(rows)), np.int64)
     order = np.argsort(rows["pair"], kind="stable")  # by second within each pair, as they are
     starts = np.flatnonzero(np.diff(rows["pair"][order], prepend=-1))
     for mine in np.split(order, starts[1:]):
         device, direction = pairs[rows["pair"][mine[0]]] if len(mine) else ("", "")
         if direction != "ingress" or device not in pushes:
+            told[mine] = rows["stream_bytes"][mine] if final else 0
             continue
         ends, sizes = pushes[device]
         places = np.stack([ends - sizes, ends], axis=1).reshape(-1)
         so_far = np.stack([np.cumsum(sizes) - sizes, np.cumsum(sizes)], axis=1).reshape(-1)
-        at = np.interp(np.cumsum(rows["stream_bytes"][mine]), places, so_far)
+        position = np.cumsum(rows["stream_bytes"][mine])
+        at = np.interp(position, places, so_far)
         result[mine] = np.diff(np.round(at).astype(np.int64), prepend=0)
-    return result
+        known = position if final else np.minimum(position, ends[-1])
+        told[mine] = np.diff(known, prepend=0)
+    return result, told

@@ -7,6 +7,7 @@ Counters are read by the agent, which holds a netlink socket in every device's n
 
 import contextlib
 import json
+import select
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from traffic.counters import Meter, read_all
 SNAP_LENGTH = 96
 """Bytes kept of each packet: Ethernet, IPv4 and TCP with all its options are 94."""
 START_TIMEOUT = 30.0
+"""Seconds until the capture must receive packets."""
 QUIET = 0.2
 """Seconds without a frame after which the link is taken to be quiet."""
 QUIET_TIMEOUT = 5.0
@@ -93,6 +95,9 @@ class Observation:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert self._capture.stdout is not None
+        ready, _, _ = select.select([self._capture.stdout], [], [], START_TIMEOUT)
+        if not ready:
+            self._capture.kill()
         if not self._capture.stdout.readline():
             _, complaint = self._capture.communicate()
             raise HostError(f"the capture does not start: {_last_line(complaint)}")

@@ -25,7 +25,7 @@ import numpy as np
 
 import testbed
 from testbed.channel import Channel, Message
-from testbed.errors import RunError
+from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator.ingress import Ingress
@@ -170,17 +170,27 @@ class Run:
             self._log = RunLog(self._directory, dump(self._plan.spec), manifest)
         except OSError as error:
             raise RunError(_explain(error, self._directory)) from error
+        # Until the end is written down, a signal only says that the run should end.
+        with _signals() as wake_up:
+            self._carry_out(wake_up)
+            return self._write_end()
+
+    def _carry_out(self, wake_up: int) -> None:
         outcome = self._outcome
         try:
-            with _signals() as wake_up, self._agent():
+            self._ledgers.save(self._log.traffic)  # what a run that is killed leaves of them
+            with self._agent():
                 self._loop(wake_up)
         except _EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
             self._log.give_back_reserve()
             outcome.ended, outcome.reason = "failed", _explain(error, self._directory)
+
+    def _write_end(self) -> dict[str, Any]:
+        outcome = self._outcome
         try:
-            summary = self._summary() | {"traffic": settle(self._ledgers, self._log.traffic)}
+            summary = self._summary() | {"traffic": self._settle()}
             if outcome.reason:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
@@ -188,6 +198,21 @@ class Run:
         except OSError as error:
             raise RunError(_explain(error, self._directory)) from error
         return summary
+
+    def _settle(self) -> dict[str, Any]:
+        """Account for the traffic; what cannot be accounted for must not cost the summary."""
+        try:
+            return settle(self._ledgers, self._log.traffic)
+        except (OSError, TestbedError) as error:
+            self._log.give_back_reserve()
+            reason = f"the traffic could not be accounted for: {error}"
+            self._event("error", reason, None)
+            failure = {"ledgers": "all", "device": None, "expected": 0, "found": 0}
+            return {
+                "capture": self._ledgers.capture,
+                "reconciled": False,
+                "differences": [failure | {"reason": reason}],
+            }
 
     # -- processes
 
@@ -366,6 +391,7 @@ class Run:
             case {"training": when}:
                 self._training = when
                 self._ledgers.began = when + time.time() - time.monotonic()
+                self._ledgers.save(self._log.traffic)
                 self._event("info", "training begins", SERVER)
                 self._progress.phase = "training"
             case {"parameters": start}:

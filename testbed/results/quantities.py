@@ -36,12 +36,14 @@ def as_decimal(value: float | None, digits: int) -> str:
 
 
 def as_fraction(ratio: float | None) -> str:
-    """A ratio to a baseline: ``1/45.3`` below it, ``1`` at it, ``1.20`` above it."""
+    """A ratio to a baseline: ``1/45.3`` below, ``1`` at it, ``1.20`` above it, ``0.998`` close by."""
     if ratio is None or not math.isfinite(ratio) or ratio <= 0:
         return UNKNOWN
     if ratio == 1:
         return "1"
     times = max(ratio, 1 / ratio)
+    if times < 1.005:
+        return f"{ratio:.3f}"
     digits = 0 if times >= 99.95 else 1 if times >= 9.995 else 2
     return f"{'1/' if ratio < 1 else ''}{times:,.{digits}f}"
 

@@ -53,6 +53,7 @@
   function ratio(value) {
     if (!Number.isFinite(value) || value <= 0) return "\u2014";
     if (value === 1) return "1";
+    if (Math.max(value, 1 / value) < 1.005) return value.toFixed(3);
     return value < 1 ? `1/${three(1 / value)}` : three(value);
   }
 
@@ -92,7 +93,7 @@
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: small ? 12 : 13, color: ink },
-      margin: { l: 8, r: 12, t: 36, b: 8 }, hovermode: "closest",
+      margin: { l: 8, r: 40, t: 36, b: 8 }, hovermode: "closest",
       hoverlabel: { align: "left" },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom" },
       showlegend: true, dragmode: small ? false : "zoom",
@@ -197,8 +198,9 @@
       const { start, width, rates } = curve.ingress;
       const traces = Object.entries(rates).map(([kind, rate]) => ({
         type: "scatter", mode: "lines", stackgroup: "kinds", name: data.kinds[kind][0],
-        x: rate.map((_, k) => start + width * (k + 0.5)), y: rate,
-        line: { width: 0, shape: "hvh", color: data.kinds[kind][1] },
+        // Steps from edge to edge, the last one closed by its own right edge.
+        x: [...rate, 0].map((_, k) => start + width * k), y: [...rate, rate[rate.length - 1]],
+        line: { width: 0, shape: "hv", color: data.kinds[kind][1] },
         hovertemplate: "<b>%{fullData.name}</b><br>%{y:.4s}B/s at %{x:.0f} s<extra></extra>" }));
       Plotly.react(id, traces,
         layout({ title: "seconds since training began" },

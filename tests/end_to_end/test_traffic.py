@@ -224,6 +224,24 @@ def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:
     assert (started.run_directory / "traffic" / "accounting.parquet").exists()
     said = command.do("traffic", started.run_directory).stdout
     assert "not compared" in said
+    # What came behind a device's last update may be a part of a push: it is not called framing.
+    table = pq.read_table(started.run_directory / "traffic" / "accounting.parquet")
+    framing, stream = (int(table[n].to_numpy().sum()) for n in ("framing_bytes", "stream_bytes"))
+    updates = started.record("summary")["updates"]
+    assert 0 < framing <= 5 * 96 + 64 * updates < stream
+
+
+def test_a_run_that_was_killed_has_its_capture(command: CommandLine) -> None:
+    started = command.start_run(ENDLESS)
+    started.until_training()
+    traces = started.traces()
+    started.process.kill()
+    traces.assert_gone(20)
+    result = command.do("traffic", started.run_directory)
+    assert result.returncode == 0, result.stderr
+    assert "worker-3" in result.stdout and "not compared" in result.stdout
+    (started.run_directory / "traffic" / "ingress-old.pcapng").touch()  # none of the capture's
+    assert command.do("traffic", started.run_directory, "--json").returncode == 0
 
 
 def test_workers_that_die_do_not_break_the_ledgers(command: CommandLine) -> None:

@@ -33,6 +33,8 @@ def test_names_and_what_tells_them_apart() -> None:
         make("adacomp"),
         make("adacomp", ratio=0.1),
         make("comp-asgd", ratio=1, scope="tensor"),
+        make("adacomp", error_feedback=True, error_decay=0.5),
+        make("adacomp", error_feedback=True, momentum=0.5),
         Many(),
         Many(rate=1e-5, count=3, nesterov=True, warm=False, law="a b/c", parts=(1,)),
     ]
@@ -41,8 +43,10 @@ def test_names_and_what_tells_them_apart() -> None:
         "adacomp-0.01",
         "adacomp-0.1",
         "comp-asgd-1-tensor",
+        "adacomp-0.01-error_feedback-error_decay-0.5",
+        "adacomp-0.01-error_feedback-momentum-0.5",
         "many-0.5",
-        "many-1e-05-3-nesterov-no-warm-a-b-c-parts",
+        "many-1e-05-count-3-nesterov-no-warm-a-b-c-parts",
     )
 
 

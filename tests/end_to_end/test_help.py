@@ -1,0 +1,20 @@
+"""The help of every command prints."""
+
+import pytest
+
+from testbed.cli import app
+from tests.end_to_end.conftest import CommandLine
+
+COMMANDS = sorted(
+    command.name or command.callback.__name__
+    for command in app.registered_commands
+    if command.callback is not None
+)
+
+
+@pytest.mark.parametrize("command_name", [*COMMANDS, "data fetch", "data ls"])
+def test_help(command: CommandLine, command_name: str) -> None:
+    result = command.do(*command_name.split(), "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert "Usage: " in result.stdout
