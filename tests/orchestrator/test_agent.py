@@ -174,8 +174,9 @@ def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> 
     after = agent.counter()
     # Every frame carries at most 1,448 bytes of the stream behind 66 bytes of headers.
     full_frames = -(-sent // 1448)
-    assert sent + 66 * full_frames <= after["bytes"] <= sent + 66 * (full_frames * 1.02 + 20)
-    assert full_frames <= after["frames"] <= full_frames * 1.02 + 20
+    # On a busy host some are sent again, up to 64 KiB of them at once.
+    assert sent + 66 * full_frames <= after["bytes"] <= 1.1 * (sent + 66 * full_frames)
+    assert full_frames <= after["frames"] <= 1.1 * full_frames + 20
     assert after["dropped"] == 0
 
 
@@ -212,9 +213,11 @@ def test_every_link_is_sampled(agent: Harness) -> None:
     while len(samples) < 40:
         raw = agent.until_message(agent.control, lambda m: "sampled" in m.fields).raw
         samples.append(np.frombuffer(raw, COUNTS))
-        if samples[-1]["tx_bytes"][2] > 1_000_000:
+        server, evaluator, worker = samples[-1]
+        # The connection's end may still be on its way between two readings.
+        same = server["tx_bytes"] == worker["tx_bytes"] > 1_000_000
+        if same and worker["backlog_bytes"] == 0:
             break
-    server, evaluator, worker = samples[-1]
     assert all((np.diff([s["time"][0] for s in samples])) > 0)
     # The core's end of the server's link has sent what the worker's end of its link has.
     assert server["tx_bytes"] == worker["tx_bytes"] > 1_000_000
