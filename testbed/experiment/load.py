@@ -17,6 +17,7 @@ from testbed.experiment.document import FLOAT, Document, KeyPath, parse
 from testbed.experiment.overrides import Override
 from testbed.experiment.problems import problems
 from testbed.experiment.spec import FOLDER, Spec
+from testbed.experiment.timing import TRACES
 
 _LARGEST = 1 << 20
 """Bytes; a larger file is something else, given by mistake."""
@@ -26,9 +27,9 @@ def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = Non
     """Read an experiment file and check it.
 
     Args:
-        path: the YAML file; a relative dataset directory is sought in its folder.
+        path: the YAML file; a relative dataset directory or trace is sought in its folder.
         overrides: values that go before the file's, e.g. ``"algorithms.1.ratio=0.1"``; a relative
-            dataset directory among them is sought in the current folder.
+            dataset directory or trace among them is sought in the current folder.
         seed: goes before the file's and the overrides' if not None.
 
     Raises:
@@ -37,20 +38,21 @@ def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = Non
     path = Path(path)
     document, data, applied = _read(path, overrides, seed)
     by_option = any(o.path in (("dataset",), ("dataset", "name")) for o in applied)
-    return _check(path, document, data, applied, Path() if by_option else path.parent)
+    folders = {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
+    return _check(path, document, _traces_of_options(data, applied), applied, folders)
 
 
 def load_resolved(path: Path | str) -> Spec:
     """Read a spec that ``dump`` wrote, as a run directory has it.
 
-    Unlike ``load`` this does not ask that a dataset's directory still exist.
+    Unlike ``load`` this does not ask that a dataset's directory or a trace still exist.
 
     Raises:
         SpecError: it cannot be read, or is not a resolved spec.
     """
     path = Path(path)
     document, data, applied = _read(path, (), None)
-    return _check(path, document, data, applied, None)
+    return _check(path, document, data, applied, {})
 
 
 def dump(spec: Spec) -> str:
@@ -105,6 +107,21 @@ def _read(
     return document, data, applied
 
 
+def _traces_of_options(data: Any, applied: list[Override]) -> Any:
+    """The data with the traces that options name as absolute paths, from the current folder."""
+    for section in ("compute", "waiting"):
+        by_option = any(
+            o.path == (section, "file")
+            or (o.path == (section,) and isinstance(o.value, dict) and "file" in o.value)
+            for o in applied
+        )
+        content = data.get(section)
+        file = content.get("file") if isinstance(content, dict) else None
+        if by_option and isinstance(file, str):
+            data = {**data, section: {**content, "file": str(Path(file).expanduser().absolute())}}
+    return data
+
+
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -126,11 +143,11 @@ def _text(path: Path) -> str:
 
 
 def _check(
-    path: Path, document: Document, data: Any, applied: list[Override], folder: Path | None
+    path: Path, document: Document, data: Any, applied: list[Override], folders: dict[str, Path]
 ) -> Spec:
     found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
     try:
-        spec = Spec.model_validate(data, strict=True, context={FOLDER: folder})
+        spec = Spec.model_validate(data, strict=True, context=folders)
     except ValidationError as error:
         for at, text in problems(error, data):
             line = document.line(at)

@@ -160,6 +160,13 @@ _PERCENTAGE = _Quantity(
     written=("%",),
     example="1%",
 )
+_SHARE = _Quantity(
+    what="a share",
+    accepted="write a percentage above 0 and up to 100%, or a fraction, e.g. 30% or 0.3",
+    units=_PERCENTAGE.units,
+    written=_PERCENTAGE.written,
+    example="30%",
+)
 _LONGEST_DURATION = 10**9
 _LARGEST_INTEGER = 2**63 - 1
 
@@ -235,6 +242,18 @@ def format_percentage(fraction: float) -> str:
     return _PERCENTAGE.write(fraction)
 
 
+def parse_share(value: object) -> float:
+    """The fraction, 0 < fraction ≤ 1, that ``30%`` or 0.3 stands for.
+
+    Raises:
+        ValueError: not a share, or nothing, or more than all.
+    """
+    fraction = float(_SHARE.read(value))
+    if not 0 < fraction <= 1:
+        raise ValueError(f"'{value}' is not above 0 and at most 1 (100%): {_SHARE.accepted}")
+    return fraction
+
+
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(parse_duration),
@@ -266,3 +285,11 @@ Percentage: TypeAlias = Annotated[
     _PERCENTAGE.schema(minimum=0, exclusiveMaximum=1),
 ]
 """A fraction, from 0 to below 1."""
+
+Share: TypeAlias = Annotated[
+    float,
+    BeforeValidator(parse_share),
+    PlainSerializer(format_percentage, return_type=str),
+    _SHARE.schema(exclusiveMinimum=0, maximum=1),
+]
+"""A fraction, above 0 and up to 1."""

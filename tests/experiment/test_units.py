@@ -83,6 +83,11 @@ def test_percentages_become_fractions(text: object, fraction: float) -> None:
     assert units.parse_percentage(text) == fraction
 
 
+@pytest.mark.parametrize(("text", "fraction"), [("30%", 0.3), (0.3, 0.3), ("100%", 1.0), (1, 1.0)])
+def test_shares_become_fractions(text: object, fraction: float) -> None:
+    assert units.parse_share(text) == fraction
+
+
 @pytest.mark.parametrize(
     ("write", "value", "text"),
     [
@@ -126,6 +131,11 @@ def test_a_fraction_survives(fraction: float) -> None:
     assert units.parse_percentage(units.format_percentage(fraction)) == fraction
 
 
+@given(st.floats(0, 1, exclude_min=True))
+def test_a_share_survives(fraction: float) -> None:
+    assert units.parse_share(units.format_percentage(fraction)) == fraction
+
+
 @pytest.mark.parametrize(
     ("parse", "value", "said"),
     [
@@ -153,6 +163,8 @@ def test_a_fraction_survives(fraction: float) -> None:
         (units.parse_percentage, "100%", "is not below 1"),
         (units.parse_percentage, 5, "'5' is not below 1 .* e.g. 1% or 0.01"),
         (units.parse_percentage, "on", "is not a share"),
+        (units.parse_share, 0, "'0' is not above 0 and at most 1 .* e.g. 30% or 0.3"),
+        (units.parse_share, "101%", "at most 1"),
     ],
 )
 def test_refusals_say_what_is_accepted(
@@ -169,6 +181,7 @@ def test_nothing_else_is_ever_raised(value: object) -> None:
         units.parse_rate,
         units.parse_size,
         units.parse_percentage,
+        units.parse_share,
     ):
         try:
             parsed: float = parse(value)
@@ -184,6 +197,7 @@ def test_nothing_else_is_ever_raised(value: object) -> None:
         (units.Rate, ["10mbit", "10 KiBit", "1MBps", "9600"], ["10mbt", "-1bit"]),
         (units.Size, ["1.5GiB", "96b", "12"], ["GiB", "1pages"]),
         (units.Percentage, ["1%", "0.5 %", "0.1"], ["%", "1 percent"]),
+        (units.Share, ["30%", "0.3", "1"], ["%", "1 percent"]),
     ],
 )
 def test_the_schema_agrees_with_the_parser(kind: type, good: list[str], bad: list[str]) -> None:

@@ -1,0 +1,170 @@
+"""The durations of every device of a run, from a resolved section of the experiment file.
+
+``Durations`` is made once per run, before workers are forked: it reads the trace, if there is one,
+and says who is in which class. ``Durations.of_device`` then costs some microseconds: each device draws
+from a stream of its own, named by the purpose, and no draw of one moves another's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from testbed.durations.laws import LAWS, Cvb, Law
+from testbed.durations.shares import classes, reached
+from testbed.durations.traces import Order, Trace, load_trace
+from testbed.streams import stream
+
+
+class Source(Protocol):
+    """What one device's durations are drawn from: a law, or a place in a trace.
+
+    Attributes:
+        mean: expected duration in seconds.
+    """
+
+    @property
+    def mean(self) -> float: ...
+
+    def sample(self, stream: np.random.Generator) -> float:
+        """The next duration in seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From a time on, some devices are slower.
+
+    Attributes:
+        at: seconds since training began.
+        factor: what their durations are multiplied by, from then on.
+        devices: who they are.
+    """
+
+    at: float
+    factor: float
+    devices: frozenset[int]
+
+
+class DeviceDurations:
+    """One device's durations; it owns its random stream.
+
+    Attributes:
+        mean: expected duration in seconds, with the device's class and before any change.
+    """
+
+    __slots__ = ("_changes", "_factor", "_sample", "_stream", "mean")
+
+    def __init__(
+        self,
+        source: Source,
+        stream: np.random.Generator,
+        factor: float,
+        changes: tuple[Change, ...],
+    ) -> None:
+        self.mean = source.mean * factor
+        self._sample = source.sample
+        self._stream = stream
+        self._factor = factor
+        self._changes = changes
+
+    def sample(self, now: float) -> float:
+        """Draw one duration.
+
+        Args:
+            now: seconds since training began, when the duration begins; a change that comes while
+                it lasts does not stretch it.
+
+        Returns:
+            Seconds.
+        """
+        seconds = self._sample(self._stream) * self._factor
+        for change in self._changes:
+            if now >= change.at:
+                seconds *= change.factor
+        return seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Durations:
+    """The durations of one purpose on all devices.
+
+    Attributes:
+        seed: the experiment's seed.
+        purpose: what they are for, e.g. ``"waiting"``: names the random streams.
+        devices: how many there are, numbered from 0.
+        kind: what they are drawn from.
+        order: of a trace's rows.
+        classes: the class of each device, from 0.
+        factors: of each class.
+        changes: in order of time.
+    """
+
+    seed: int
+    purpose: str
+    devices: int
+    kind: Law | Cvb | Trace
+    order: Order
+    classes: tuple[int, ...]
+    factors: tuple[float, ...]
+    changes: tuple[Change, ...]
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any], seed: int, purpose: str, devices: int) -> "Durations":
+        """Make them of a section as ``DurationSpec.plain`` gives it.
+
+        Raises:
+            SpecError: its trace cannot be used.
+        """
+        groups = section.get("classes") or [{"share": 1.0, "factor": 1.0}]
+        changes = sorted(section.get("changes", ()), key=lambda change: float(change["at"]))
+        return cls(
+            seed,
+            purpose,
+            devices,
+            _kind(section),
+            section.get("order", "sequence"),
+            tuple(classes([group["share"] for group in groups], seed, devices).tolist()),
+            tuple(group["factor"] for group in groups),
+            tuple(
+                Change(c["at"], c["factor"], reached(c["share"], seed, devices)) for c in changes
+            ),
+        )
+
+    def of_device(self, device: int) -> DeviceDurations:
+        """The durations of one device, from the beginning of its stream."""
+        return DeviceDurations(
+            self._source(device),
+            stream(self.seed, self.purpose, device),
+            self.factors[self.classes[device]],
+            tuple(change for change in self.changes if device in change.devices),
+        )
+
+    @property
+    def mean(self) -> float:
+        """The mean over the devices of their expected durations before any change, in seconds."""
+        means = (
+            self._source(device).mean * self.factors[self.classes[device]]
+            for device in range(self.devices)
+        )
+        return sum(means) / self.devices
+
+    def _source(self, device: int) -> Source:
+        match self.kind:
+            case Law():
+                return self.kind
+            case Cvb():
+                # A stream of its own: whether machines differ must not move the tasks' draws.
+                return self.kind.machine(stream(self.seed, f"{self.purpose} machine", device))
+            case Trace():
+                return self.kind.of_device(device, self.devices, self.order)
+
+
+def _kind(section: Mapping[str, Any]) -> Law | Cvb | Trace:
+    name = section["distribution"]
+    if name == "trace":
+        return load_trace(Path(section["file"]))
+    kind: type[Law | Cvb] = Cvb if name == "cvb" else LAWS[name]
+    return kind(**{field.name: section[field.name] for field in fields(kind)})

@@ -1,0 +1,198 @@
+"""Laws of durations: a mean, a shape, and a sampler on a stream that the caller owns.
+
+A law is frozen and knows neither device nor clock; every device may share it. Samples are made of
+numpy's standard variates, which cost a fraction of its general ones and give the same numbers.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Law(ABC):
+    """A law of durations.
+
+    Attributes:
+        mean: expected duration in seconds, 0 or more.
+    """
+
+    mean: float
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """In s²; infinite where there is none."""
+
+    @abstractmethod
+    def sample(self, stream: np.random.Generator) -> float:
+        """Draw one duration in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileLaw(Law):
+    """A law whose quantiles have a closed form."""
+
+    @abstractmethod
+    def quantile(self, share: float) -> float:
+        """The duration, in seconds, within which this share of them ends, 0 ≤ share < 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(QuantileLaw):
+    """Always the mean."""
+
+    @property
+    def variance(self) -> float:
+        return 0.0
+
+    def quantile(self, share: float) -> float:
+        return self.mean
+
+    def sample(self, stream: np.random.Generator) -> float:
+        return self.mean
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform(QuantileLaw):
+    """Uniform between 0 and twice the mean."""
+
+    @property
+    def variance(self) -> float:
+        return self.mean**2 / 3
+
+    def quantile(self, share: float) -> float:
+        return 2.0 * self.mean * share
+
+    def sample(self, stream: np.random.Generator) -> float:
+        return 2.0 * self.mean * stream.random()
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential(QuantileLaw):
+    """Exponential: memoryless, the wide law under which workers push in random order."""
+
+    @property
+    def variance(self) -> float:
+        return self.mean**2
+
+    def quantile(self, share: float) -> float:
+        return -self.mean * math.log1p(-share)
+
+    def sample(self, stream: np.random.Generator) -> float:
+        return self.mean * stream.standard_exponential()
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedExponential(QuantileLaw):
+    """mean · (1 − α + α·Exp(1)), the round-trip times of DBW (paper 004, section 4).
+
+    Attributes:
+        alpha: α, from 0 (constant) to 1 (exponential).
+    """
+
+    alpha: float
+
+    @property
+    def variance(self) -> float:
+        return (self.mean * self.alpha) ** 2
+
+    def quantile(self, share: float) -> float:
+        return self.mean * (1 - self.alpha - self.alpha * math.log1p(-share))
+
+    def sample(self, stream: np.random.Generator) -> float:
+        return self.mean * (1 - self.alpha + self.alpha * stream.standard_exponential())
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto(QuantileLaw):
+    """Pareto: P(T > t) = (t_min / t)^a for t ≥ t_min = mean · (a − 1) / a; heavy-tailed.
+
+    Attributes:
+        shape: a > 1; the variance is finite from a > 2 only, and near 1 a sample's mean says little.
+    """
+
+    shape: float
+
+    @property
+    def smallest(self) -> float:
+        """The shortest duration, t_min, in seconds."""
+        return self.mean * (self.shape - 1) / self.shape
+
+    @property
+    def variance(self) -> float:
+        a = self.shape
+        if a <= 2:
+            return math.inf if self.mean else 0.0
+        return self.mean**2 / (a * (a - 2))
+
+    def quantile(self, share: float) -> float:
+        return self.smallest * math.exp(-math.log1p(-share) / self.shape)
+
+    def sample(self, stream: np.random.Generator) -> float:
+        a = self.shape
+        return self.mean * (a - 1) / a * math.exp(stream.standard_exponential() / a)
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma(Law):
+    """Gamma with shape 1/V² and scale mean·V²: standard deviation V·mean.
+
+    Attributes:
+        variation: V, the coefficient of variation; 0 is constant, 1 exponential.
+    """
+
+    variation: float
+
+    @property
+    def variance(self) -> float:
+        return (self.mean * self.variation) ** 2
+
+    def sample(self, stream: np.random.Generator) -> float:
+        square = self.variation * self.variation
+        return self.mean * square * stream.standard_gamma(1 / square) if square else self.mean
+
+
+@dataclass(frozen=True, slots=True)
+class Cvb:
+    """Ali et al.'s coefficient-of-variation-based method (Gap-Aware, paper 002, Appendix C.3).
+
+    Algorithm 13: machine j has the mean p_j ~ Gamma(1/V_mach², mean·V_mach²), drawn once, and each of
+    its tasks takes Gamma(1/V_task², p_j·V_task²). Without V_mach all machines are alike, which is
+    Algorithm 12 but for its draw of q, the mean of all tasks, from the *tasks'* law: it would leave
+    the run's mean to one draw, and its V_mach = 0.1 would then be what tasks vary by. Not drawn, 1 %
+    of homogeneous tasks take more than 1.25 means, as in the paper's Figure 3; drawn, 4.8 % would.
+
+    Attributes:
+        mean: of all tasks on all machines, in seconds.
+        task_variation: V_task, of a machine's tasks; 0.1 in the paper.
+        machine_variation: V_mach, of the machines' means; 0 homogeneous, 0.6 the paper's heterogeneous.
+    """
+
+    mean: float
+    task_variation: float
+    machine_variation: float
+
+    @property
+    def variance(self) -> float:
+        """Of all tasks on all machines, in s²."""
+        both = (1 + self.task_variation**2) * (1 + self.machine_variation**2)
+        return self.mean**2 * (both - 1)
+
+    def machine(self, stream: np.random.Generator) -> Gamma:
+        """Draw one machine: the law of its tasks."""
+        p = Gamma(self.mean, self.machine_variation).sample(stream)
+        return Gamma(p, self.task_variation)
+
+
+LAWS: dict[str, type[Law]] = {
+    "constant": Constant,
+    "uniform": Uniform,
+    "exponential": Exponential,
+    "shifted-exponential": ShiftedExponential,
+    "pareto": Pareto,
+    "gamma": Gamma,
+}
+"""The laws that all devices share, by their names in an experiment file; fields are options."""

@@ -1,0 +1,221 @@
+"""Durations that were measured: a CSV or Parquet file, replayed or drawn from.
+
+A trace is read whole, once per run and before the workers are forked, so that all of them share its
+arrays. (pyarrow starts one thread, its allocator's, which survives a fork: 400 children of a process
+that had read Parquet were seen to work.) What is wrong with a file is said with its row; nothing is
+skipped or repaired.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.durations.laws import QuantileLaw
+from testbed.errors import SpecError
+
+Order: TypeAlias = Literal["sequence", "random"]
+SECONDS = "seconds"
+DEVICE = "device"
+_PARQUET = b"PAR1"
+"""The first bytes of a Parquet file, whatever it is called."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The durations of one traced device, or of a whole pooled trace.
+
+    Attributes:
+        seconds: float64 of shape (rows,), at least one, in file order.
+        mean: of ``seconds``.
+    """
+
+    seconds: npt.NDArray[np.float64]
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn(QuantileLaw):
+    """Any row of a trace, drawn with replacement."""
+
+    rows: Rows
+
+    @property
+    def variance(self) -> float:
+        return float(self.rows.seconds.var())
+
+    def quantile(self, share: float) -> float:
+        return float(np.quantile(self.rows.seconds, share, method="inverted_cdf"))
+
+    def sample(self, stream: np.random.Generator) -> float:
+        seconds = self.rows.seconds
+        return seconds.item(int(stream.random() * len(seconds)))
+
+
+class Replayed:
+    """The rows of a trace in file order, from its first row again after its last.
+
+    Not a law: it remembers where it is, and belongs to one device.
+    """
+
+    __slots__ = ("_next", "_seconds", "mean")
+
+    def __init__(self, rows: Rows, start: int) -> None:
+        self.mean = rows.mean
+        self._seconds = rows.seconds
+        self._next = start
+
+    def sample(self, stream: np.random.Generator) -> float:
+        """The next duration in seconds; draws nothing."""
+        at = self._next
+        self._next = at + 1 if at + 1 < len(self._seconds) else 0
+        return self._seconds.item(at)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """A trace file's content.
+
+    Attributes:
+        devices: the rows of each traced device, the devices in natural order of their names
+            (``worker-2`` before ``worker-10``); of a trace without devices, all rows.
+        names: the traced devices; none if the trace is pooled.
+    """
+
+    devices: tuple[Rows, ...]
+    names: tuple[str, ...]
+
+    def of_device(self, device: int, devices: int, order: Order) -> Drawn | Replayed:
+        """What device ``device`` of ``devices`` takes: the (device mod traced)-th one's rows.
+
+        Devices that share rows in sequence start evenly spread over them: from the same row, they
+        would be in step for ever. The first to use them starts at the first row.
+        """
+        count = len(self.devices)
+        rows = self.devices[device % count]
+        if order == "random":
+            return Drawn(rows.mean, rows)
+        sharing = (devices - device % count + count - 1) // count
+        return Replayed(rows, device // count * len(rows.seconds) // sharing)
+
+
+def load_trace(path: Path) -> Trace:
+    """Read a trace: a column ``seconds``, and a column ``device`` unless it is pooled.
+
+    Raises:
+        SpecError: it cannot be read, has no such column or no row, or a row is no duration.
+    """
+    try:
+        with path.open("rb") as file:
+            parquet = file.read(len(_PARQUET)) == _PARQUET
+        seconds, names = _read_parquet(path) if parquet else _read_csv(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise SpecError(f"the trace {path} cannot be read: {reason}") from None
+    if not len(seconds):
+        raise SpecError(f"the trace {path} has no rows: give it one for each duration")
+    if names is None:
+        return Trace((_rows(seconds),), ())
+    distinct = sorted(set(names), key=_natural)
+    places: dict[str, list[int]] = {name: [] for name in distinct}
+    for at, name in enumerate(names):
+        places[name].append(at)
+    return Trace(tuple(_rows(seconds[places[name]]) for name in distinct), tuple(distinct))
+
+
+def _rows(seconds: npt.NDArray[np.float64]) -> Rows:
+    seconds.flags.writeable = False
+    return Rows(seconds, float(seconds.mean()))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts digits as the numbers they are."""
+    return [(int(p), p) if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", name)]
+
+
+def _read_csv(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
+    seconds: list[float] = []
+    names: list[str] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, skipinitialspace=True)
+            heading = [column.strip() for column in next(reader, [])]
+            at = _columns(path, heading)
+            for where, row in _lines(reader):
+                if len(row) != len(heading):
+                    raise SpecError(
+                        f"the trace {path}, {where}, has {len(row)} columns and not {len(heading)}"
+                    )
+                seconds.append(_duration(row[at[0]], path, where))
+                if len(at) == 2:
+                    names.append(_name(row[at[1]].strip(), path, where))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SpecError(f"the trace {path} is neither CSV in UTF-8 nor Parquet: {error}") from None
+    return np.array(seconds, np.float64), names if len(at) == 2 else None
+
+
+def _lines(reader: Any) -> Iterator[tuple[str, list[str]]]:
+    for row in reader:
+        if row:  # an empty line is no row
+            yield f"line {reader.line_num}", row
+
+
+def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        # Without threads, as in testbed/results/journals.py: one of Arrow's that lets go of the
+        # file's bytes while the interpreter ends aborts the process.
+        file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), pre_buffer=False)
+        at = _columns(path, file.schema_arrow.names)
+        wanted = [file.schema_arrow.names[i] for i in at]
+        table = file.read(columns=wanted, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        first = str(error).partition("\n")[0]
+        raise SpecError(f"the trace {path} is no whole Parquet file: {first}") from None
+    column = table.column(SECONDS).to_pylist()
+    seconds = [_duration(value, path, f"row {i}") for i, value in enumerate(column, 1)]
+    if len(at) == 1:
+        return np.array(seconds, np.float64), None
+    devices = enumerate(table.column(DEVICE).to_pylist(), 1)
+    return np.array(seconds, np.float64), [_name(name, path, f"row {i}") for i, name in devices]
+
+
+def _columns(path: Path, heading: Sequence[str]) -> list[int]:
+    """The places of ``seconds`` and, if it is there, ``device``."""
+    for name in (SECONDS, DEVICE):
+        if heading.count(name) > 1:
+            raise SpecError(f"the trace {path} has more than one column '{name}'")
+    if SECONDS not in heading:
+        has = (
+            f"its columns are {', '.join(heading)[:100]}" if heading else "it has no column at all"
+        )
+        raise SpecError(f"the trace {path} has no column '{SECONDS}': {has}")
+    return [heading.index(name) for name in (SECONDS, DEVICE) if name in heading]
+
+
+def _duration(value: object, path: Path, where: str) -> float:
+    try:
+        # Python alone reads 1_000 as a number.
+        seconds = math.nan if "_" in str(value) else float(str(value))
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        shown = "empty" if value in (None, "") else f"'{str(value)[:40]}'"
+        raise SpecError(f"the trace {path}, {where}: {shown} is not a number of seconds, 0 or more")
+    return seconds
+
+
+def _name(value: object, path: Path, where: str) -> str:
+    if value in (None, ""):
+        raise SpecError(
+            f"the trace {path}, {where}: has no device; name it, or leave the column out to pool"
+        )
+    return str(value)

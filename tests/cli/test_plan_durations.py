@@ -1,0 +1,125 @@
+"""What ``testbed plan`` says of durations: the rows, the histogram, and what it leaves out."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.cli.plan_durations import BINS, describe, histogram, means
+from testbed.errors import SpecError
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import Plan, plan
+
+
+def planned(workers: int = 200, **sections: Any) -> Plan:
+    data: dict[str, Any] = {
+        "name": "small",
+        "dataset": "digits",
+        "model": "cnn",
+        "training": {"updates": 10},
+        "algorithms": ["asgd"],
+        "devices": {"workers": workers},
+    }
+    (one,) = plan(Spec.model_validate(data | sections, strict=True))
+    return one
+
+
+def fields(row: str) -> list[str]:
+    """The columns of a row of figures, after its name."""
+    return [
+        column.strip() for column in (row[16:26], *(row[i : i + 10] for i in range(26, 76, 10)))
+    ]
+
+
+def test_what_takes_no_time_is_left_out() -> None:
+    assert describe(planned()) == []
+    assert means(planned()) == {"compute": {"mean": 0.0}, "waiting": {"mean": 0.0}}
+    (title, *_) = describe(planned(waiting={"mean": "50ms"}))
+    assert title == "waiting: exponential, mean 50ms"
+
+
+def test_figures_are_those_of_the_law() -> None:
+    lines = describe(planned(compute={"distribution": "uniform", "mean": "100ms"}))
+    assert lines[0] == "computing: uniform, mean 100ms"
+    assert fields(lines[1]) == ["devices", "mean", "sd", "5 %", "50 %", "95 %"]
+    devices, *figures = fields(lines[2])
+    assert devices == "200"
+    values = [float(figure.removesuffix(" ms")) for figure in figures]
+    # Of 20,000 draws: six standard errors of a uniform's quantiles are less than 2 ms.
+    assert values == pytest.approx([100, 57.7, 10, 100, 190], abs=2)
+    low, bars, high = lines[3].split("|")
+    assert low.strip() == "0"
+    assert high == " 198 ms"
+    assert len(bars) == BINS
+    assert set(bars) <= set("▆▇█")
+
+
+def test_a_constant_is_one_block() -> None:
+    lines = describe(planned(compute={"distribution": "constant", "mean": "2ms"}))
+    assert fields(lines[2]) == ["200", "2.00 ms", "0 s", "2.00 ms", "2.00 ms", "2.00 ms"]
+    assert lines[3].endswith("|" + " " * (BINS - 1) + "█| 2.00 ms")
+
+
+def test_classes_have_rows_and_changes_are_listed() -> None:
+    groups = [("30%", 1), ("40%", 10), ("30%", 100)]
+    section = {
+        "distribution": "constant",
+        "mean": "1s",
+        "classes": [{"share": share, "factor": factor} for share, factor in groups],
+        "changes": [{"at": "160s", "share": "50%", "factor": 5}],
+    }
+    one = planned(waiting=section)
+    lines = describe(one)
+    rows = {line[:16].strip(): fields(line)[:2] for line in lines[2:-1:2]}
+    assert rows == {
+        "all": ["200", "34.3 s"],
+        "30% × 1": ["60", "1.00 s"],
+        "40% × 10": ["80", "10.0 s"],
+        "30% × 100": ["60", "100 s"],
+    }
+    assert lines[-1] == "  from 160 s on, 100 of 200 devices take 5 times as long"
+    assert means(one)["waiting"]["mean"] == pytest.approx(34.3)
+
+
+def test_a_class_without_devices_says_so() -> None:
+    section = {
+        "mean": "1s",
+        "classes": [{"share": "99%", "factor": 1}, {"share": "1%", "factor": 9}],
+    }
+    lines = describe(planned(workers=3, waiting=section))
+    assert lines[-1].split() == ["1%", "×", "9", "0"]
+
+
+def test_more_devices_than_draws_and_times_of_all_sizes() -> None:
+    for mean, shown in [
+        ("2000s", "2,000 s"),
+        ("1s", "1.00 s"),
+        ("999600us", "1.00 s"),
+        ("3ns", "3.00 ns"),
+    ]:
+        lines = describe(planned(workers=3, compute={"mean": mean}))
+        assert fields(lines[2])[1] == shown
+
+
+def test_a_bad_trace_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("time\n1\n")
+    section = {"distribution": "trace", "file": str(path)}
+    with pytest.raises(SpecError, match="no column 'seconds': its columns are time"):
+        describe(planned(compute=section))
+    path.write_text("seconds\n0.5\n1.5\n")
+    lines = describe(planned(compute=section))
+    assert lines[0] == f"computing: trace, file {path}, order sequence"
+    assert fields(lines[2])[1:3] == ["1.00 s", "500 ms"]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=50))
+def test_a_histogram_shows_every_bin_that_is_not_empty(seconds: list[float]) -> None:
+    bars = histogram(np.array(seconds), 1.0)
+    counts, _ = np.histogram(seconds, BINS, (0, 1))
+    assert len(bars) == BINS
+    assert [bar == " " for bar in bars] == [count == 0 for count in counts]
+    assert bars[int(counts.argmax())] == "█"
