@@ -15,8 +15,15 @@ from typing import Any, get_args
 
 import numpy as np
 
-from testbed.algorithms import ALGORITHMS
-from testbed.algorithms.interface import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
+from testbed.algorithms import served
+from testbed.algorithms.interface import (
+    Conditions,
+    DenseUpdate,
+    FloatVector,
+    Layout,
+    SparseUpdate,
+    Update,
+)
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import load
 from testbed.learning.learner import Learner
@@ -32,6 +39,7 @@ UPDATES = 20
 RATIOS = (0.1, 0.01, 0.001)
 SCOPES = ("tensor", "model")
 REPEATS = 30
+ONE = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=1)
 
 
 def gradients() -> tuple[Layout, list[FloatVector]]:
@@ -52,10 +60,10 @@ def gradients() -> tuple[Layout, list[FloatVector]]:
 
 def largest(layout: Layout, gradient: FloatVector, ratio: float, scope: str) -> SparseUpdate:
     """What a worker of Comp-ASGD pushes of a gradient."""
-    algorithm = ALGORITHMS["comp-asgd"]
+    algorithm = served("comp-asgd")
     fields = {"name": "comp-asgd", "ratio": ratio, "scope": scope}
     options = algorithm.options_type.model_validate(fields)
-    update = algorithm.worker(options, layout).compress(gradient)
+    update = algorithm.worker(options, layout, ONE).compress(gradient)
     assert isinstance(update, SparseUpdate)
     return update
 

@@ -5,12 +5,23 @@ its name.
 """
 
 from testbed.algorithms.adacomp import AdaComp
+from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.comp_asgd import CompAsgd
-from testbed.algorithms.interface import Algorithm
+from testbed.algorithms.interface import PeerAlgorithm, ServedAlgorithm
+from testbed.algorithms.synchronous_sgd import SynchronousSgd
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
+ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
     "asgd": Asgd,
     "comp-asgd": CompAsgd,
     "adacomp": AdaComp,
+    "sync-sgd": SynchronousSgd,
+    "all-to-all": AllToAll,
 }
+
+
+def served(name: str) -> type[ServedAlgorithm]:
+    """The algorithm of this name, which must be one with a parameter server."""
+    algorithm = ALGORITHMS[name]
+    assert issubclass(algorithm, ServedAlgorithm), name
+    return algorithm

@@ -20,10 +20,12 @@ from pydantic import Field
 
 from testbed.algorithms.compression import CompressionOptions, compressing_worker
 from testbed.algorithms.interface import (
-    Algorithm,
+    AsynchronousServer,
+    Conditions,
     FloatVector,
     Layout,
     Scope,
+    ServedAlgorithm,
     ServerHalf,
     SparseUpdate,
     Update,
@@ -50,7 +52,7 @@ class _Copy:
     pulls: int = 0
 
 
-class AdaptiveStaleness(ServerHalf):
+class AdaptiveStaleness(AsynchronousServer):
     """Algorithm 2. A dense update counts as one that contains every parameter."""
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
@@ -61,7 +63,7 @@ class AdaptiveStaleness(ServerHalf):
         self._copies: dict[int, _Copy] = {}
         self._spare: list[npt.NDArray[np.uint32]] = []
 
-    def pull(self, worker: int) -> int:
+    def pull(self, worker: int) -> int | None:
         self.forget(worker)
         copy = self._copies.get(self.version)
         if copy is None:
@@ -100,15 +102,15 @@ class AdaptiveStaleness(ServerHalf):
             self._spare.append(self._copies.pop(version).counters)
 
 
-class AdaComp(Algorithm):
+class AdaComp(ServedAlgorithm):
     options_type = AdaCompOptions
 
     @staticmethod
-    def worker(options: AdaCompOptions, layout: Layout) -> WorkerHalf:
+    def worker(options: AdaCompOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
         return compressing_worker(options, layout, options.scope)
 
     @staticmethod
     def server(
-        options: AdaCompOptions, layout: Layout, parameters: FloatVector, learning_rate: float
+        options: AdaCompOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return AdaptiveStaleness(parameters, learning_rate)
+        return AdaptiveStaleness(parameters, conditions.learning_rate)

@@ -10,11 +10,13 @@ from typing import Literal
 import numpy as np
 
 from testbed.algorithms.interface import (
-    Algorithm,
+    AsynchronousServer,
+    Conditions,
     DenseUpdate,
     FloatVector,
     Layout,
     Options,
+    ServedAlgorithm,
     ServerHalf,
     SparseUpdate,
     Update,
@@ -35,7 +37,7 @@ class WholeGradient(WorkerHalf):
         return DenseUpdate(gradient)
 
 
-class StalenessDivided(ServerHalf):
+class StalenessDivided(AsynchronousServer):
     """One staleness per update: the step is α / max(1, delay). Takes dense and sparse updates."""
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
@@ -57,15 +59,15 @@ class StalenessDivided(ServerHalf):
             self._theta.sub_(self._as_tensor(update.values), alpha=step)
 
 
-class Asgd(Algorithm):
+class Asgd(ServedAlgorithm):
     options_type = AsgdOptions
 
     @staticmethod
-    def worker(options: AsgdOptions, layout: Layout) -> WorkerHalf:
+    def worker(options: AsgdOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
         return WholeGradient()
 
     @staticmethod
     def server(
-        options: AsgdOptions, layout: Layout, parameters: FloatVector, learning_rate: float
+        options: AsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return StalenessDivided(parameters, learning_rate)
+        return StalenessDivided(parameters, conditions.learning_rate)

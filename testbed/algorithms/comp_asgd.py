@@ -12,10 +12,11 @@ from pydantic import Field
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.compression import CompressionOptions, compressing_worker
 from testbed.algorithms.interface import (
-    Algorithm,
+    Conditions,
     FloatVector,
     Layout,
     Scope,
+    ServedAlgorithm,
     ServerHalf,
     WorkerHalf,
 )
@@ -32,15 +33,15 @@ class CompAsgdOptions(CompressionOptions):
     )
 
 
-class CompAsgd(Algorithm):
+class CompAsgd(ServedAlgorithm):
     options_type = CompAsgdOptions
 
     @staticmethod
-    def worker(options: CompAsgdOptions, layout: Layout) -> WorkerHalf:
+    def worker(options: CompAsgdOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
         return compressing_worker(options, layout, options.scope)
 
     @staticmethod
     def server(
-        options: CompAsgdOptions, layout: Layout, parameters: FloatVector, learning_rate: float
+        options: CompAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return StalenessDivided(parameters, learning_rate)
+        return StalenessDivided(parameters, conditions.learning_rate)

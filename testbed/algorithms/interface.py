@@ -1,15 +1,25 @@
-"""What an algorithm is: its worker half and its server half. Everything else is framework.
+"""What an algorithm is: its halves. Everything else is framework.
 
-Both halves are pure state machines: arrays and updates in, arrays and updates out. No socket, no
-clock, no sleep, no file, no global randomness, so that the same objects run inside a container and
-inside a test, and every run of theirs can be replayed.
+Halves are pure state machines: arrays and updates in, arrays and updates out. No socket, no clock, no
+sleep, no file, no global randomness, so that the same objects run inside a container, in the simulator
+and in a test, and every run of theirs can be replayed. Times that a half may want to learn from are
+handed to it; whose clock they are is not its business.
 
-The server half owns the parameters. A worker *pulls* (it gets the parameters and their version, the
-*base version*) and later *pushes* an update computed from them; applying an update increments the
-version. The *delay* of an update is how many others were applied in between.
+Algorithms have one of three shapes (``docs/algorithms.md``):
+
+- *asynchronous parameter server*: a ``WorkerHalf`` and an ``AsynchronousServer``. A worker *pulls* (it
+  gets the parameters and their version, its *base version*) and later *pushes* an update computed
+  from them; every push is an update and increments the version. The *delay* of an update is how many
+  others were applied since its base version;
+- *synchronous parameter server*: a ``WorkerHalf`` and a ``ServerHalf`` that makes an update of several
+  pushes and drops those that come too late; whether a worker that asks for parameters may have them
+  yet is its decision, and how the workers come by a new version its *protocol*;
+- *peer to peer*: a ``PeerHalf`` on every device, which owns a model, sends updates to other peers and
+  applies what arrives.
 """
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,6 +69,10 @@ class DenseUpdate:
 
     values: FloatVector
 
+    def copy(self) -> "DenseUpdate":
+        """One with memory of its own."""
+        return DenseUpdate(self.values.copy())
+
 
 @dataclass(frozen=True, slots=True)
 class SparseUpdate:
@@ -71,6 +85,10 @@ class SparseUpdate:
 
     indices: IndexVector
     values: FloatVector
+
+    def copy(self) -> "SparseUpdate":
+        """One with memory of its own."""
+        return SparseUpdate(self.indices.copy(), self.values.copy())
 
 
 Update: TypeAlias = DenseUpdate | SparseUpdate
@@ -104,7 +122,22 @@ class Options(BaseModel):
 
 
 class WorkerHalf(ABC):
-    """What a worker does with its gradient before it is pushed."""
+    """What a worker does with its gradient before it is pushed.
+
+    Attributes:
+        local_steps: gradients per push; all but the last one are given to ``local``.
+    """
+
+    local_steps: int = 1
+
+    def local(self, parameters: FloatVector, gradient: FloatVector) -> None:
+        """Take one of the gradients before the last, and change the worker's copy of the parameters.
+
+        Args:
+            parameters: float32, (|Θ|,), to be changed in place; the next gradient is computed there.
+            gradient: float32, (|Θ|,).
+        """
+        raise NotImplementedError("a half with several local steps says what each of them does")
 
     @abstractmethod
     def compress(self, gradient: FloatVector) -> Update:
@@ -125,38 +158,152 @@ class WorkerHalf(ABC):
         """
 
 
-class ServerHalf(ABC):
-    """The parameters and the rule by which updates change them.
+Protocol: TypeAlias = Literal["pull", "push-and-wait", "push-and-interrupt"]
+"""How workers come by parameters (Xu et al., paper 004, §2).
+
+pull: a worker that has pushed asks for the newest; push-and-wait: the server sends every version to
+all workers, which finish what they compute and then take the newest they have; push-and-interrupt:
+likewise, and workers drop what they compute when a version arrives.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What an algorithm is told of the run that it is part of.
 
     Attributes:
-        parameters: float32, shape (|Θ|,), contiguous; changed in place by ``apply`` only.
-        version: how many updates were applied so far.
+        learning_rate: α (η).
+        workers: n, how many workers or peers there are, numbered from 0.
+        batch_size: b, images per gradient.
+        updates: how many updates the run lasts.
+        uplink: rate of a worker's uplink in bit/s; None where links are not shaped.
     """
+
+    learning_rate: float
+    workers: int
+    batch_size: int
+    updates: int
+    uplink: int | None = None
+
+
+class ServerHalf(ABC):
+    """The parameters and the rule by which what workers push changes them.
+
+    Attributes:
+        parameters: float32, shape (|Θ|,), contiguous; changed in place, and by ``push`` only.
+        version: how many updates were applied so far.
+        protocol: how workers come by parameters; the same for the whole run.
+        needed: with fewer workers than this there will be no further update.
+    """
+
+    protocol: Protocol = "pull"
+    needed: int = 1
 
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters
         self.version = 0
         self._changed_at: IndexVector | None = None
 
-    def pull(self, worker: int) -> int:
-        """Note that ``worker`` now gets the parameters; return their version, its base version."""
-        return self.version
+    @abstractmethod
+    def pull(self, worker: int) -> int | None:
+        """Note that ``worker`` is now sent the parameters; return their version, its base version.
 
-    def push(self, worker: int, update: Update, base_version: int) -> int:
-        """Apply an update computed from ``base_version`` and return its delay.
+        None: it is not to have them yet; the next version will bring it to ask again.
+        """
+
+    @abstractmethod
+    def push(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
+        """Take an update computed from ``base_version``.
+
+        Args:
+            loss: of the mini-batch it was computed on.
+            time: when it arrived, in seconds since training began by the run's clock.
+
+        Returns:
+            Its delay; None if it came too late and was dropped.
 
         Raises:
-            ValueError: the base version is not the one this worker pulled last, or lies ahead.
+            ValueError: the base version lies ahead, or is not what this worker was sent last.
         """
+
+    def finished(  # noqa: B027 - most rules do not want to know
+        self, worker: int, base_version: int, *, time: float = math.nan
+    ) -> None:
+        """Learn that a worker finished a gradient that it did not send: it knew it was late."""
+
+    def outgoing(self, worker: int) -> FloatVector:
+        """What ``worker`` is sent by a pull: the parameters, or an estimate made of them for it.
+
+        Called behind ``pull``; the result is used up before anything else is called.
+        """
+        return self.parameters
+
+    def _check_base(self, base_version: int) -> int:
+        """The delay of an update of this base version, which must not lie ahead."""
         if not 0 <= base_version <= self.version:
             raise ValueError(
                 f"base version {base_version} is not between 0 and the version {self.version}"
             )
-        delay = self.version - base_version
-        self._apply(worker, update, delay)
+        return self.version - base_version
+
+    def _advance(self, changes: IndexVector | slice) -> None:
+        """Count an update, which changed these parameters."""
         self.version += 1
         if self._changed_at is not None:
-            self._changed_at[self._changes(update)] = self.version
+            self._changed_at[changes] = self.version
+
+    def track_changes(self) -> None:
+        """Note from now on, before any update, which version last changed each parameter."""
+        self._changed_at = np.zeros(len(self.parameters), np.uint32)
+
+    def changed_since(self, worker: int, version: int | None) -> Update:
+        """What ``worker`` is sent by a pull, as far as it differs from what it was sent at ``version``.
+
+        Returns:
+            All of ``outgoing``, sharing its memory, if changes are not tracked, ``version`` is None,
+            it is not the parameters themselves, or so many changed that a bitmap of them would make
+            the shorter answer longer.
+        """
+        vector = self.outgoing(worker)
+        if self._changed_at is None or version is None or vector is not self.parameters:
+            return DenseUpdate(vector)
+        changed = self._changed_at > version
+        unchanged = len(changed) - int(np.count_nonzero(changed))
+        if 32 * unchanged <= len(changed):
+            return DenseUpdate(vector)
+        indices = np.flatnonzero(changed).astype(np.uint32)
+        return SparseUpdate(indices, vector[indices])
+
+    def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
+        """Drop whatever is kept for a worker that will not push again."""
+
+
+class AsynchronousServer(ServerHalf):
+    """Every push is an update, applied when it arrives."""
+
+    def pull(self, worker: int) -> int | None:
+        return self.version
+
+    def push(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
+        delay = self._check_base(base_version)
+        self._apply(worker, update, delay)
+        self._advance(self._changes(update))
         return delay
 
     @abstractmethod
@@ -167,46 +314,93 @@ class ServerHalf(ABC):
         """Which parameters ``_apply`` may have changed; a rule that changes others says so here."""
         return update.indices if isinstance(update, SparseUpdate) else slice(None)
 
-    def track_changes(self) -> None:
-        """Note from now on, before any update, which version last changed each parameter."""
-        self._changed_at = np.zeros(len(self.parameters), np.uint32)
 
-    def changed_since(self, version: int | None) -> Update:
-        """The values now of the parameters that changed after ``version``.
+class PeerHalf(ABC):
+    """One peer's model, and what it exchanges with the others.
 
-        Returns:
-            All parameters, sharing their memory, if changes are not tracked, ``version`` is None, or
-            so many changed that a bitmap of them would make the shorter answer longer.
+    Attributes:
+        parameters: float32, shape (|Θ|,), contiguous; changed in place, by these methods only.
+        version: how many updates, its own and others', it has applied.
+    """
+
+    def __init__(self, parameters: FloatVector) -> None:
+        self.parameters = parameters
+        self.version = 0
+
+    @abstractmethod
+    def step(self, gradient: FloatVector) -> Sequence["Parcel"]:
+        """Take its own gradient, float32 of shape (|Θ|,); return what is to be sent to whom.
+
+        Parcels may share memory with ``gradient``; they are used up before the next gradient.
         """
-        if self._changed_at is None or version is None:
-            return DenseUpdate(self.parameters)
-        changed = self._changed_at > version
-        unchanged = len(changed) - int(np.count_nonzero(changed))
-        if 32 * unchanged <= len(changed):
-            return DenseUpdate(self.parameters)
-        indices = np.flatnonzero(changed).astype(np.uint32)
-        return SparseUpdate(indices, self.parameters[indices])
 
-    def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
-        """Drop whatever is kept for a worker that will not push again."""
+    @abstractmethod
+    def receive(self, sender: int, update: Update) -> None:
+        """Take an update that arrived from another peer; those of one sender come in their order."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may compute its next gradient now; asked again behind every ``receive``."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An update for some peers; each of them is sent a copy.
+
+    Attributes:
+        update: what is sent.
+        peers: their numbers, in the order in which the copies leave.
+    """
+
+    update: Update
+    peers: Sequence[int]
 
 
 class Algorithm(ABC):
-    """One algorithm: a name, its options, and how to make its two halves."""
+    """One algorithm: a name, its options, and how to make its halves."""
 
     options_type: ClassVar[type[Options]]
 
+    @staticmethod  # noqa: B027 - most options fit any run
+    def check(options: Any, conditions: Conditions) -> None:
+        """See, before anything is started, whether the options fit the run.
+
+        Raises:
+            SpecError: they do not.
+        """
+
+
+class ServedAlgorithm(Algorithm):
+    """An algorithm with a parameter server, of either shape."""
+
+    @staticmethod
+    def protocol(options: Any) -> Protocol:
+        """How workers come by parameters; its server's half says the same."""
+        return "pull"
+
     @staticmethod
     @abstractmethod
-    def worker(options: Any, layout: Layout) -> WorkerHalf:
+    def worker(options: Any, layout: Layout, conditions: Conditions) -> WorkerHalf:
         """Make one worker's half."""
 
     @staticmethod
     @abstractmethod
     def server(
-        options: Any, layout: Layout, parameters: FloatVector, learning_rate: float
+        options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
         """Make the server's half, which takes ``parameters`` over and changes them in place."""
+
+
+class PeerAlgorithm(Algorithm):
+    """An algorithm without a server."""
+
+    @staticmethod
+    @abstractmethod
+    def peer(
+        options: Any, layout: Layout, parameters: FloatVector, number: int, conditions: Conditions
+    ) -> PeerHalf:
+        """Make one peer's half, which takes ``parameters`` over and changes them in place."""
 
 
 Scope: TypeAlias = Literal["model", "tensor"]

@@ -11,6 +11,8 @@ gradient with fewer non-zero entries than are to be kept (dead ReLUs) is seen by
 and is not partitioned either: quickselect is at its worst among equal values.
 """
 
+import threading
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +25,7 @@ _DIRECT = 4096
 _BLOCK = 65_536
 """Entries per block: few enough for the processor's caches, enough that calls do not matter."""
 _WITHOUT_SIGN = np.int32(0x7FFFFFFF)
+_memory = threading.local()
 
 
 def kept(ratio: float, size: int) -> int:
@@ -37,16 +40,14 @@ def kept(ratio: float, size: int) -> int:
 class Largest:
     """Selects the ``count`` entries of largest magnitude of vectors of one size.
 
-    It keeps memory for one block between calls and nothing else.
+    It keeps nothing between calls: the memory for one block is its thread's, because a simulator has
+    thousands of these.
     """
 
     def __init__(self, size: int, count: int) -> None:
         """Prepare for vectors of ``size`` entries, of which 1 ≤ count ≤ size are kept."""
         self._size = size
         self._count = count
-        block = min(_BLOCK, size) if size > _DIRECT else 0
-        self._magnitude = np.empty(block, np.int32)
-        self._reaches = np.empty(block, np.bool_)
 
     def __call__(self, values: FloatVector) -> IndexVector:
         """Indices of the largest, ascending.
@@ -79,18 +80,28 @@ class Largest:
                 return np.sort(np.concatenate((candidates, filling))).astype(np.uint32)
         return _largest_directly(bits & _WITHOUT_SIGN, count).astype(np.uint32)
 
-    def _reaching(self, bits: npt.NDArray[np.int32], threshold: np.int32) -> npt.NDArray[np.intp]:
+    @staticmethod
+    def _reaching(bits: npt.NDArray[np.int32], threshold: np.int32) -> npt.NDArray[np.intp]:
         """Ascending positions of the entries whose magnitude is the threshold or more."""
         found = []
+        block_magnitude, block_reaches = _block_memory()
         for start in range(0, len(bits), _BLOCK):
             block = bits[start : start + _BLOCK]
-            magnitude, reaches = self._magnitude[: len(block)], self._reaches[: len(block)]
+            magnitude, reaches = block_magnitude[: len(block)], block_reaches[: len(block)]
             np.bitwise_and(block, _WITHOUT_SIGN, out=magnitude)
             np.greater_equal(magnitude, threshold, out=reaches)
             at = np.flatnonzero(reaches)
             at += start
             found.append(at)
         return np.concatenate(found)
+
+
+def _block_memory() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """This thread's memory for one block."""
+    if not hasattr(_memory, "block"):
+        _memory.block = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.bool_)
+    block: tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]] = _memory.block
+    return block
 
 
 def _threshold(bits: npt.NDArray[np.int32], count: int) -> np.int32:

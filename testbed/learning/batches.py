@@ -20,6 +20,7 @@ class Batches:
         shard: npt.NDArray[np.int64],
         batch_size: int,
         generator: np.random.Generator,
+        memory: "Batches | None" = None,
     ) -> None:
         """Prepare to draw.
 
@@ -28,6 +29,7 @@ class Batches:
             shard: int64, indices of the images that this worker has.
             batch_size: b, images per batch.
             generator: the worker's stream for this purpose.
+            memory: gather into this one's arrays, so that thousands of workers need no more.
 
         Raises:
             SpecError: the shard holds fewer images than a batch.
@@ -40,19 +42,33 @@ class Batches:
         self._dataset = dataset
         self._shard = shard
         self._generator = generator
-        self._images = np.empty((batch_size, *dataset.train_images.shape[1:]), dtype=np.float32)
-        self._labels = np.empty(batch_size, dtype=np.int64)
+        if memory is None:
+            shape = (batch_size, *dataset.train_images.shape[1:])
+            self._images = np.empty(shape, dtype=np.float32)
+            self._labels = np.empty(batch_size, dtype=np.int64)
+        else:
+            self._images, self._labels = memory._images, memory._labels
 
-    def next(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Draw a batch: images float32 (b, 1, 28, 28), labels int64 (b,).
-
-        Both arrays are overwritten by the next call.
-        """
+    def draw(self) -> npt.NDArray[np.int64]:
+        """Draw a batch: the images' indices, int64 (b,)."""
         drawn = self._generator.choice(
             len(self._shard), len(self._labels), replace=False, shuffle=False
         )
-        at = self._shard[drawn]
+        at: npt.NDArray[np.int64] = self._shard[drawn]
+        return at
+
+    def gather(
+        self, at: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """The images, float32 (b, 1, 28, 28), and labels, int64 (b,), of these indices.
+
+        Both arrays are overwritten by the next call.
+        """
         # mode="clip" writes straight into ``out``; the default mode goes through a copy.
         np.take(self._dataset.train_images, at, axis=0, out=self._images, mode="clip")
         np.take(self._dataset.train_labels, at, out=self._labels, mode="clip")
         return self._images, self._labels
+
+    def next(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Draw a batch and gather it."""
+        return self.gather(self.draw())

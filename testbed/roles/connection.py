@@ -23,9 +23,6 @@ class Connection:
         receiver: its incoming frames.
         opened: when it was accepted, seconds of CLOCK_MONOTONIC.
         device: the number it greeted with; None before the greeting.
-        version: which version's parameters it was sent last; None before the first.
-        pulled: whether it asked for parameters that were not sent yet.
-        message_bytes: bytes of the messages received since its last applied update.
         received_bytes: bytes of all messages received.
         payload_bytes: bytes of the bodies of all pushes received.
         sent_bytes: bytes that the kernel took of what was to be sent.
@@ -39,9 +36,6 @@ class Connection:
     receiver: Receiver
     opened: float
     device: int | None = None
-    version: int | None = None
-    pulled: bool = False
-    message_bytes: int = 0
     received_bytes: int = 0
     payload_bytes: int = 0
     sent_bytes: int = 0

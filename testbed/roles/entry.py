@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from testbed.algorithms import ALGORITHMS
 from testbed.channel import Channel
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -15,10 +14,15 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
 from testbed.nodes.turns import Turns
+from testbed.roles import computation
+from testbed.roles.computation import Times
 from testbed.roles.evaluator import evaluate
+from testbed.roles.leave import Leaves
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
-from testbed.roles.worker import TurnTaking, work
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.virtual_server import VirtualServer
+from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.wire import WireError
 
@@ -28,13 +32,18 @@ FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What all nodes of a run share, copy-on-write or for good."""
+    """What all nodes of a run share, copy-on-write or for good.
+
+    ``leaves`` are the virtual clock's channels; None under the wall clock.
+    """
 
     settings: Settings
     dataset: datasets.Dataset
     learner: Learner
     shared_learners: tuple[Learner, ...]
     turns: Turns
+    times: Times
+    leaves: Leaves | None
 
     def warm_up(self) -> None:
         """Compute once: what the libraries set up at first use is set up once, for all nodes."""
@@ -50,13 +59,8 @@ class Loaded:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
             "server": lambda: self._serve(report),
-            "evaluator": lambda: evaluate(self.settings, self.dataset, self.learner, report),
-            "worker": lambda: work(
-                self.settings,
-                number,
-                self.dataset,
-                TurnTaking(self.learner, self.shared_learners, self.turns),
-            ),
+            "evaluator": lambda: self._evaluate(report),
+            "worker": lambda: self._work(number),
         }
         try:
             roles[arguments["role"]]()
@@ -69,13 +73,31 @@ class Loaded:
         return 0
 
     def _serve(self, report: Channel) -> None:
-        algorithm = ALGORITHMS[self.settings.algorithm["name"]]
-        options = algorithm.options_type.model_validate(self.settings.algorithm)
-        parameters = self.learner.parameters.copy()
-        half = algorithm.server(
-            options, self.learner.layout, parameters, self.settings.learning_rate
-        )
-        Server(self.settings, half, self.learner.layout, report).serve()
+        settings, layout = self.settings, self.learner.layout
+        half = computation.server_half(settings, layout, self.learner.parameters.copy())
+        if self.leaves is None:
+            Server(settings, half, layout, report).serve()
+            return
+        local_steps = computation.worker_half(settings, layout).local_steps
+        VirtualServer(
+            settings,
+            half,
+            layout,
+            report,
+            times=self.times,
+            local_steps=local_steps,
+            leaves=self.leaves.of_clock(),
+        ).serve()
+
+    def _evaluate(self, report: Channel) -> None:
+        if self.leaves is not None:
+            self.leaves.close()
+        evaluate(self.settings, self.dataset, self.learner, report)
+
+    def _work(self, number: int) -> None:
+        leave = None if self.leaves is None else self.leaves.of_device(number)
+        learners = TurnTaking(self.learner, self.shared_learners, self.turns)
+        work(self.settings, number, self.dataset, learners, self.times, leave)
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
@@ -93,6 +115,7 @@ def load(arguments: Mapping[str, Any]) -> Role:
     shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns.count))
     for one in shared:
         one.share_memory()
-    loaded = Loaded(settings, dataset, learner, shared, turns)
+    leaves = Leaves(settings.workers) if settings.clock == "virtual" else None
+    loaded = Loaded(settings, dataset, learner, shared, turns, Times.of(settings), leaves)
     loaded.warm_up()
     return loaded.run

@@ -9,9 +9,9 @@ from testbed.algorithms.interface import as_bytes
 from testbed.channel import Channel
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
+from testbed.roles.greeting import connect
 from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.roles.settings import Settings
-from testbed.roles.worker import connect
 from testbed.wire import WireError
 from testbed.wire.frames import Kind
 

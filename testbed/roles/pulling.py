@@ -67,6 +67,10 @@ class Answers(ABC):
             ConnectionError: the connection ended.
         """
 
+    def arrived(self, seconds: float | None) -> bool:
+        """Wait for an answer, at most so many seconds; whether there is one (whole, where possible)."""
+        return bool(self._arrived.poll(None if seconds is None else seconds * 1000))
+
     def _await_mark(self) -> None:
         """Wait until as many bytes are there as ``_wake_at`` said, or as many as will come."""
         before = 0

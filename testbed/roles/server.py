@@ -1,6 +1,9 @@
-"""The parameter server: one thread that applies updates in the order in which they arrive.
+"""The parameter server: one thread that takes in what arrives, in the order in which it arrives.
 
-It answers pulls and applies pushes until the asked number of updates is reached, then says STOP to
+What it decides is ``testbed.roles.service``'s; here are its sockets. Under the virtual clock the order
+is the clock's (``testbed.roles.virtual_server``); all the rest is the same.
+
+It answers pulls and takes in pushes until the asked number of updates is reached, then says STOP to
 everybody, reads out what is still on its way (so that every byte the kernel counted is accounted
 for) and reports the final parameters. It sends the evaluator a copy of the parameters whenever an
 evaluation is due and never waits for anybody.
@@ -13,19 +16,19 @@ the run's events, and nothing else.
 """
 
 import hmac
+import math
 import selectors
 import socket
 import time
 from collections.abc import Iterable
 
-import numpy as np
-
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.roles.connection import Connection
+from testbed.roles.reporting import Report
+from testbed.roles.service import ParameterService, Pushed, UpdateRow
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import SnapshotQueue
-from testbed.telemetry.records import UPDATE
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import DENSE, Codec
@@ -39,64 +42,61 @@ DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
-_ROWS = 1500
-_CHUNK = 100_000
 
 
 class Server:
     """Serves one run; see ``serve``."""
 
     def __init__(
-        self, settings: Settings, half: ServerHalf, layout: Layout, report: Channel
+        self, settings: Settings, half: ServerHalf, layout: Layout, channel: Channel
     ) -> None:
         self._settings = settings
-        self._half = half
-        self._report = report
+        self._report = Report(channel)
+        self._service = ParameterService(half, layout, settings, self)
         self._secret = bytes.fromhex(settings.secret)
         self._parameters = as_bytes(half.parameters)
         self._size = len(half.parameters)
         self._selector = selectors.EpollSelector()
         self._codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
-        self._exact = Codec(EncodingChoice(), layout.sizes)
-        if settings.pulls == "changed":
-            half.track_changes()
         # One read takes a whole dense push and the pull behind it.
         self._scratch = memoryview(bytearray(len(self._parameters) + 4096))
         self._greeting = {Kind.HELLO: SECRET_SIZE}
-        self._working = {Kind.PULL: 0, Kind.PUSH: self._codec.longest}
+        self._working = {Kind.PUSH: self._codec.longest}
+        self._working |= {Kind.PULL: 0} if half.protocol == "pull" else {Kind.FINISHED: 0}
         self._connections: set[Connection] = set()
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
         self._evaluator_done = False
         self._snapshots = SnapshotQueue(len(self._parameters))
         self._last_greeting = time.monotonic()
+        self._last_report = 0.0
         self._started: float | None = None
         self._finished = False
-        self._payload_bytes = 0
-        self._message_bytes = 0
-        self._rows = np.empty(_ROWS, UPDATE)
-        self._row_count = 0
 
     def serve(self) -> None:
         """Listen, train, drain; returns when the last connection is closed."""
         listener = socket.create_server(("", PORT), backlog=4096)
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
-        self._report.send({"listening": PORT})
-        last_report = 0.0
-        while not self._finished:
-            self._turn(listener)
-            now = time.monotonic()
-            if now - last_report >= REPORT_PERIOD:
-                last_report = now
-                self._housekeeping(now)
+        self._report.send(listening=PORT)
+        self._train(listener)
         self._drain(listener)
-        self._report_parameters()
+        self._report.parameters(self._parameters)
+        self._report.send(
+            finished=self._service.half.version,
+            payload_bytes=self._service.payload_bytes,
+            message_bytes=self._service.message_bytes,
+        )
 
     # -- the loop
 
-    def _turn(self, listener: socket.socket) -> None:
-        for key, events in self._selector.select(REPORT_PERIOD):
+    def _train(self, listener: socket.socket) -> None:
+        while not self._finished:
+            self._turn(listener)
+            self._look_after()
+
+    def _turn(self, listener: socket.socket, patience: float = REPORT_PERIOD) -> None:
+        for key, events in self._selector.select(patience):
             if key.fileobj is listener:
                 self._accept(listener)
                 continue
@@ -107,6 +107,7 @@ class Server:
                 if events & selectors.EVENT_WRITE:
                     connection.send_pending()
                     self._watch(connection)
+                    self._sent(connection)
                 if events & selectors.EVENT_READ:
                     for frame in connection.receive():
                         self._handle(connection, frame)
@@ -119,7 +120,7 @@ class Server:
         try:
             accepted, (address, port) = listener.accept()
         except OSError as error:  # the peer has gone already, or descriptors have run out
-            self._event("warning", f"a connection could not be accepted: {error}")
+            self._report.event("warning", f"a connection could not be accepted: {error}")
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -135,25 +136,49 @@ class Server:
             version, parameters = self._snapshots.get()
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
-        wanted = selectors.EVENT_READ
+        wanted = self._wanted(connection)
         if connection.pending:
             wanted |= selectors.EVENT_WRITE
-        if self._selector.get_key(connection.socket).events != wanted:
+        key = self._selector.get_map().get(connection.socket)
+        if key is None:
+            if wanted:
+                self._selector.register(connection.socket, wanted, connection)
+        elif not wanted:
+            # Still registered, a connection that broke would be told of again and again.
+            self._selector.unregister(connection.socket)
+        elif key.events != wanted:
             self._selector.modify(connection.socket, wanted, connection)
 
-    def _housekeeping(self, now: float) -> None:
+    def _wanted(self, connection: Connection) -> int:
+        """What to wait for on a connection, beside room for what is pending."""
+        return selectors.EVENT_READ
+
+    def _look_after(self) -> None:
+        """Now and then: report, and see who is missing."""
+        now = time.monotonic()
+        if now - self._last_report < REPORT_PERIOD:
+            return
+        self._last_report = now
         for connection in list(self._connections):
             if connection.device is None and now - connection.opened > GREETING_TIMEOUT:
                 self._close(connection, f"no greeting within {GREETING_TIMEOUT:g} s")
         late = now - self._last_greeting > GATHERING_TIMEOUT
         if self._started is None and self._workers and late:
             missing = self._settings.workers - len(self._workers)
-            self._event("warning", f"training begins without {missing} workers")
+            self._report.event("warning", f"training begins without {missing} workers")
             self._start()
-        if not self._workers and (self._started is not None or late):
-            self._event("error", "no worker is left")
-            self._finished = True
-        self._flush()
+        if self._started is not None or (late and not self._workers):
+            self._check_workers()
+        self._report.flush()
+
+    def _check_workers(self) -> None:
+        """End the run if there are too few workers for another update."""
+        needed = self._service.half.needed
+        if len(self._workers) >= needed:
+            return
+        left = f"{len(self._workers)} workers are left, and an update needs {needed}"
+        self._report.event("error", left if self._workers else "no worker is left")
+        self._finished = True
 
     # -- messages
 
@@ -161,19 +186,45 @@ class Server:
         if connection.device is None:
             self._greet(connection, frame)
             return
-        self._message_bytes += frame.size
-        connection.message_bytes += frame.size
-        if frame.kind is Kind.PUSH:
-            self._payload_bytes += len(frame.body)
-            connection.payload_bytes += len(frame.body)
-            if self._half.version < self._settings.updates:
-                self._push(connection, connection.device, frame)
-        elif connection.pulled or connection.pending:
-            raise WireError("a pull before the parameters of the last one were read")
+        number = connection.device
+        self._service.count(number, frame.size)
+        if frame.kind is Kind.PULL:
+            if self._service.is_asking(number) or connection.pending:
+                raise WireError("a pull before the parameters of the last one were read")
+            self._service.asked(number)
         else:
-            connection.pulled = True
-            if self._started is not None and not self._finished:
-                self._answer(connection, connection.device)
+            connection.payload_bytes += len(frame.body)
+            pushed = self._pushed(frame)
+            if self._started is None:
+                raise WireError("a push before training began")
+            now = time.monotonic() - self._started
+            self._service.pushed(number, pushed, now, now)
+            self._finished = self._finished or self._service.finished
+        self._send_due()
+
+    def _pushed(self, frame: Frame) -> Pushed:
+        if frame.kind is Kind.FINISHED:
+            return Pushed(frame.number, None, 0, math.nan)
+        # One that comes too late to be an update is counted, and not read.
+        late = self._service.finished
+        update = None if late else self._codec.decode(frame.encoding, frame.body)
+        return Pushed(frame.number, update, len(frame.body), frame.loss)
+
+    def _send_due(self) -> None:
+        for number in self._service.due(self._has_room):
+            connection = self._workers[number]
+            try:
+                self._answer(connection, number)
+            except OSError as error:
+                self._close(connection, f"{error}")
+
+    def _sent(self, connection: Connection) -> None:
+        """Some of what was pending has left."""
+        if not connection.pending:
+            self._send_due()
+
+    def _has_room(self, number: int) -> bool:
+        return not self._workers[number].pending
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
@@ -192,11 +243,11 @@ class Server:
             return
         connection.device = number
         connection.receiver.accept(self._working)
-        connection.message_bytes = frame.size
-        self._message_bytes += frame.size
         self._workers[number] = connection
+        self._service.join(number)
+        self._service.count(number, frame.size)
         self._last_greeting = time.monotonic()
-        self._report.send({"greeted": len(self._workers)})
+        self._report.send(greeted=len(self._workers))
         if len(self._workers) == self._settings.workers:
             self._start()
 
@@ -204,101 +255,39 @@ class Server:
         if self._started is not None:
             return
         self._started = time.monotonic()
-        self._report.send({"training": self._started})
-        self._checkpoint()
-        for number, connection in list(self._workers.items()):
-            if connection.pulled:
-                self._answer(connection, number)
+        self._report.send(training=self._started)
+        self._service.begin()
+        self._send_due()
 
-    def _answer(self, connection: Connection, number: int) -> None:
-        connection.pulled = False
-        version = self._half.pull(number)
-        # What this worker was sent last it has by now, or will have before it reads this.
-        encoding, body = self._exact.encode(self._half.changed_since(connection.version))
-        connection.version = version
+    def _answer(self, connection: Connection, number: int) -> int:
+        """Send a worker what it is due; returns the message's bytes."""
+        version, encoding, body = self._service.answer(number)
         length = sum(map(len, body))
         head = header(Kind.PARAMETERS, version, encoding=encoding, length=length)
         connection.send([head, *body])
         if connection.pending:
             self._watch(connection)
+        return len(head) + length
 
-    def _push(self, connection: Connection, number: int, frame: Frame) -> None:
-        update = self._codec.decode(frame.encoding, frame.body)
-        staleness = self._half.push(number, update, frame.number)
-        assert self._started is not None
-        version = self._half.version
-        self._rows[self._row_count] = (
-            version,
-            number,
-            frame.number,
-            staleness,
-            len(frame.body),
-            connection.message_bytes,
-            frame.loss,
-            time.monotonic() - self._started,
-        )
-        self._row_count += 1
-        connection.message_bytes = 0
-        if version % self._settings.evaluate_every == 0 or version == self._settings.updates:
-            self._checkpoint()
-        if self._row_count == _ROWS:
-            self._flush()
-        if version == self._settings.updates:
-            self._finished = True
+    # -- the service's observer
 
-    # -- reports
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A push was taken in, which led to this version."""
+        self._report.row(row, version)
 
-    def _checkpoint(self) -> None:
+    def checkpoint(self) -> None:
         """Note where the ledgers stand at this version, and send the version to the evaluator."""
-        self._flush()  # no evaluation is on record before the updates that led to it
-        self._report.send(
-            {
-                "checkpoint": self._half.version,
-                "time": time.monotonic(),
-                "payload_bytes": self._payload_bytes,
-                "message_bytes": self._message_bytes,
-            }
-        )
-        self._snapshots.put(self._half.version, self._parameters)
+        service = self._service
+        version = service.half.version
+        self._report.checkpoint(version, self._now(), service.payload_bytes, service.message_bytes)
+        self._snapshots.put(version, self._parameters)
         if self._evaluator is not None and not self._evaluator.pending:
             self._watch(self._evaluator)
 
-    def _flush(self) -> None:
-        if self._row_count:
-            self._report.send({"updates": self._row_count}, self._rows[: self._row_count].tobytes())
-            self._row_count = 0
-
-    def _event(self, level: str, text: str, device: int | None = None) -> None:
-        self._report.send({"event": text, "level": level, "number": device})
-
-    def _report_connection(self, connection: Connection, reason: str | None) -> None:
-        """Tell the connection's own ledger, which is compared with what passed on the wire."""
-        self._report.send(
-            {
-                "connection": connection.device,
-                "address": connection.address,
-                "port": connection.port,
-                "message_bytes": connection.received_bytes,
-                "incomplete_bytes": connection.receiver.incomplete,
-                "payload_bytes": connection.payload_bytes,
-                "sent_bytes": connection.sent_bytes,
-                "unsent_bytes": connection.unsent_bytes(),
-                "reason": reason,
-            }
-        )
-
-    def _report_parameters(self) -> None:
-        for start in range(0, len(self._parameters), _CHUNK):
-            self._report.send(
-                {"parameters": start}, bytes(self._parameters[start : start + _CHUNK])
-            )
-        self._report.send(
-            {
-                "finished": self._half.version,
-                "payload_bytes": self._payload_bytes,
-                "message_bytes": self._message_bytes,
-            }
-        )
+    def _now(self) -> float:
+        """Seconds since training began by the run's clock."""
+        assert self._started is not None
+        return time.monotonic() - self._started
 
     # -- the end
 
@@ -306,7 +295,7 @@ class Server:
         """Say STOP and read until everybody has closed; the evaluator has its backlog first."""
         self._selector.unregister(listener)
         listener.close()
-        self._flush()
+        self._report.flush()
         self._say_stop(self._workers.values())
         for connection in list(self._connections):
             if connection.device is None:
@@ -338,14 +327,17 @@ class Server:
             reason = reason or "it closed the connection" + (" in mid-message" if partial else "")
         if reason is not None:
             whose = "a stranger" if connection.device is None else "a device"
-            self._event("warning", f"connection of {whose} closed: {reason}", connection.device)
+            self._report.event(
+                "warning", f"connection of {whose} closed: {reason}", connection.device
+            )
         if connection is not self._evaluator:
-            self._report_connection(connection, reason)
-        self._selector.unregister(connection.socket)
+            self._report.connection(connection, reason)
+        if connection.socket in self._selector.get_map():
+            self._selector.unregister(connection.socket)
         connection.socket.close()
         self._connections.discard(connection)
         if connection is self._evaluator:
             self._evaluator = None
         elif connection.device is not None:
-            self._half.forget(connection.device)
+            self._service.leave(connection.device)
             del self._workers[connection.device]

@@ -30,10 +30,14 @@ class Settings:
         algorithm: the algorithm's options as in the experiment file, ``name`` among them.
         encoding: the run's ``EncodingChoice`` as a mapping.
         pulls: what pulls bring: all parameters, or those that changed since the last pull.
-        waiting_law: law of the time between computing and pushing.
-        waiting_mean: its mean in seconds.
+        compute: the spec's section on the time to compute a gradient, in seconds, as
+            ``testbed.durations.Durations.of`` takes it.
+        waiting: the same of the time between computing and pushing.
         evaluate_every: updates between two evaluations.
         evaluation_images: evaluate on only so many of the test images; None for all.
+        clock: wall: devices wait; virtual: time is computed.
+        uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped.
+        delay: on the uplink, in seconds.
         server_address: IPv4 address of the server.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
     """
@@ -51,10 +55,14 @@ class Settings:
     algorithm: dict[str, Any]
     encoding: dict[str, Any]
     pulls: Pulls
-    waiting_law: str
-    waiting_mean: float
+    compute: dict[str, Any]
+    waiting: dict[str, Any]
     evaluate_every: int
     evaluation_images: int | None
+    clock: Literal["wall", "virtual"]
+    uplink: int | None
+    downlink: int | None
+    delay: float
     server_address: str
     secret: str
 

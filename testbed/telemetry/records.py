@@ -12,12 +12,16 @@ UPDATE = np.dtype(
         ("message_bytes", "<i8"),
         ("loss", "<f4"),
         ("time", "<f8"),
+        ("host_time", "<f8"),
+        ("applied", "?"),
     ]
 )
-"""One applied update.
+"""One push that the server took in, or one step of a peer.
 
-iteration: the version after it, from 1; worker: the device's number; base_version: the version its
-gradient was computed from; staleness: updates applied since; payload_bytes: the encoded update;
-message_bytes: all that this worker sent since its last update (framing, pull requests, greeting);
-loss: of its mini-batch; time: seconds since training began.
+iteration: the version that it became part of, from 1; of one that was not applied, the version that
+it found; worker: the device's number; base_version: the version its gradient was computed from;
+staleness: updates applied since; payload_bytes: the encoded update, 0 of a late worker's report;
+message_bytes: all that this worker sent since its last row (framing, pull requests, greeting);
+loss: of its mini-batch; time: seconds since training began by the run's clock; host_time: by the
+host's; applied: whether it was not dropped as too late.
 """

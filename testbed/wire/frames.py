@@ -11,7 +11,7 @@ offset type    meaning
 4      uint8   encoding of the body (PUSH and PARAMETERS; 0 elsewhere)
 5      3 bytes 0
 8      uint64  number: device (HELLO), parameters (WELCOME), version (PARAMETERS),
-               base version (PUSH), 0 elsewhere
+               base version (PUSH, FINISHED), 0 elsewhere
 16     float32 loss of the mini-batch (PUSH), 0 elsewhere
 20     uint32  0
 24     uint64  length of the body in bytes
@@ -51,6 +51,8 @@ class Kind(IntEnum):
     """Worker to server: an update."""
     STOP = 6
     """Server to all: training is over, close the connection."""
+    FINISHED = 7
+    """Late worker to server: it has finished a gradient, and newer parameters were there already."""
 
 
 @dataclass(frozen=True, slots=True)

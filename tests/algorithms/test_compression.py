@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import ALGORITHMS, served
 from testbed.algorithms.compression import LargestEntries
-from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate
+from testbed.algorithms.interface import (
+    Conditions,
+    DenseUpdate,
+    Layout,
+    ServedAlgorithm,
+    SparseUpdate,
+)
 
 LAYOUT = Layout(("weights", "biases"), (100, 10))
+ONE = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=100)
 
 
 def gradient() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
@@ -37,17 +44,20 @@ def test_default_scopes_are_the_papers() -> None:
     assert ALGORITHMS["comp-asgd"].options_type.model_validate({}).scope == "model"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", [name for name, kind in ALGORITHMS.items() if issubclass(kind, ServedAlgorithm)]
+)
 def test_one_worker_and_nothing_left_out_is_plain_sgd(name: str) -> None:
-    algorithm = ALGORITHMS[name]
+    algorithm = served(name)
     fields = algorithm.options_type.model_fields
     options = algorithm.options_type.model_validate({"ratio": 1} if "ratio" in fields else {})
-    worker = algorithm.worker(options, LAYOUT)
-    server = algorithm.server(options, LAYOUT, np.ones(110, np.float32), 0.1)
+    worker = algorithm.worker(options, LAYOUT, ONE)
+    server = algorithm.server(options, LAYOUT, np.ones(110, np.float32), ONE)
     expected = np.ones(110, np.float32)
     for step in range(5):
         g = np.random.default_rng(step).normal(size=110).astype(np.float32)
         version = server.pull(0)
+        assert version is not None
         update = worker.compress(g)
         assert isinstance(update, DenseUpdate | SparseUpdate)
         assert server.push(0, update, version) == 0
@@ -58,7 +68,7 @@ def test_one_worker_and_nothing_left_out_is_plain_sgd(name: str) -> None:
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
 def test_default_forgets_what_is_not_sent(name: str) -> None:
     options = ALGORITHMS[name].options_type.model_validate({"name": name})
-    assert type(ALGORITHMS[name].worker(options, LAYOUT)) is LargestEntries
+    assert type(served(name).worker(options, LAYOUT, ONE)) is LargestEntries
 
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])

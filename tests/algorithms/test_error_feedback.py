@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import served
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.compression import LargestEntries
 from testbed.algorithms.error_feedback import ErrorFeedback
-from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate
+from testbed.algorithms.interface import Conditions, DenseUpdate, Layout, SparseUpdate
 
 LAYOUT = Layout(("weights", "biases"), (9, 3))
 SIZE = LAYOUT.total
@@ -158,11 +158,12 @@ def test_what_is_not_finite_is_sent_once_and_not_kept(value: float, momentum: fl
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
 def test_every_compressing_algorithm_takes_it(name: str) -> None:
-    algorithm = ALGORITHMS[name]
+    algorithm = served(name)
+    one = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=100)
     fields = {"name": name, "ratio": 0.01, "scope": "tensor", "error_feedback": True}
-    plain = algorithm.worker(algorithm.options_type.model_validate(fields), LAYOUT)
+    plain = algorithm.worker(algorithm.options_type.model_validate(fields), LAYOUT, one)
     fields |= {"momentum": 0.5, "error_decay": 0.25}
-    full = algorithm.worker(algorithm.options_type.model_validate(fields), LAYOUT)
+    full = algorithm.worker(algorithm.options_type.model_validate(fields), LAYOUT, one)
     first = np.array([8, 4, 0, 0, 0, 0, 0, 0, 0, 8, 4, 0], np.float32)
     for half, second in ((plain, [4, 4]), (full, [3, 3])):
         assert half.compress(first).values.tolist() == [8, 8]

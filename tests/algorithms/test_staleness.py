@@ -41,16 +41,22 @@ def update_of(push: Push) -> Update:
     return SparseUpdate(np.array(push.indices, np.uint32), values)
 
 
+def version_of(server: ServerHalf, worker: int) -> int:
+    version = server.pull(worker)
+    assert version is not None
+    return version
+
+
 def replay(server: ServerHalf, schedule: list[Push]) -> list[tuple[Push, int]]:
     """Every worker pulls at the start and right after its push; returns pushes with their bases."""
-    base = {worker: server.pull(worker) for worker in range(4)}
+    base = {worker: version_of(server, worker) for worker in range(4)}
     history = []
     for push in schedule:
         history.append((push, base[push.worker]))
         assert server.push(push.worker, update_of(push), base[push.worker]) == (
             len(history) - 1 - base[push.worker]
         )
-        base[push.worker] = server.pull(push.worker)
+        base[push.worker] = version_of(server, push.worker)
     return history
 
 

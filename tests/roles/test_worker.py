@@ -14,18 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.interface import FloatVector, SparseUpdate, Update, WorkerHalf
 from testbed.channel import Channel
 from testbed.learning.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.turns import Turns
+from testbed.roles import computation, greeting
 from testbed.roles import server as server_module
-from testbed.roles import worker as worker_module
+from testbed.roles.computation import Times
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
-from testbed.roles.worker import TurnTaking, work
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 
@@ -52,10 +53,14 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "algorithm": algorithm,
         "encoding": {},
         "pulls": "full",
-        "waiting_law": "constant",
-        "waiting_mean": 0.0,
+        "compute": {"distribution": "constant", "mean": 0.0},
+        "waiting": {"distribution": "constant", "mean": 0.0},
         "evaluate_every": 1000,
         "evaluation_images": 10,
+        "clock": "wall",
+        "uplink": None,
+        "downlink": None,
+        "delay": 0.0,
         "server_address": "127.0.0.1",
         "secret": bytes(32).hex(),
     }
@@ -68,14 +73,12 @@ class Ran:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, dataset: Dataset, chosen: Settings) -> None:
         with socket.create_server(("", 0)) as free:
             port = free.getsockname()[1]
-        for module in (server_module, worker_module):
+        for module in (server_module, greeting):
             monkeypatch.setattr(module, "PORT", port)
         learners = [Learner(chosen.model, chosen.batch_size) for _ in range(chosen.workers + 1)]
         initial = initialise(chosen.model, chosen.initialisation, stream(chosen.seed, "initial"))
-        algorithm = ALGORITHMS[chosen.algorithm["name"]]
-        options = algorithm.options_type.model_validate(chosen.algorithm)
         layout = learners[0].layout
-        self.half = algorithm.server(options, layout, initial.copy(), chosen.learning_rate)
+        self.half = computation.server_half(chosen, layout, initial.copy())
         report, theirs = Channel.pair()
         server = Server(chosen, self.half, layout, theirs)
         serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
@@ -84,10 +87,15 @@ class Ran:
         assert first is not None
         assert "listening" in first.fields
         turns = Turns(1)
+        times = Times.of(chosen)
+
+        def take_turns(n: int) -> TurnTaking:
+            return TurnTaking(learners[n + 1], (learners[0],), turns)
+
         workers = [
             threading.Thread(
                 target=work,
-                args=(chosen, n, dataset, TurnTaking(learners[n + 1], (learners[0],), turns)),
+                args=(chosen, n, dataset, take_turns(n), times, None),
                 daemon=True,
             )
             for n in range(chosen.workers)
@@ -134,7 +142,8 @@ def test_exact_encodings_and_pulls_change_no_bit(
 ) -> None:
     plain = ran(algorithm, encoding={"indices": "uint32"})
     changed = ran(algorithm, pulls="changed")
-    zstd = ran(algorithm, pulls="changed", encoding={"compression": "zstd"}, waiting_mean=0.002)
+    waiting = {"distribution": "constant", "mean": 0.002}
+    zstd = ran(algorithm, pulls="changed", encoding={"compression": "zstd"}, waiting=waiting)
     assert np.isfinite(plain.parameters).all()
     assert plain.parameters.tobytes() == changed.parameters.tobytes()
     assert plain.parameters.tobytes() == zstd.parameters.tobytes()

@@ -1,0 +1,266 @@
+"""The order of events around a parameter server, under the virtual clock.
+
+Conservative discrete-event order: the earliest event is handled next, and nothing that could still come
+earlier is ever overtaken, because whatever an event brings about lies at or behind its own time. What a
+worker will have computed does not matter for when it has finished (its durations are drawn), so that
+all of them compute meanwhile; only when a message has *arrived* may depend on its size, and then its
+sender is waited for.
+
+A worker that is sent every version is sent the newest when its downlink is free: versions that became
+old in the queue are not sent.
+
+Of events at one moment, parameters arrive first, then computations end, then pushes arrive, then
+workers ask for parameters (a pull gets every update that arrived up to its time); within each, the
+worker with the lower number comes first.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from testbed.clock.transfers import Line
+from testbed.roles.service import ParameterService, Pushed
+from testbed.roles.worker_protocols import WorkerProtocol
+from testbed.wire.frames import HEADER
+
+AHEAD = 4
+"""Computations whose end is certain and that may be told so before the clock gets there: enough that
+nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
+
+_PARAMETERS, _FINISHED, _ARRIVED, _ASKED, _FREE = range(5)
+_EXACT = -1.0
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A worker's message and what comes behind it in one go.
+
+    Attributes:
+        push: what the server takes in.
+        sizes: bytes of each message, the push's first.
+    """
+
+    push: Pushed
+    sizes: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(self.sizes)
+
+
+class Stage(Protocol):
+    """Where the devices are: what the clock says is done here."""
+
+    def answer(self, worker: int) -> int:
+        """Send a worker that is due its parameters; returns the message's bytes."""
+
+    def arrived(self, worker: int, version: int) -> None:
+        """Parameters that it was sent have arrived at the worker."""
+
+    def compute(self, worker: int, version: int) -> None:
+        """The worker begins to compute at parameters that have arrived."""
+
+    def finish(self, worker: int, late: bool) -> None:
+        """The worker sends what it has computed; if late, only a report that it has finished."""
+
+    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        """The next message of a worker that has finished; None if the worker is gone.
+
+        Args:
+            keep: whether other messages may be received before this one is used.
+        """
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since training began."""
+
+    def refuse(self, worker: int, error: ValueError) -> None:
+        """The worker sent what it may not, and is no part of the run any more."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker, as the clock sees it.
+
+    ``begun`` counts its computations; ``finished`` and ``ahead`` are of the last of them: whether the
+    clock has come to its end, and whether the worker was told of it before.
+    """
+
+    protocol: WorkerProtocol
+    up: Line
+    down: Line
+    begun: int = 0
+    finished: bool = False
+    ahead: bool = False
+    waiting: deque[Arrived] = field(default_factory=deque)
+
+
+class StarClock:
+    """Runs one run's events.
+
+    Attributes:
+        now: virtual seconds since training began.
+    """
+
+    def __init__(
+        self,
+        service: ParameterService,
+        stage: Stage,
+        *,
+        workers: Sequence[int],
+        protocol: Callable[[], WorkerProtocol],
+        busy: Callable[[int, float], float],
+        lines: Callable[[], tuple[Line, Line]],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            workers: their numbers; each has joined the service, and asked if that is the protocol.
+            protocol: makes a worker's state.
+            busy: seconds that a worker computes and then waits, from a moment on; asked once for
+                each computation, in its order.
+            lines: makes a worker's uplink and downlink.
+        """
+        self.now = 0.0
+        self._service = service
+        self._stage = stage
+        self._busy = busy
+        self._workers = {w: _Worker(protocol(), *lines()) for w in workers}
+        self._events: list[tuple[float, int, int, float]] = []
+        self._certain: list[tuple[float, int, int]] = []
+        self._ahead = 0
+
+    def run(self, between: Callable[[], None] = lambda: None) -> None:
+        """Run until the service has finished, or nothing more will happen.
+
+        Args:
+            between: called between two events.
+        """
+        self._service.begin()
+        self._send_due()
+        while self._events and not self._service.finished:
+            between()
+            self._tell_ahead()
+            self._handle(*heapq.heappop(self._events))
+
+    def drain(self) -> None:
+        """Count the messages that workers were told to send and that come too late for an update."""
+        for _, rank, worker, what in sorted(self._events):
+            state = self._workers.get(worker)
+            if state is None:
+                continue
+            arrived: Arrived | None = None
+            if rank == _ARRIVED and what == _EXACT:
+                arrived = state.waiting.popleft()
+            elif rank == _ARRIVED or (rank == _FINISHED and state.ahead):
+                arrived = self._stage.receive(worker, keep=False)
+            if arrived is not None:
+                self._service.payload_bytes += arrived.push.payload_bytes
+                self._service.count(worker, arrived.size)
+
+    def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
+        state = self._workers.get(worker)
+        if state is None:
+            return
+        self.now = time
+        if rank == _PARAMETERS:
+            self._stage.arrived(worker, int(what))
+            version = state.protocol.arrived(int(what))
+            if version is not None:
+                self._compute(worker, state, version)
+        elif rank == _FINISHED:
+            if what == state.begun:  # otherwise it was interrupted
+                self._finish(worker, state)
+        elif rank == _ARRIVED:
+            self._arrive(worker, state, what)
+        else:
+            if rank == _ASKED:
+                self._service.asked(worker)
+            self._send_due()
+
+    def _compute(self, worker: int, state: _Worker, version: int) -> None:
+        state.begun += 1
+        state.finished = False
+        self._stage.compute(worker, version)
+        end = self.now + self._busy(worker, self.now)
+        heapq.heappush(self._events, (end, _FINISHED, worker, state.begun))
+        if state.protocol.certain:
+            heapq.heappush(self._certain, (end, worker, state.begun))
+
+    def _tell_ahead(self) -> None:
+        while self._certain and self._ahead < AHEAD:
+            _, worker, begun = heapq.heappop(self._certain)
+            state = self._workers.get(worker)
+            if state is not None and state.begun == begun and not state.finished:
+                state.ahead = True
+                self._ahead += 1
+                self._stage.finish(worker, late=False)
+
+    def _finish(self, worker: int, state: _Worker) -> None:
+        finish = state.protocol.finished()
+        if state.ahead:
+            self._come_up_with(state)
+        else:
+            self._stage.finish(worker, finish.late)
+        state.finished = True
+        earliest = state.up.earliest(self.now, HEADER.size)
+        heapq.heappush(self._events, (earliest, _ARRIVED, worker, self.now))
+        if finish.next is not None:
+            self._compute(worker, state, finish.next)
+
+    def _arrive(self, worker: int, state: _Worker, sent: float) -> None:
+        if sent == _EXACT:
+            arrived: Arrived | None = state.waiting.popleft()
+        else:
+            arrived = self._stage.receive(worker, keep=not state.up.instant)
+            if arrived is not None:
+                exact = state.up.send(sent, arrived.size)
+                if exact > self.now:
+                    state.waiting.append(arrived)
+                    heapq.heappush(self._events, (exact, _ARRIVED, worker, _EXACT))
+                    return
+        if arrived is None:
+            self._remove(worker)
+            return
+        self._take_in(worker, state, arrived)
+
+    def _take_in(self, worker: int, state: _Worker, arrived: Arrived) -> None:
+        service = self._service
+        service.count(worker, arrived.sizes[0])
+        try:
+            service.pushed(worker, arrived.push, self.now, self._stage.host_time())
+        except ValueError as error:
+            self._stage.refuse(worker, error)
+            self._remove(worker)
+            return
+        for size in arrived.sizes[1:]:
+            service.count(worker, size)
+        if state.protocol.asks:
+            heapq.heappush(self._events, (self.now, _ASKED, worker, 0))
+        self._send_due()
+
+    def _come_up_with(self, state: _Worker) -> None:
+        state.ahead = False
+        self._ahead -= 1
+
+    def _remove(self, worker: int) -> None:
+        state = self._workers.pop(worker)
+        if state.ahead:
+            self._come_up_with(state)
+        self._service.leave(worker)
+
+    def _send_due(self) -> None:
+        for worker in self._service.due(self._has_room):
+            size = self._stage.answer(worker)
+            down = self._workers[worker].down
+            arrival = down.send(self.now, size)
+            version = self._service.half.version
+            heapq.heappush(self._events, (arrival, _PARAMETERS, worker, version))
+            if down.free > self.now and not self._workers[worker].protocol.asks:
+                heapq.heappush(self._events, (down.free, _FREE, worker, 0))
+
+    def _has_room(self, worker: int) -> bool:
+        """Whether what it was sent before has left; it is sent the newest when that is so."""
+        return self._workers[worker].down.free <= self.now

@@ -1,0 +1,47 @@
+"""The worker that asks: pull, compute, compress, wait, push (paper 001, Algorithm 1).
+
+The parameters are received straight into the model's own memory (unless pulls bring only what
+changed) and a dense float32 gradient is sent from where it was computed. A push and the next pull
+leave in one call. While it waits, the worker listens, so that the end of training does not have to
+wait for it. A worker that is sent every version unasked is ``testbed.roles.listener``.
+"""
+
+import socket
+
+from testbed.roles.computation import Computation
+from testbed.roles.pauses import Pause
+from testbed.roles.pulling import Answers
+from testbed.roles.pushing import push
+from testbed.roles.sending import send_available
+from testbed.roles.turn_taking import TurnTaking
+from testbed.wire.frames import Kind, header
+
+
+def ask(
+    connection: socket.socket,
+    answers: Answers,
+    computation: Computation,
+    learners: TurnTaking,
+    pause: Pause,
+) -> None:
+    """Be a worker that asks, over a connection that has greeted, until the server says STOP."""
+    pull = header(Kind.PULL)
+    answers.listen()
+    connection.sendall(pull)
+    while True:
+        version = answers.wait()
+        if version is None:
+            return
+        pause.begin()
+        with learners.take() as learner:
+            answers.take(learner.parameters)
+            gradient, loss = computation.gradient(learner, computation.draw())
+            pieces = [*push(version, computation.encode(gradient), loss), pull]
+            # The gradient is there only for the turn; what is not sent in it is copied.
+            at_once = pause.over()
+            rest = send_available(connection, pieces) if at_once else b"".join(pieces)
+        if not at_once:
+            if not pause.wait(connection):
+                return
+            answers.listen()
+        connection.sendall(rest)

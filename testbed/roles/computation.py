@@ -1,0 +1,176 @@
+"""What a worker computes, whoever drives it: mini-batches, local steps, selection, encoding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.algorithms import ALGORITHMS, served
+from testbed.algorithms.interface import (
+    Conditions,
+    FloatVector,
+    Layout,
+    Options,
+    PeerAlgorithm,
+    PeerHalf,
+    Protocol,
+    ServedAlgorithm,
+    ServerHalf,
+    Update,
+    WorkerHalf,
+)
+from testbed.durations import DeviceDurations, Durations
+from testbed.learning.batches import Batches
+from testbed.learning.learner import Learner
+from testbed.roles.settings import Settings
+from testbed.wire.encodings import Codec
+
+
+def conditions(settings: Settings) -> Conditions:
+    """What the run's algorithm is told of it."""
+    return Conditions(
+        settings.learning_rate,
+        settings.workers,
+        settings.batch_size,
+        settings.updates,
+        settings.uplink,
+    )
+
+
+def _served(settings: Settings) -> tuple[type[ServedAlgorithm], Options]:
+    algorithm = served(settings.algorithm["name"])
+    return algorithm, algorithm.options_type.model_validate(settings.algorithm)
+
+
+def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:
+    """The server's half of the run's algorithm; takes ``parameters`` over."""
+    algorithm, options = _served(settings)
+    return algorithm.server(options, layout, parameters, conditions(settings))
+
+
+def worker_half(settings: Settings, layout: Layout) -> WorkerHalf:
+    """A worker's half of the run's algorithm."""
+    algorithm, options = _served(settings)
+    return algorithm.worker(options, layout, conditions(settings))
+
+
+def protocol(settings: Settings) -> Protocol:
+    """How the run's workers come by parameters."""
+    algorithm, options = _served(settings)
+    return algorithm.protocol(options)
+
+
+def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
+    """A peer's half of the run's algorithm; takes ``parameters`` over."""
+    algorithm = ALGORITHMS[settings.algorithm["name"]]
+    assert issubclass(algorithm, PeerAlgorithm)
+    options = algorithm.options_type.model_validate(settings.algorithm)
+    return algorithm.peer(options, layout, parameters, number, conditions(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long the run's devices compute and then wait; made once per run.
+
+    Attributes:
+        compute: a gradient's.
+        waiting: between a computation and its push.
+    """
+
+    compute: Durations
+    waiting: Durations
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Times":
+        """Make them.
+
+        Raises:
+            SpecError: a trace cannot be used.
+        """
+
+        def durations(section: dict[str, Any], purpose: str) -> Durations:
+            return Durations.of(section, settings.seed, purpose, settings.workers)
+
+        return cls(durations(settings.compute, "compute"), durations(settings.waiting, "waiting"))
+
+    def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
+        """One device's, from the beginning of its streams."""
+        compute, waiting = self.compute.of_device(device), self.waiting.of_device(device)
+        return DeviceTimes(compute, waiting, local_steps)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTimes:
+    """One device's times; each draw is the next of its stream.
+
+    Attributes:
+        local_steps: gradients in one computation.
+    """
+
+    compute: DeviceDurations
+    waiting: DeviceDurations
+    local_steps: int
+
+    def draw(self, now: float) -> tuple[float, float]:
+        """Seconds that the next computation takes, and that the device waits behind it.
+
+        Args:
+            now: seconds since training began, when it begins.
+        """
+        computing = sum(self.compute.sample(now) for _ in range(self.local_steps))
+        return computing, self.waiting.sample(now)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An update on its way.
+
+    Attributes:
+        encoding, body: as in a message; the body may share memory with the gradient.
+        received: the update as the receiver will read it.
+    """
+
+    encoding: int
+    body: Sequence[bytes | memoryview]
+    received: Update
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return sum(map(len, self.body))
+
+
+class Computation:
+    """One worker's data, its half of the algorithm and the encoding of what it pushes."""
+
+    def __init__(self, half: WorkerHalf, batches: Batches, codec: Codec) -> None:
+        self.half = half
+        self._batches = batches
+        self._codec = codec
+
+    def draw(self) -> Sequence[npt.NDArray[np.int64]]:
+        """Draw the mini-batches of the next computation: the images' indices, for each local step."""
+        return [self._batches.draw() for _ in range(self.half.local_steps)]
+
+    def gradient(
+        self, learner: Learner, drawn: Sequence[npt.NDArray[np.int64]]
+    ) -> tuple[FloatVector, float]:
+        """Compute at the learner's parameters, which local steps change; (gradient, loss).
+
+        The gradient is the learner's own memory.
+        """
+        for one in drawn[:-1]:
+            gradient, _ = learner.gradient(*self._batches.gather(one))
+            self.half.local(learner.parameters, gradient)
+        return learner.gradient(*self._batches.gather(drawn[-1]))
+
+    def encode(self, gradient: FloatVector) -> Encoded:
+        """Select from a gradient what is to be pushed, and encode it."""
+        update = self.half.compress(gradient)
+        encoding, body = self._codec.encode(update)
+        received = self._codec.rounded(update)
+        if self._codec.lossy:
+            self.half.lost(update, received)
+        return Encoded(encoding, body, received)

@@ -1,0 +1,33 @@
+"""Connecting to the server, as workers and the evaluator do."""
+
+import socket
+
+from testbed.roles.receiving import receive_header
+from testbed.roles.settings import PORT, Settings
+from testbed.wire import WireError
+from testbed.wire.frames import Kind, header
+
+CONNECT_TIMEOUT = 20.0
+"""Seconds to wait for the server to listen and to answer the greeting."""
+
+
+def connect(settings: Settings, number: int, parameters: int) -> socket.socket:
+    """Connect to the server and greet it.
+
+    Args:
+        number: the device's number; workers count from 0, the evaluator has ``settings.workers``.
+        parameters: the model's size, which the server's must equal.
+
+    Raises:
+        WireError: the server refused the greeting or has another model.
+        OSError: there is no way to the server.
+    """
+    connection = socket.create_connection((settings.server_address, PORT), timeout=CONNECT_TIMEOUT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    secret = bytes.fromhex(settings.secret)
+    connection.sendall(header(Kind.HELLO, number, length=len(secret)) + secret)
+    _, _, theirs, _, _ = receive_header(connection, {Kind.WELCOME: 0})
+    if theirs != parameters:
+        raise WireError(f"the server's model has {theirs} parameters, this device's {parameters}")
+    connection.settimeout(None)
+    return connection

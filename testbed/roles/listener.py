@@ -1,0 +1,150 @@
+"""The worker that is sent every version unasked: Push & Wait, Push & Interrupt (paper 004, §2).
+
+Two things happen to it: parameters arrive, and its computation ends. What it then does is decided by
+``worker_protocols``. Under the wall clock they happen when they happen; under the virtual clock it is
+told of both, and receives meanwhile what comes, so that the server never waits for it.
+"""
+
+import select
+import socket
+import time
+
+import numpy as np
+
+from testbed.algorithms.interface import FloatVector
+from testbed.roles.computation import Computation, DeviceTimes
+from testbed.roles.leave import Leave, What
+from testbed.roles.pulling import Answers
+from testbed.roles.pushing import push
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.worker_protocols import WorkerProtocol
+from testbed.wire.frames import Kind, header
+
+
+class Listener:
+    """A worker that listens, over a connection that has greeted."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        answers: Answers,
+        computation: Computation,
+        learners: TurnTaking,
+        protocol: WorkerProtocol,
+    ) -> None:
+        self._connection = connection
+        self._answers = answers
+        self._computation = computation
+        self._learners = learners
+        self._protocol = protocol
+        size = learners.own.layout.total
+        self._gradient = np.empty(size, np.float32)
+        self._loss = 0.0
+        # Versions that were received and may still be wanted, and memory for others.
+        self._received: dict[int, FloatVector] = {}
+        self._spare: list[FloatVector] = []
+        self._stopped = False
+
+    def by_wall_clock(self, times: DeviceTimes) -> None:
+        """Work until the server says STOP; durations are drawn and waited for."""
+        if not self._await(None):
+            return
+        training = time.monotonic()
+        while True:
+            began = time.monotonic()
+            computing, waiting = times.draw(began - training)
+            self._compute()
+            until = max(began + computing, time.monotonic()) + waiting
+            interrupted = self._await(until)
+            if self._stopped:
+                return
+            if interrupted:
+                continue
+            if self._finish() is None and not self._await(None):
+                return
+
+    def by_virtual_clock(self, leave: Leave) -> None:
+        """Work until the clock says so; it says what has happened, and nothing else counts."""
+        poll = select.poll()
+        poll.register(leave, select.POLLIN)
+        poll.register(self._connection, select.POLLIN)
+        self._answers.listen()
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if leave.fileno() not in ready:
+                self._receive()
+                continue
+            order = leave.take()
+            assert order is not None
+            match order.what:
+                case What.ARRIVED:
+                    while order.number not in self._received and not self._stopped:
+                        self._receive()
+                    self._forget_before(order.number)
+                    if self._protocol.arrived(order.number) is not None:
+                        self._compute()
+                case What.FINISHED:
+                    if self._finish() is not None:
+                        self._compute()
+                case _:
+                    break
+        # A connection that is closed with STOP unread would be reset, and what it sent be lost.
+        while not self._stopped:
+            self._receive()
+
+    def _await(self, until: float | None) -> bool:
+        """Take parameters in until a moment, or None: until there are some to compute at.
+
+        Returns:
+            Whether a computation is to begin; False at the end of the time, or of training.
+        """
+        begin = False
+        self._answers.listen()
+        while not begin:
+            patience = None if until is None else max(0.0, until - time.monotonic())
+            if not self._answers.arrived(patience):
+                return False
+            version = self._receive()
+            if version is None:
+                return False
+            self._forget_before(version)
+            begin = self._protocol.arrived(version) is not None
+        return True
+
+    def _forget_before(self, version: int) -> None:
+        for older in [v for v in self._received if v < version]:
+            self._spare.append(self._received.pop(older))
+
+    def _receive(self) -> int | None:
+        """Receive one version; None for STOP."""
+        version = self._answers.wait()
+        if version is None:
+            self._stopped = True
+            return None
+        vector = self._spare.pop() if self._spare else np.empty_like(self._gradient)
+        self._answers.take(vector)
+        self._answers.listen()
+        self._received[version] = vector
+        return version
+
+    def _compute(self) -> None:
+        """Compute at the version that the protocol says."""
+        version = self._protocol.computing
+        assert version is not None
+        drawn = self._computation.draw()
+        with self._learners.take() as learner:
+            np.copyto(learner.parameters, self._received[version])
+            gradient, self._loss = self._computation.gradient(learner, drawn)
+            np.copyto(self._gradient, gradient)
+
+    def _finish(self) -> int | None:
+        """Send what was computed, or say that it comes too late; returns the version that is next."""
+        version = self._protocol.computing
+        assert version is not None
+        finish = self._protocol.finished()
+        if finish.late:
+            self._connection.sendall(header(Kind.FINISHED, version))
+        else:
+            encoded = self._computation.encode(self._gradient)
+            self._connection.sendall(b"".join(push(version, encoded, self._loss)))
+        return finish.next

@@ -1,0 +1,86 @@
+"""When an asking worker may send what it has computed: by the wall clock, or by the virtual one."""
+
+import select
+import socket
+import time
+from abc import ABC, abstractmethod
+
+from testbed.roles.computation import DeviceTimes
+from testbed.roles.leave import Leave, What
+from testbed.roles.receiving import receive_header
+from testbed.wire.frames import Kind
+
+
+class Pause(ABC):
+    """The time between parameters and push."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Parameters have arrived."""
+
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether it may send at once."""
+
+    @abstractmethod
+    def wait(self, connection: socket.socket) -> bool:
+        """Wait until it may send; False if training has ended."""
+
+
+class WallPause(Pause):
+    """A computation lasts as long as was drawn, or as the host takes if that is longer."""
+
+    def __init__(self, times: DeviceTimes) -> None:
+        self._times = times
+        self._training: float | None = None
+        self._until = self._waiting = 0.0
+
+    def begin(self) -> None:
+        now = time.monotonic()
+        if self._training is None:
+            self._training = now
+        computing, self._waiting = self._times.draw(now - self._training)
+        self._until = now + computing
+
+    def over(self) -> bool:
+        self._until = max(self._until, time.monotonic()) + self._waiting
+        self._waiting = 0.0
+        return self._until <= time.monotonic()
+
+    def wait(self, connection: socket.socket) -> bool:
+        # Meanwhile the server has nothing to say but STOP, of which one byte is enough to wake.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        if not poll.poll(max(0.0, self._until - time.monotonic()) * 1000):
+            return True
+        receive_header(connection, {Kind.STOP: 0})
+        return False
+
+
+class VirtualPause(Pause):
+    """Until the virtual clock gets there."""
+
+    def __init__(self, leave: Leave) -> None:
+        self._leave = leave
+        self._told: What | None = None
+
+    def begin(self) -> None:
+        self._told = None
+
+    def over(self) -> bool:
+        order = self._leave.take(wait=False)
+        self._told = order.what if order else None
+        return self._told is What.FINISHED
+
+    def wait(self, connection: socket.socket) -> bool:
+        if self._told is None:
+            order = self._leave.take()
+            assert order is not None
+            self._told = order.what
+        if self._told is What.FINISHED:
+            return True
+        # STOP comes over the network as well. A connection that is closed with it unread would be
+        # reset, and what it still has to send be lost.
+        receive_header(connection, {Kind.STOP: 0})
+        return False

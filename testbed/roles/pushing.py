@@ -1,0 +1,17 @@
+"""The message that carries an update."""
+
+from testbed.roles.computation import Encoded
+from testbed.roles.service import as_loss
+from testbed.wire.frames import Kind, header
+
+
+def push(version: int, encoded: Encoded, loss: float) -> list[bytes | memoryview]:
+    """The pieces of a PUSH."""
+    head = header(
+        Kind.PUSH,
+        version,
+        encoding=encoded.encoding,
+        loss=as_loss(loss),
+        length=encoded.size,
+    )
+    return [head, *encoded.body]

@@ -1,0 +1,80 @@
+"""What a server reports to the orchestrator, over the host and not over the emulated network."""
+
+import time
+
+import numpy as np
+
+from testbed.channel import Channel
+from testbed.roles.connection import Connection
+from testbed.roles.service import UpdateRow
+from testbed.telemetry.records import UPDATE
+
+_ROWS = 1500
+_CHUNK = 100_000
+
+
+class Report:
+    """Gathers rows, and sends them before anything that comes behind them."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._rows = np.empty(_ROWS, UPDATE)
+        self._count = 0
+        self._version = 0
+
+    def send(self, **fields: object) -> None:
+        """Send one message."""
+        self._channel.send(fields)
+
+    def event(self, level: str, text: str, device: int | None = None) -> None:
+        """Tell something that happened; ``device`` is a worker's number."""
+        self.send(event=text, level=level, number=device)
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """Add a row of ``UPDATE``, which led to this version; many are sent at once."""
+        self._version = version
+        self._rows[self._count] = row
+        self._count += 1
+        if self._count == _ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the rows that were added."""
+        if self._count:
+            rows = self._rows[: self._count].tobytes()
+            self._channel.send({"updates": self._count, "version": self._version}, rows)
+            self._count = 0
+
+    def checkpoint(self, version: int, when: float, payload_bytes: int, message_bytes: int) -> None:
+        """Tell where the ledgers stand at a version that is to be evaluated.
+
+        Args:
+            when: by the run's clock, in seconds since training began.
+        """
+        self.flush()  # no evaluation is on record before the updates that led to it
+        self.send(
+            checkpoint=version,
+            time=time.monotonic(),
+            run_time=when,
+            payload_bytes=payload_bytes,
+            message_bytes=message_bytes,
+        )
+
+    def connection(self, connection: Connection, reason: str | None) -> None:
+        """Tell a connection's own ledger, which is compared with what passed on the wire."""
+        self.send(
+            connection=connection.device,
+            address=connection.address,
+            port=connection.port,
+            message_bytes=connection.received_bytes,
+            incomplete_bytes=connection.receiver.incomplete,
+            payload_bytes=connection.payload_bytes,
+            sent_bytes=connection.sent_bytes,
+            unsent_bytes=connection.unsent_bytes(),
+            reason=reason,
+        )
+
+    def parameters(self, vector: memoryview) -> None:
+        """Send the final parameters, float32 as bytes."""
+        for start in range(0, len(vector), _CHUNK):
+            self._channel.send({"parameters": start}, bytes(vector[start : start + _CHUNK]))

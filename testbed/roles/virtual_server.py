@@ -1,0 +1,189 @@
+"""The parameter server under the virtual clock: the same server, in the clock's order.
+
+The clock runs in the server's process. Workers compute as soon as they have parameters, and send when
+the clock has told them that they have finished; the server reads from a worker when its message is
+what comes next, and from nobody else.
+"""
+
+import selectors
+import socket
+import time
+
+from testbed.algorithms.interface import Layout, ServerHalf
+from testbed.channel import Channel
+from testbed.clock.star import Arrived, StarClock
+from testbed.clock.transfers import Line
+from testbed.roles.computation import Times
+from testbed.roles.connection import Connection
+from testbed.roles.leave import Leave, What
+from testbed.roles.server import REPORT_PERIOD, Server
+from testbed.roles.service import Pushed
+from testbed.roles.settings import Settings
+from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.wire.frames import Frame, Kind
+
+PATIENCE = 30.0
+"""Seconds without a byte from a worker that is waited for, after which that is told."""
+
+
+class VirtualServer(Server):
+    """Serves one run; a ``testbed.clock.star.Stage``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        half: ServerHalf,
+        layout: Layout,
+        channel: Channel,
+        *,
+        times: Times,
+        local_steps: int,
+        leaves: list[Leave],
+    ) -> None:
+        super().__init__(settings, half, layout, channel)
+        self._leaves = leaves
+        self._times = {
+            number: times.of_device(number, local_steps) for number in range(settings.workers)
+        }
+        self._listener: socket.socket | None = None
+        self._clock: StarClock | None = None
+        self._awaited: Connection | None = None
+        self._push: Pushed | None = None
+        self._sizes: list[int] = []
+        self._keep = False
+        self._protocol = WORKER_PROTOCOLS[half.protocol]
+
+    def _train(self, listener: socket.socket) -> None:
+        self._listener = listener
+        while not (self._finished or self._gathered()):
+            self._turn(listener)
+            self._look_after()
+        if self._finished:
+            return
+        self._clock = StarClock(
+            self._service,
+            self,
+            workers=sorted(self._workers),
+            protocol=self._protocol,
+            busy=lambda worker, now: sum(self._times[worker].draw(now)),
+            lines=lambda: (
+                Line(self._settings.uplink, self._settings.delay),
+                Line(self._settings.downlink),
+            ),
+        )
+        for connection in self._workers.values():
+            self._watch(connection)  # from here on they are read when it is their turn
+        self._clock.run(self._between)
+        if not self._service.finished:
+            self._check_workers()
+        self._clock.drain()
+        self._finished = True
+        for leave in self._leaves:
+            leave.give(What.STOP)
+
+    def _start(self) -> None:
+        if self._started is None:
+            self._started = time.monotonic()
+            self._report.send(training=self._started)
+
+    def _gathered(self) -> bool:
+        """Whether all workers are there, and whoever asks has asked."""
+        if self._started is None:
+            return False
+        return not self._protocol.asks or all(map(self._service.is_asking, self._workers))
+
+    def _now(self) -> float:
+        return self._clock.now if self._clock else 0.0
+
+    def _between(self) -> None:
+        now = time.monotonic()
+        if now - self._last_report >= REPORT_PERIOD:
+            assert self._listener is not None
+            self._turn(self._listener, 0)
+            self._look_after()
+
+    def _sent(self, connection: Connection) -> None:
+        """Who is sent what is the clock's to say."""
+
+    # -- reading
+
+    def _wanted(self, connection: Connection) -> int:
+        if self._clock is None or self._finished or connection.device not in self._workers:
+            return selectors.EVENT_READ
+        return selectors.EVENT_READ if connection is self._awaited else 0
+
+    def _handle(self, connection: Connection, frame: Frame) -> None:
+        if connection.device is None or self._finished:
+            super()._handle(connection, frame)
+        elif self._clock is None:
+            # What comes before training begins can only be the pull of a worker that asks, and the
+            # clock knows of it.
+            super()._handle(connection, frame)
+        elif frame.kind is Kind.PULL:
+            self._sizes.append(frame.size)
+        else:
+            connection.payload_bytes += len(frame.body)
+            if self._keep:
+                body = memoryview(bytes(frame.body))
+                frame = Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
+            self._push = self._pushed(frame)
+            self._sizes.insert(0, frame.size)
+
+    # -- the clock's stage
+
+    def answer(self, worker: int) -> int:
+        """Send a worker that is due its parameters; returns the message's bytes."""
+        connection = self._workers.get(worker)
+        if connection is None:
+            return 0
+        try:
+            return self._answer(connection, worker)
+        except OSError as error:
+            self._close(connection, f"{error}")
+            return 0
+
+    def arrived(self, worker: int, version: int) -> None:
+        """Tell a worker that listens that parameters have arrived; one that asks sees them."""
+        if not self._protocol.asks:
+            self._leaves[worker].give(What.ARRIVED, version)
+
+    def compute(self, worker: int, version: int) -> None:
+        """The worker does so as soon as it can."""
+
+    def finish(self, worker: int, late: bool) -> None:
+        """Tell a worker that its computation is over."""
+        self._leaves[worker].give(What.FINISHED)
+
+    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        """Wait for the message of a worker that has finished."""
+        connection = self._workers.get(worker)
+        if connection is None:
+            return None
+        assert self._listener is not None
+        self._push, self._keep, self._awaited = None, keep, connection
+        self._sizes.clear()
+        self._watch(connection)
+        expected = 2 if self._protocol.asks else 1
+        told = time.monotonic()
+        while len(self._sizes) < expected and connection in self._connections:
+            self._turn(self._listener)
+            self._look_after()
+            if time.monotonic() - told > PATIENCE:
+                told += PATIENCE
+                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
+        self._awaited = None
+        if connection not in self._connections or self._push is None:
+            return None
+        self._watch(connection)
+        return Arrived(self._push, tuple(self._sizes))
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since training began."""
+        assert self._started is not None
+        return time.monotonic() - self._started
+
+    def refuse(self, worker: int, error: ValueError) -> None:
+        """Close the connection of a worker that sent what it may not."""
+        connection = self._workers.get(worker)
+        if connection is not None:
+            self._close(connection, f"{error}")
