@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run.run)
+app.command()(run.simulate)
 app.command()(run.plan)
 app.command()(run.schema)
 app.command()(results.ls)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.run import Progress
+from testbed.orchestrator.watching import Progress
 from testbed.results.quantities import as_bytes, as_duration
 
 PLAIN_PERIOD = 5.0

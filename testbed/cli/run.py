@@ -25,6 +25,7 @@ Overrides = Annotated[
     ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -32,19 +33,39 @@ def run(
     spec: SpecFile,
     set_: Overrides = None,
     seed: Seed = None,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")
-    ] = Path("runs"),
+    out: Out = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """Carry an experiment out and write its report."""
+    _carry_out(spec, tuple(set_ or ()), seed, out, as_json)
+
+
+def simulate(
+    spec: SpecFile,
+    set_: Overrides = None,
+    seed: Seed = None,
+    out: Out = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Carry an experiment out in this process, under the virtual clock, without any container.
+
+    The same as `testbed run SPEC --set engine=simulation --set clock=virtual`: parameters, payload
+    and message bytes are those of an emulation under that clock, to the bit; wire bytes are modelled.
+    """
+    overrides = (*(set_ or ()), "engine=simulation", "clock=virtual")
+    _carry_out(spec, overrides, seed, out, as_json)
+
+
+def _carry_out(
+    spec: Path, overrides: tuple[str, ...], seed: int | None, out: Path, as_json: bool
+) -> None:
     began = time.monotonic()
     from testbed.cli.progress import Display
     from testbed.experiment.load import load
     from testbed.orchestrator import experiment, host
     from testbed.orchestrator import plan as planning
 
-    loaded = load(spec, set_ or (), seed)
+    loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
     host.check(plans, out)
     check_data(plans[0])
@@ -93,14 +114,16 @@ def schema() -> None:
 
 
 def check_data(one: "Plan") -> None:
-    """Read the dataset once, so that what is wrong with it is said before anything is started.
+    """Read dataset and traces once, so that what is wrong is said before anything is started.
 
     Raises:
-        DataError: it is missing or corrupt, or has fewer images than asked for.
-        SpecError: a worker's part is smaller than a mini-batch.
+        DataError: the dataset is missing or corrupt, or has fewer images than asked for.
+        SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
     """
+    from testbed.cli import plan_durations
     from testbed.learning.datasets import check
 
+    plan_durations.means(one)
     settings = one.settings
     images = check(settings.dataset, settings.train_images)
     if images // settings.workers < settings.batch_size:
@@ -120,6 +143,10 @@ def _print_table(execution: "Execution") -> None:
 
     runs = resolve(str(execution.directory), execution.directory.parent.parent)
     print_comparison(compare(runs))
+    if all(run.summary.traffic and run.summary.traffic.modelled for run in runs):
+        typer.echo("\nbytes: payload and messages counted, wire modelled (headers, ACKs)")
+        typer.echo(f"report: {execution.report}")
+        return
     states = [verdict(run).state for run in runs]
     checked = len(states) - states.count("unknown")
     unchecked = f"; {states.count('unknown')} not checked" if checked < len(states) else ""
@@ -138,6 +165,8 @@ def _as_json(execution: "Execution") -> dict[str, Any]:
 
 
 def _plan_as_json(one: "Plan") -> dict[str, Any]:
+    from testbed.cli import plan_durations
+
     return {
         "label": one.label,
         "devices": [
@@ -153,6 +182,7 @@ def _plan_as_json(one: "Plan") -> dict[str, Any]:
         "memory_bytes": one.memory,
         "open_files": one.open_files,
         "updates": one.settings.updates,
+        "durations": plan_durations.means(one),
     }
 
 
@@ -173,6 +203,8 @@ def _traffic(spec: "Spec") -> str:
 
 
 def _describe(plans: "list[Plan]") -> list[str]:
+    from testbed.cli import plan_durations
+
     first = plans[0]
     spec, workers = first.spec, first.links[2:]
     network = spec.model_dump(mode="json")["network"]
@@ -192,6 +224,7 @@ def _describe(plans: "list[Plan]") -> list[str]:
         f"  evaluator     {first.links[1].device_address}  link not shaped; not counted",
         f"  {len(workers)} worker(s)   {workers[0].device_address} to {workers[-1].device_address}"
         f"  uplink {rate['uplink']}, downlink {rate['downlink']}",
+        *plan_durations.describe(first),
         _traffic(spec),
         f"about {first.memory / 2**30:.1f} GiB of memory, {first.open_files} open files",
     ]

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
@@ -21,9 +19,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from testbed.algorithms.interface import Options
+from testbed.algorithms import ALGORITHMS
+from testbed.algorithms.interface import Conditions, Options
+from testbed.errors import SpecError
 from testbed.experiment.labels import RESERVED, check_name, labels
+from testbed.experiment.section import Section
 from testbed.experiment.short_form import Registered, ShortForm
+from testbed.experiment.timing import ComputeSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
 from testbed.wire.choice import EncodingChoice, Pulls
 
@@ -31,12 +33,6 @@ DATASETS = ("digits", "mnist", "fashion-mnist")
 MODELS = ("cnn", "mlp", "mlp-large")
 FOLDER = "folder"
 """Key of the validation context: the folder against which relative directories are resolved."""
-
-
-class Section(BaseModel):
-    """What all parts of an experiment file have in common."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class DatasetSpec(Section):
@@ -151,18 +147,6 @@ class NetworkSpec(Section):
     )
 
 
-class WaitingSpec(Section):
-    """How long a worker waits between computing and pushing, drawn anew for each push."""
-
-    distribution: Literal["constant", "uniform", "exponential"] = Field(
-        default="exponential",
-        description="constant: always the mean; uniform: from 0 to 2 means; exponential (default).",
-    )
-    mean: Duration = Field(
-        default=0.0, description="Mean waiting time, in seconds; default 0: no waiting."
-    )
-
-
 class EvaluationSpec(Section):
     """How the model is tested while it learns."""
 
@@ -230,6 +214,17 @@ class Spec(Section):
     training: TrainingSpec = Field(
         description="How it is learnt, whatever the algorithm.", examples=[{"updates": 1000}]
     )
+    engine: Literal["emulation", "simulation"] = Field(
+        default="emulation",
+        description="emulation: every device is a node with a network of its own (default); "
+        "simulation: the same decisions, messages and parameters in one process, wire bytes modelled.",
+    )
+    clock: Literal["wall", "virtual"] = Field(
+        default="wall",
+        description="wall: devices wait and links are shaped, in real time (default); virtual: times "
+        "are computed and never waited for, and a run is the same to the bit whatever the host's load. "
+        "A simulation has only the virtual clock.",
+    )
     algorithms: Annotated[
         tuple[Annotated[Options, Registered()], ...], BeforeValidator(_as_tuple)
     ] = Field(
@@ -254,9 +249,15 @@ class Spec(Section):
         default_factory=NetworkSpec,
         description="Every worker's link; default: not shaped.",
     )
+    compute: ComputeSpec = Field(
+        default_factory=ComputeSpec,
+        description="How long a device computes a gradient; default: no time.",
+        examples=[{"distribution": "cvb", "mean": "100ms"}],
+    )
     waiting: WaitingSpec = Field(
         default_factory=WaitingSpec,
         description="Waiting between computing and pushing; default: none.",
+        examples=[{"distribution": "exponential", "mean": "100ms"}],
     )
     evaluation: EvaluationSpec = Field(
         default_factory=EvaluationSpec,
@@ -269,9 +270,22 @@ class Spec(Section):
 
     _check_name = field_validator("name")(check_name)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _clock_of_engine(cls, data: Any) -> Any:
+        # What a simulation's clock is need not be said.
+        if isinstance(data, dict) and data.get("engine") == "simulation" and "clock" not in data:
+            return data | {"clock": "virtual"}
+        return data
+
     @model_validator(mode="after")
     def _possible(self) -> "Spec":
-        conflicts = [*self._label_conflicts(), *self._data_conflicts()]
+        conflicts = [
+            *self._label_conflicts(),
+            *self._data_conflicts(),
+            *self._clock_conflicts(),
+            *self._algorithm_conflicts(),
+        ]
         if conflicts:
             raise PydanticCustomError(
                 "conflict",
@@ -308,6 +322,48 @@ class Spec(Section):
             text = f"{images} images cannot be shared out among {workers} workers: each needs one"
             return [(("dataset", "train_images"), text)]
         return []
+
+    def _clock_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        network = self.network
+        if self.clock == "wall":
+            if self.engine == "emulation":
+                return []
+            text = "a simulation has only the virtual clock: take this out, or make it virtual"
+            return [(("clock",), text)]
+        conflicts: list[tuple[tuple[Any, ...], str]] = []
+        takes_time = any(
+            part.distribution == "trace" or part.mean for part in (self.compute, self.waiting)
+        )
+        if not (takes_time or network.uplink or network.downlink or network.delay):
+            text = (
+                "nothing takes any time, and the virtual clock would stand still: give computing a "
+                "duration, for example `compute: {distribution: gamma, mean: 100ms}`"
+            )
+            conflicts.append((("clock",), text))
+        if network.loss:
+            text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
+            conflicts.append((("network", "loss"), text))
+        return conflicts
+
+    def _algorithm_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        conditions = self.conditions()
+        conflicts: list[tuple[tuple[Any, ...], str]] = []
+        for i, options in enumerate(self.algorithms):
+            try:
+                ALGORITHMS[options.name].check(options, conditions)
+            except SpecError as error:
+                conflicts.append((("algorithms", i), str(error)))
+        return conflicts
+
+    def conditions(self) -> Conditions:
+        """What an algorithm is told of the run."""
+        return Conditions(
+            self.training.learning_rate,
+            self.devices.workers,
+            self.training.batch_size,
+            self.training.updates,
+            self.network.uplink,
+        )
 
     def runs(self) -> dict[str, "Spec"]:
         """One spec per algorithm, with only that algorithm, by label and in the file's order."""

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from testbed.errors import RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import Plan, plan
-from testbed.orchestrator.run import Run, Watcher
+from testbed.orchestrator.run import Run
+from testbed.orchestrator.watching import Watcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def execute(
     summaries: list[dict[str, Any]] = []
     for number, one in enumerate(plans, 1):
         start = began if began is not None and number == 1 else time.monotonic()
-        run = Run(one, directory / one.label, watcher(one, number, len(plans)), start)
+        carry_out = _engine(one)
+        run = carry_out(one, directory / one.label, watcher(one, number, len(plans)), start)
         summaries.append(run.execute())
         if summaries[-1]["ended"] == "interrupted":
             break
@@ -70,6 +72,20 @@ def execute(
             ) from error
         raise
     return Execution(directory, tuple(summaries), report)
+
+
+class _Executable(Protocol):
+    def execute(self) -> dict[str, Any]: ...
+
+
+def _engine(one: Plan) -> Callable[[Plan, Path, Watcher, float], _Executable]:
+    """What carries this plan out."""
+    if one.spec.engine == "emulation":
+        return Run
+    # Imported here: it computes in this process, and torch takes seconds.
+    from testbed.simulation.run import SimulatedRun
+
+    return SimulatedRun
 
 
 def write_results(directory: Path) -> Path:

@@ -51,6 +51,13 @@ def check(plans: list[Plan], directory: Path) -> None:
     Raises:
         HostError: it cannot; the message says what to do.
     """
+    if plans[0].spec.engine == "emulation":
+        _check_nodes(plans)
+    _check_room(plans, directory)
+
+
+def _check_nodes(plans: list[Plan]) -> None:
+    """Check that the runs' devices can be made."""
     _raise_open_files(max(one.open_files for one in plans))
     problem = _try_in_child(_make_namespaces)
     if problem:
@@ -67,6 +74,10 @@ def check(plans: list[Plan], directory: Path) -> None:
         problem = _try_in_child(_open_capture)
         if problem:
             raise HostError(f"packets cannot be captured here: {problem}; {_WITHOUT_CAPTURE}")
+
+
+def _check_room(plans: list[Plan], directory: Path) -> None:
+    """Check that there is memory, and room on the disk."""
     needed = max(one.memory for one in plans)
     available = psutil.virtual_memory().available
     if available < needed:
@@ -89,7 +100,8 @@ def _room(one: Plan) -> int:
     traffic = one.spec.traffic
     capture = min(traffic.total_size, CAPTURE_PER_UPDATE * one.settings.updates)
     room = DISK_PER_RUN + DISK_PER_UPDATE * one.settings.updates
-    return room + capture if traffic.capture else room
+    captured = traffic.capture and one.spec.engine == "emulation"
+    return room + capture if captured else room
 
 
 def examine() -> list[Finding]:

@@ -10,6 +10,8 @@ from testbed.roles.settings import EVALUATOR, SERVER, Settings, worker_name
 
 PRIVATE_MEMORY = 25 * 2**20
 """Bytes of private memory to count on per device."""
+SIMULATED_MEMORY = 2 * 2**20
+"""Bytes to count on per simulated worker: what it computes at, and the server's copy of counters."""
 SHARED_MEMORY = 2**30
 """Bytes to count on for the libraries, the data and the server, once per run."""
 
@@ -38,7 +40,8 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes of memory the run may need."""
-        return SHARED_MEMORY + PRIVATE_MEMORY * len(self.links)
+        each = PRIVATE_MEMORY if self.spec.engine == "emulation" else SIMULATED_MEMORY
+        return SHARED_MEMORY + each * len(self.links)
 
     @property
     def open_files(self) -> int:
@@ -62,8 +65,10 @@ def plan(spec: Spec) -> list[Plan]:
 
 def _plan_one(spec: Spec, label: str) -> Plan:
     network = spec.network
-    uplink = Shape(network.uplink, network.delay, network.loss)
-    downlink = Shape(network.downlink)
+    virtual = spec.clock == "virtual"
+    # Under the virtual clock a message's time is computed, and the links carry it as they can.
+    uplink = Shape() if virtual else Shape(network.uplink, network.delay, network.loss)
+    downlink = Shape() if virtual else Shape(network.downlink)
     # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
     # neither: it is the instrument, not part of what is measured.
     links = [Link(SERVER, 0), Link(EVALUATOR, 1)]
@@ -87,10 +92,14 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             algorithm=algorithm.model_dump(mode="json"),
             encoding=encoding.model_dump(mode="json"),
             pulls=algorithm.pulls or spec.pulls,
-            waiting_law=spec.waiting.distribution,
-            waiting_mean=spec.waiting.mean,
+            compute=spec.compute.plain(),
+            waiting=spec.waiting.plain(),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
+            clock=spec.clock,
+            uplink=network.uplink,
+            downlink=network.downlink,
+            delay=network.delay,
             server_address=links[0].device_address,
             secret=secrets.token_hex(32),
         ),

@@ -7,8 +7,6 @@ and a run directory that says how it ended.
 """
 
 import contextlib
-import errno
-import math
 import os
 import selectors
 import signal
@@ -16,10 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +24,12 @@ from testbed.channel import Channel, Message
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.network.star import DEVICE_INTERFACE
+from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
+from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.versions import commit, host, versions
+from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import EVALUATOR, SERVER
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
@@ -40,74 +38,6 @@ from traffic.counters import COUNTS
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
 TAKE_DOWN_TIMEOUT = 30.0
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a run is.
-
-    Attributes:
-        phase: ``loading``, ``devices``, ``training`` or ``finishing``.
-        devices: workers that have greeted the server.
-        all_devices: workers of the run.
-        updates: applied so far.
-        all_updates: of the run.
-        rate: updates per second over the last few seconds.
-        accuracy: of the last evaluation, in percent; None before the first.
-        evaluations_due: evaluations that the evaluator is behind.
-        wire_bytes: ingress so far.
-        lost: workers that died.
-    """
-
-    phase: str
-    all_devices: int
-    all_updates: int
-    devices: int = 0
-    updates: int = 0
-    rate: float = 0.0
-    accuracy: float | None = None
-    evaluations_due: int = 0
-    wire_bytes: int = 0
-    lost: int = 0
-
-    @property
-    def time_left(self) -> float | None:
-        """Seconds of training left at the present rate; None while that is unknown."""
-        return (self.all_updates - self.updates) / self.rate if self.rate > 0 else None
-
-
-class Watcher(Protocol):
-    """Somebody who wants to see how a run goes."""
-
-    def progress(self, progress: Progress) -> None:
-        """Called a few times per second."""
-
-    def event(self, level: str, text: str) -> None:
-        """Called for what a person should know: a device that died, a connection closed."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a run ended: what ``summary.json`` is made of."""
-
-    ended: str = "failed"
-    reason: str | None = None
-    updates: int = 0
-    payload_bytes: int = 0
-    message_bytes: int = 0
-    accuracies: list[float] = field(default_factory=list)
-    first_update: float | None = None
-    last_update: float = 0.0
-    parameters_sha256: str | None = None
-
-
-class _EndError(Exception):
-    """Leaves the loop: the run has ended, for this reason."""
-
-    def __init__(self, ended: str, reason: str | None = None) -> None:
-        super().__init__(reason)
-        self.ended = ended
-        self.reason = reason
 
 
 class Run:
@@ -157,21 +87,12 @@ class Run:
         Raises:
             RunError: not even the run directory could be made, or its end not be written down.
         """
-        manifest = {
-            "experiment": self._plan.spec.name,
-            "algorithm": self._plan.label,
-            "seed": self._plan.spec.seed,
-            "workers": self._settings.workers,
-            "versions": versions(),
-            "commit": commit(),
-            "host": host(),
-        }
         try:
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest)
+            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
         except OSError as error:
-            raise RunError(_explain(error, self._directory)) from error
+            raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.
-        with _signals() as wake_up:
+        with signals() as wake_up:
             self._carry_out(wake_up)
             return self._write_end()
 
@@ -181,22 +102,24 @@ class Run:
             self._ledgers.save(self._log.traffic)  # what a run that is killed leaves of them
             with self._agent():
                 self._loop(wake_up)
-        except _EndError as end:
+        except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
             self._log.give_back_reserve()
-            outcome.ended, outcome.reason = "failed", _explain(error, self._directory)
+            outcome.ended, outcome.reason = "failed", explain(error, self._directory)
 
     def _write_end(self) -> dict[str, Any]:
         outcome = self._outcome
         try:
-            summary = self._summary() | {"traffic": self._settle()}
+            summary = outcome.summary(
+                self._plan, self._ingress_of_updates(), self._ingress.after_drain()
+            ) | {"traffic": self._settle()}
             if outcome.reason:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
             self._log.close(outcome.ended, outcome.reason, summary)
         except OSError as error:
-            raise RunError(_explain(error, self._directory)) from error
+            raise RunError(explain(error, self._directory)) from error
         return summary
 
     def _settle(self) -> dict[str, Any]:
@@ -274,7 +197,7 @@ class Run:
                 for key, _ in selector.select(0.25):
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
-                        raise _EndError("interrupted", f"stopped by {signal.Signals(number).name}")
+                        raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
                     message = key.fileobj.receive()  # type: ignore[union-attr]
                     if key.fileobj is self._control:
                         self._from_agent(message)
@@ -286,12 +209,12 @@ class Run:
                 self._watcher.progress(self._progress)
                 late = time.monotonic() - self._began > SETUP_TIMEOUT
                 if self._training is None and late:
-                    raise _EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
+                    raise EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
                 if self._complete() and not self._stopping:
                     self._stopping = True
                     self._control.send({"stop": "traffic"})
                 if self._observed:
-                    raise _EndError(*self._verdict())
+                    raise EndError(*self._verdict())
 
     def _complete(self) -> bool:
         return self._finished and not self._alive and not self._ingress.due
@@ -305,11 +228,11 @@ class Run:
 
     def _from_agent(self, message: Message | None) -> None:
         if message is None:
-            raise _EndError("failed", f"the agent of the run died; see {self._processes_log}")
+            raise EndError("failed", f"the agent of the run died; see {self._processes_log}")
         match message.fields:
             case {"failed": reason, **rest}:
                 see = "" if rest.get("host") else f"; see {self._processes_log}"
-                raise _EndError("failed", f"{reason}{see}")
+                raise EndError("failed", f"{reason}{see}")
             case {"loaded": _}:
                 self._loaded = True
                 self._event("info", "libraries and data are loaded", None)
@@ -364,20 +287,19 @@ class Run:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         how = self._complaints.pop(device, how)
         if device == SERVER:
-            raise _EndError(
-                "failed", f"the parameter server died: {how}; see {self._processes_log}"
-            )
+            raise EndError("failed", f"the parameter server died: {how}; see {self._processes_log}")
         if device == EVALUATOR:
-            raise _EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
+            raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
         self._progress.lost += 1
+        self._outcome.workers_lost += 1
         self._event("warning", f"{device} died: {how}", device)
 
     # -- what the roles say
 
     def _from_role(self, message: Message) -> None:
         match message.fields:
-            case {"updates": _}:
-                self._updates(np.frombuffer(message.raw, UPDATE))
+            case {"updates": _, "version": version}:
+                self._updates(np.frombuffer(message.raw, UPDATE), version)
             case {"checkpoint": version, "time": when, **ledger}:
                 self._ingress.checkpoint(version, when, ledger)
                 self._control.send({"read": "counter"})
@@ -412,25 +334,22 @@ class Run:
                 else:
                     self._event(level, text, device)
 
-    def _updates(self, rows: np.ndarray[Any, Any]) -> None:
+    def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
         outcome = self._outcome
         if outcome.first_update is None:
             assert self._training is not None
-            outcome.first_update = self._training + float(rows["time"][0]) - self._began
-        outcome.updates = self._progress.updates = int(rows["iteration"][-1])
-        outcome.last_update = float(rows["time"][-1])
-        outcome.payload_bytes += int(rows["payload_bytes"].sum())
-        outcome.message_bytes += int(rows["message_bytes"].sum())
-        self._rates = [*self._rates[-25:], (outcome.last_update, outcome.updates)]
+            outcome.first_update = self._training + float(rows["host_time"][0]) - self._began
+        outcome.took_in(rows, version)
+        self._progress.updates = version
+        self._rates = [*self._rates[-25:], (outcome.host_seconds, outcome.updates)]
         (then, before), (now, after) = self._rates[0], self._rates[-1]
         if now > then:
             self._progress.rate = (after - before) / (now - then)
 
     def _write_evaluations(self) -> None:
         for row in self._ingress.complete():
-            assert self._training is not None
-            self._log.evaluation(row | {"time": row["time"] - self._training})
+            self._log.evaluation(row | {"time": row["run_time"]})
             self._outcome.accuracies.append(row["accuracy"])
             self._progress.accuracy = row["accuracy"]
         self._progress.evaluations_due = self._ingress.due
@@ -454,30 +373,6 @@ class Run:
             "wire_bytes": self._progress.wire_bytes,
         }
 
-    def _summary(self) -> dict[str, Any]:
-        outcome = self._outcome
-        accuracies = [a for a in outcome.accuracies if not math.isnan(a)]
-        return {
-            "experiment": self._plan.spec.name,
-            "algorithm": self._plan.label,
-            "seed": self._plan.spec.seed,
-            "ended": outcome.ended,
-            "reason": outcome.reason,
-            "updates": outcome.updates,
-            "best_accuracy": max(accuracies, default=None),
-            "final_accuracy": outcome.accuracies[-1] if outcome.accuracies else None,
-            "ingress": self._ingress_of_updates(),
-            "ingress_after_drain": self._ingress.after_drain(),
-            "updates_per_second": (
-                outcome.updates / outcome.last_update if outcome.last_update else 0.0
-            ),
-            "setup_seconds": outcome.first_update,
-            "training_seconds": outcome.last_update,
-            "workers_lost": self._progress.lost,
-            "parameters_sha256": outcome.parameters_sha256,
-            "versions": versions(),
-        }
-
 
 def _network(plan: Plan, directory: Path) -> dict[str, Any]:
     def shape(of: Any) -> dict[str, Any]:
@@ -497,32 +392,3 @@ def _network(plan: Plan, directory: Path) -> dict[str, Any]:
             for link in plan.links
         ],
     }
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[int]:
-    """Turn SIGINT, SIGTERM and SIGHUP into bytes on a descriptor, so that they interrupt nothing."""
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def nothing(_number: int, _frame: FrameType | None) -> None:
-        """The wake-up descriptor has the signal already."""
-
-    before = {number: signal.signal(number, nothing) for number in caught}
-    wake_up_before = signal.set_wakeup_fd(writing)
-    try:
-        yield reading
-    finally:
-        signal.set_wakeup_fd(wake_up_before)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(reading)
-        os.close(writing)
-
-
-def _explain(error: OSError, directory: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"the disk is full: no room left in {directory}; free some or use --out on another disk"
-        )
-    return f"{type(error).__name__}: {error}"

@@ -73,7 +73,8 @@ PROBLEMS = [
     "8: training.learning_rat: unknown key; did you mean 'learning_rate'?",
     "8: training.updates: is given twice, first in line 7: remove one",
     "8: training.updates: must be at least 1, not 0",
-    "10: algorithms.0: 'asdg' is not one of asgd, comp-asgd, adacomp; did you mean 'asgd'?",
+    "10: algorithms.0: 'asdg' is not one of asgd, comp-asgd, adacomp, sync-sgd, all-to-all; did you "
+    "mean 'asgd'?",
     "12: algorithms.1.rato: unknown key; did you mean 'ratio'?",
     "14: algorithms.2.ratio: must be at most 1, not 2",
     "15: algorithms.2.scope: 'modle' is not one of model, tensor; did you mean 'model'?",
@@ -439,6 +440,8 @@ def test_the_dump_is_readable() -> None:
         "dataset: {name: digits, scaling: standardised, train_images: null}\n"
         "model: {name: cnn, initialisation: paper}\n"
         "training: {batch_size: 10, learning_rate: 0.1, updates: 1000}\n"
+        "engine: emulation\n"
+        "clock: wall\n"
         "algorithms:\n"
         "- {name: adacomp, label: adacomp-0.01, ratio: 0.01, error_feedback: false, error_decay: null, "
         "momentum: null,\n"
@@ -447,6 +450,7 @@ def test_the_dump_is_readable() -> None:
         "pulls: full\n"
         "devices: {workers: 20, runtime: namespaces}\n"
         "network: {uplink: 10mbit, downlink: 100mbit, delay: 0s, loss: 0%}\n"
+        "compute: {distribution: constant, mean: 0s}\n"
         "waiting: {distribution: exponential, mean: 50ms}\n"
         "evaluation: {every: 100, images: null}\n"
         "traffic: {capture: true, file_size: 256MiB, total_size: 4GiB, period: 1s}\n"

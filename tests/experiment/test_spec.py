@@ -78,7 +78,9 @@ def test_a_spec_cannot_be_changed_and_its_dump_makes_an_equal_one() -> None:
         {"devices": {"workers": 0}},
         {"network": {"uplink": 0}},
         {"network": {"loss": 1}},
+        {"waiting": {"distribution": "gama"}},
         {"waiting": {"distribution": "gamma"}},
+        {"compute": {"mean": -1}},
         {"evaluation": {"every": 0}},
         {"evaluation": {"images": 0}},
     ],
@@ -131,4 +133,4 @@ def test_every_field_is_described() -> None:
     for model in models(Spec) | options:
         for key, field in model.model_fields.items():
             assert field.description or key == "name", f"{model.__name__}.{key}"
-    assert len(models(Spec)) == 10
+    assert len(models(Spec)) == 11

@@ -1,0 +1,48 @@
+"""How a run is ended before its time: signals, and errors of the host."""
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+
+class EndError(Exception):
+    """Leaves the loop: the run has ended, for this reason."""
+
+    def __init__(self, ended: str, reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.ended = ended
+        self.reason = reason
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[int]:
+    """Turn SIGINT, SIGTERM and SIGHUP into bytes on a descriptor, so that they interrupt nothing."""
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def nothing(_number: int, _frame: FrameType | None) -> None:
+        """The wake-up descriptor has the signal already."""
+
+    before = {number: signal.signal(number, nothing) for number in caught}
+    wake_up_before = signal.set_wakeup_fd(writing)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(wake_up_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)
+
+
+def explain(error: OSError, directory: Path) -> str:
+    """What is to be said of an error of the file system that a run directory is on."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"the disk is full: no room left in {directory}; free some or use --out on another disk"
+        )
+    return f"{type(error).__name__}: {error}"

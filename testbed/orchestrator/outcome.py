@@ -1,0 +1,89 @@
+"""What a run came to."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.versions import commit, host, versions
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended: what ``summary.json`` is made of.
+
+    Attributes:
+        last_update: seconds of the run's clock from the beginning of training.
+        host_seconds: of the host's clock, until then.
+        first_update: seconds of the host's clock from the command to the first update.
+    """
+
+    ended: str = "failed"
+    reason: str | None = None
+    updates: int = 0
+    payload_bytes: int = 0
+    message_bytes: int = 0
+    accuracies: list[float] = field(default_factory=list)
+    first_update: float | None = None
+    last_update: float = 0.0
+    host_seconds: float = 0.0
+    parameters_sha256: str | None = None
+    workers_lost: int = 0
+
+    def took_in(self, rows: npt.NDArray[Any], version: int) -> None:
+        """Count rows of ``records.UPDATE``, which led to this version."""
+        self.updates = version
+        self.last_update = float(rows["time"][-1])
+        self.host_seconds = float(rows["host_time"][-1])
+        self.payload_bytes += int(rows["payload_bytes"].sum())
+        self.message_bytes += int(rows["message_bytes"].sum())
+
+    def summary(
+        self, plan: Plan, ingress: Mapping[str, int], after_drain: Mapping[str, int] | None
+    ) -> dict[str, Any]:
+        """What ``summary.json`` says of a run, but for its traffic.
+
+        Args:
+            ingress: when the last update was applied.
+            after_drain: once every connection was closed; None where that is not known.
+        """
+        accuracies = [a for a in self.accuracies if not math.isnan(a)]
+        return {
+            "experiment": plan.spec.name,
+            "algorithm": plan.label,
+            "seed": plan.spec.seed,
+            "engine": plan.spec.engine,
+            "clock": plan.spec.clock,
+            "ended": self.ended,
+            "reason": self.reason,
+            "updates": self.updates,
+            "best_accuracy": max(accuracies, default=None),
+            "final_accuracy": self.accuracies[-1] if self.accuracies else None,
+            "ingress": dict(ingress),
+            "ingress_after_drain": None if after_drain is None else dict(after_drain),
+            "updates_per_second": self.updates / self.host_seconds if self.host_seconds else 0.0,
+            "setup_seconds": self.first_update,
+            "training_seconds": self.last_update,
+            "host_seconds": self.host_seconds,
+            "workers_lost": self.workers_lost,
+            "parameters_sha256": self.parameters_sha256,
+            "versions": versions(),
+        }
+
+
+def manifest(plan: Plan) -> dict[str, Any]:
+    """What a run directory's manifest says at the start."""
+    return {
+        "experiment": plan.spec.name,
+        "algorithm": plan.label,
+        "seed": plan.spec.seed,
+        "engine": plan.spec.engine,
+        "clock": plan.spec.clock,
+        "workers": plan.settings.workers,
+        "versions": versions(),
+        "commit": commit(),
+        "host": host(),
+    }

@@ -1,0 +1,235 @@
+"""Carrying out one simulated run; it leaves the same run directory as an emulation."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from testbed.clock.star import StarClock
+from testbed.clock.transfers import Line
+from testbed.errors import RunError, TestbedError
+from testbed.experiment.load import dump
+from testbed.learning import datasets
+from testbed.learning.batches import Batches
+from testbed.learning.learner import Learner
+from testbed.learning.models import initialise
+from testbed.orchestrator.ending import EndError, explain, signals
+from testbed.orchestrator.outcome import Outcome, manifest
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.watching import Progress, Watcher
+from testbed.roles import computation
+from testbed.roles.computation import Computation, Times
+from testbed.roles.service import ParameterService, UpdateRow
+from testbed.roles.settings import Settings
+from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.simulation.star import SimulatedWorkers
+from testbed.streams import stream
+from testbed.telemetry.records import UPDATE
+from testbed.telemetry.run_log import RunLog
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import Codec
+
+_ROWS = 1500
+LOOK_PERIOD = 0.1
+"""Seconds between two looks at signals, and at how far the run is."""
+
+
+class SimulatedRun:
+    """Carries one plan out in this process; use once."""
+
+    def __init__(self, plan: Plan, directory: Path, watcher: Watcher, began: float) -> None:
+        """Prepare; nothing is started.
+
+        Args:
+            directory: the run directory to make.
+            began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+        """
+        self._plan = plan
+        self._settings = plan.settings
+        self._directory = directory
+        self._watcher = watcher
+        self._began = began
+        self._outcome = Outcome()
+        self._progress = Progress("loading", plan.settings.workers, plan.settings.updates)
+        self._rows = np.empty(_ROWS, UPDATE)
+        self._count = self._version = 0
+        self._ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
+        self._after_drain: dict[str, int] | None = None
+        self._rates: list[tuple[float, int]] = []
+        self._next_look = 0.0
+
+    def execute(self) -> dict[str, Any]:
+        """Carry the run out and return its summary, which is also in the run directory.
+
+        Raises:
+            RunError: not even the run directory could be made, or its end not be written down.
+        """
+        try:
+            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
+        except OSError as error:
+            raise RunError(explain(error, self._directory)) from error
+        outcome = self._outcome
+        with signals() as wake_up:
+            try:
+                self._load()
+                self._simulate(lambda: self._look(wake_up))
+                outcome.ended = "completed"
+            except EndError as end:
+                outcome.ended, outcome.reason = end.ended, end.reason
+            except TestbedError as error:
+                outcome.ended, outcome.reason = "failed", str(error)
+            except OSError as error:
+                self._log.give_back_reserve()
+                outcome.ended, outcome.reason = "failed", explain(error, self._directory)
+            return self._write_end()
+
+    def _load(self) -> None:
+        settings = self._settings
+        self._watcher.progress(self._progress)
+        torch.set_num_threads(1)
+        self._dataset = datasets.load(
+            settings.dataset, settings.scaling, settings.train_images, settings.seed
+        )
+        self._images = self._dataset.test_images[: settings.evaluation_images]
+        self._labels = self._dataset.test_labels[: settings.evaluation_images]
+        self._learner = Learner(settings.model, settings.batch_size)
+        self._initial = initialise(
+            settings.model, settings.initialisation, stream(settings.seed, "initial")
+        )
+
+    def _simulate(self, between: Callable[[], None]) -> None:
+        settings, layout = self._settings, self._learner.layout
+        half = computation.server_half(settings, layout, self._initial.copy())
+        self._service = ParameterService(half, layout, settings, self)
+        computations = _computations(settings, self._dataset, self._learner)
+        protocol = WORKER_PROTOCOLS[half.protocol]
+        self._progress.phase = "devices"
+        self._workers = SimulatedWorkers(
+            self._service, computations, self._learner, asks=protocol.asks
+        )
+        times = Times.of(settings)
+        local_steps = computations[0].half.local_steps
+        own_times = [times.of_device(i, local_steps) for i in range(settings.workers)]
+        self._clock = StarClock(
+            self._service,
+            self._workers,
+            workers=range(settings.workers),
+            protocol=protocol,
+            busy=lambda worker, now: sum(own_times[worker].draw(now)),
+            lines=lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink)),
+        )
+        self._progress.devices = settings.workers
+        self._progress.phase = "training"
+        self._clock.run(between)
+        self._flush()
+        self._clock.drain()
+        for _ in range(settings.workers):
+            self._workers.ingress.closed()
+        self._after_drain = self._ledger()
+        self._outcome.parameters_sha256 = self._log.parameters(half.parameters)
+
+    # -- the service's observer
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A push was taken in, which led to this version."""
+        self._rows[self._count] = row
+        self._count += 1
+        self._version = version
+        if self._outcome.first_update is None:
+            self._outcome.first_update = time.monotonic() - self._began
+        if self._count == _ROWS:
+            self._flush()
+
+    def checkpoint(self) -> None:
+        """Evaluate the version that there is now."""
+        self._flush()
+        half = self._service.half
+        self._ingress = self._ledger()
+        np.copyto(self._learner.parameters, half.parameters)
+        accuracy, loss = self._learner.evaluate(self._images, self._labels)
+        self._log.evaluation(
+            {
+                "iteration": half.version,
+                "time": self._clock.now,
+                "accuracy": accuracy,
+                "loss": loss,
+                **self._ingress,
+            }
+        )
+        self._outcome.accuracies.append(accuracy)
+        self._progress.accuracy = accuracy
+
+    def _ledger(self) -> dict[str, int]:
+        return {
+            "payload_bytes": self._service.payload_bytes,
+            "message_bytes": self._service.message_bytes,
+            "wire_bytes": self._workers.ingress.wire_bytes,
+        }
+
+    def _flush(self) -> None:
+        if self._count:
+            rows = self._rows[: self._count]
+            self._log.updates(rows)
+            self._outcome.took_in(rows, self._version)
+            self._count = 0
+
+    def _look(self, wake_up: int) -> None:
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_PERIOD
+        if select.select([wake_up], [], [], 0)[0]:
+            number = os.read(wake_up, 1)[0]
+            raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
+        progress = self._progress
+        progress.updates = self._service.half.version
+        progress.wire_bytes = self._workers.ingress.wire_bytes
+        self._rates = [*self._rates[-25:], (now, progress.updates)]
+        (then, before), (_, after) = self._rates[0], self._rates[-1]
+        if now > then:
+            progress.rate = (after - before) / (now - then)
+        self._watcher.progress(progress)
+
+    def _write_end(self) -> dict[str, Any]:
+        outcome = self._outcome
+        self._progress.phase = "finishing"
+        self._watcher.progress(self._progress)
+        try:
+            self._flush()
+            complete = outcome.ended == "completed"
+            ingress = self._ingress if complete or outcome.updates == 0 else self._ledger()
+            summary = outcome.summary(self._plan, ingress, self._after_drain)
+            summary["traffic"] = {
+                "capture": None,
+                "reconciled": None,
+                "differences": [],
+                "modelled": True,
+            }
+            if outcome.reason:
+                self._log.event(time.monotonic() - self._began, "error", outcome.reason)
+            self._log.close(outcome.ended, outcome.reason, summary)
+        except OSError as error:
+            raise RunError(explain(error, self._directory)) from error
+        return summary
+
+
+def _computations(
+    settings: Settings, dataset: datasets.Dataset, learner: Learner
+) -> list[Computation]:
+    """What every worker computes; they share whatever keeps nothing between two calls."""
+    codec = Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
+    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
+    memory: Batches | None = None
+    result = []
+    for number in range(settings.workers):
+        generator = stream(settings.seed, "batches", number)
+        memory = Batches(dataset, shards[number], settings.batch_size, generator, memory)
+        half = computation.worker_half(settings, learner.layout)
+        result.append(Computation(half, memory, codec))
+    return result
