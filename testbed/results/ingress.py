@@ -77,14 +77,19 @@ def ingress_of(curve: Curve) -> Ingress:
     """
     remarks: list[str] = []
     try:
+        if any(run.manifest.clock == "virtual" for run in curve.runs):
+            # When bytes passed the link says nothing about when they did by the run's clock.
+            raise FileNotFoundError
         counted = [_captured(run) for run in curve.runs]
         remarks += [remark for run in curve.runs for remark in capture_remarks(run)]
     except (FileNotFoundError, NoRunError) as error:
         counted = [_applied(run) for run in curve.runs]
+        virtual = any(run.manifest.clock == "virtual" for run in curve.runs)
+        without = "by the virtual clock: " if virtual else "not captured: "
         damaged = "its traffic/accounting.parquet cannot be read, therefore "
         remarks.append(
-            (damaged if isinstance(error, NoRunError) else "not captured: ")
-            + "the bytes of the messages of the updates that were applied, without headers"
+            (damaged if isinstance(error, NoRunError) else without)
+            + "the bytes of the messages with which updates came, without headers"
         )
     start, rates = _mean_rates(counted)
     width = max(1, -(-max(map(len, rates.values()), default=0) // _BINS))
@@ -150,7 +155,7 @@ def _captured(run: Run) -> _Counted:
 
 
 def _applied(run: Run) -> _Counted:
-    updates = run.updates
+    updates = run.pushes
     worker = updates.column("worker").to_numpy()
     size = updates.column("message_bytes").to_numpy()
     second = np.floor(updates.column("time").to_numpy()).astype(np.int64)

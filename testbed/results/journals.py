@@ -22,6 +22,7 @@ UPDATES = {
     "message_bytes": "int64",
     "loss": "float32",
     "time": "float64",
+    "applied": "bool",
 }
 EVALUATIONS = {
     "iteration": "int64",
@@ -53,7 +54,7 @@ class NoRunError(SpecError):
 
 
 def read_updates(directory: Path) -> Any:
-    """Return a run's applied updates as a ``pyarrow.Table`` with the columns ``UPDATES``.
+    """Return a run's pushes as a ``pyarrow.Table`` with the columns ``UPDATES``.
 
     Raises:
         NoRunError: a journal is there but has not these columns.
@@ -125,6 +126,11 @@ def _parquet(data: bytes) -> Any:
 
 def _columns(table: Any, schema: Any, what: str) -> Any:
     """The schema's columns of a table, in its types; ``what`` is the subject of the error."""
+    import pyarrow as pa
+
+    if "applied" in schema.names and "applied" not in table.column_names:
+        # Before there were algorithms that drop pushes, every one was applied.
+        table = table.append_column("applied", pa.array([True] * table.num_rows, pa.bool_()))
     missing = [column for column in schema.names if column not in table.column_names]
     if missing:
         raise NoRunError(

@@ -135,8 +135,8 @@ class Run:
         return Evaluations(**columns)
 
     @cached_property
-    def updates(self) -> Any:
-        """The applied updates, a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
+    def pushes(self) -> Any:
+        """What was pushed, dropped pushes too, a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
 
         Raises NoRunError if their journal is of another make.
         """
@@ -144,9 +144,11 @@ class Run:
 
     @cached_property
     def staleness(self) -> npt.NDArray[np.int64]:
-        """Each update's staleness (updates applied since its pull), shape (updates,)."""
-        staleness: npt.NDArray[np.int64] = self.updates.column("staleness").to_numpy()
-        return staleness
+        """The staleness (updates applied since its pull) of each push that was applied."""
+        staleness: npt.NDArray[np.int64] = self.pushes.column("staleness").to_numpy()
+        applied = self.pushes.column("applied").to_numpy(zero_copy_only=False).astype(bool)
+        of_applied: npt.NDArray[np.int64] = staleness[applied]
+        return of_applied
 
     @cached_property
     def specification(self) -> str:
@@ -172,19 +174,20 @@ class Run:
         return tuple(events)
 
     def _reconstructed(self) -> Summary:
-        evaluations, updates = self.evaluations, self.updates
+        evaluations, pushes = self.evaluations, self.pushes
         ended, reason = self.manifest.ended, self.manifest.reason
         if ended == "running" and not self._orchestrator_lives():
             ended, reason = "interrupted", KILLED
         # Either journal may be ahead of the other when both stop in the middle.
-        count = max(updates.num_rows, int(evaluations.iteration[-1]) if len(evaluations) else 0)
+        pushed_to = int(pushes.column("iteration").to_numpy().max()) if pushes.num_rows else 0
+        count = max(pushed_to, int(evaluations.iteration[-1]) if len(evaluations) else 0)
         seconds = max(
-            float(updates.column("time")[-1].as_py()) if updates.num_rows else 0.0,
+            float(pushes.column("time")[-1].as_py()) if pushes.num_rows else 0.0,
             float(evaluations.time[-1]) if len(evaluations) else 0.0,
         )
 
         def so_far(name: str) -> int:
-            pushed = updates.column(name).to_numpy().sum() if name in updates.column_names else 0
+            pushed = pushes.column(name).to_numpy().sum() if name in pushes.column_names else 0
             evaluated = getattr(evaluations, name)[-1] if len(evaluations) else 0
             return int(max(pushed, evaluated))
 

@@ -52,6 +52,8 @@ class Manifest(_Record):
     finished: Moment | None = None
     ended: Ended
     reason: str | None = None
+    engine: Literal["emulation", "simulation"] = "emulation"
+    clock: Literal["wall", "virtual"] = "wall"
     workers: int
     pid: int
     pid_started: float
@@ -104,16 +106,20 @@ class Traffic(_Record):
     """What the run says about its count of bytes.
 
     ``reconciled`` is None where the ledgers were not compared: capture was off, or the run did not
-    come to its end.
+    come to its end; or there was no wire, and its bytes are ``modelled``.
     """
 
     capture: Capture | None = None
     reconciled: bool | None = None
     differences: tuple[Difference, ...] = ()
+    modelled: bool = False
 
 
 class Summary(_Record):
     """``summary.json``: what came out. Accuracies in percent, durations in seconds.
+
+    ``training_seconds`` are those of the run's clock, ``host_seconds`` the host's; updates per second
+    are by the host's.
 
     Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
     bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None. So is
@@ -127,6 +133,7 @@ class Summary(_Record):
     updates_per_second: Number = None
     setup_seconds: Number = None
     training_seconds: Number = None
+    host_seconds: Number = None
     workers_lost: int | None = None
     parameters_sha256: str | None = None
     traffic: Traffic | None = None

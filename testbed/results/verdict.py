@@ -22,6 +22,8 @@ def verdict(run: Run) -> Verdict:
     traffic = run.summary.traffic
     if traffic is None:
         return Verdict("unknown", "not checked: the run left no account of its traffic")
+    if traffic.modelled:
+        return Verdict("unknown", "wire bytes modelled: a simulation has no wire")
     if traffic.capture is None:
         return Verdict("unknown", "not checked: capture was off")
     lost = f"; the capture dropped {traffic.capture.dropped:,} packets" * bool(

@@ -130,7 +130,7 @@ def test_without_a_capture_it_is_the_messages_and_says_so(write_run: WriteRun) -
     assert list(ingress.rates) == ["message_bytes"]
     assert "not captured" in ingress.remarks[0]
     total = sum(ingress.rates["message_bytes"]) * ingress.width
-    assert total == pytest.approx(run.updates["message_bytes"].to_numpy().sum())
+    assert total == pytest.approx(run.pushes["message_bytes"].to_numpy().sum())
 
 
 def test_staleness_in_bars(three: Path) -> None:

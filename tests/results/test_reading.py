@@ -20,7 +20,7 @@ def test_a_completed_run(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd", count=200, payload=1000))
     assert run.id == "quickstart/20261121-074500-1/asgd"
     assert (run.ended, run.summary.reconstructed) == ("completed", False)
-    assert run.updates.num_rows == 200
+    assert run.pushes.num_rows == 200
     assert run.evaluations.iteration.tolist() == list(range(0, 201, EVERY))
     assert run.evaluations.first_reaching(0) == 0
     assert run.evaluations.first_reaching(99) is None
