@@ -20,6 +20,11 @@ ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
 }
 
 
+def is_served(name: str) -> bool:
+    """Whether the algorithm of this name has a parameter server; otherwise it has peers."""
+    return issubclass(ALGORITHMS[name], ServedAlgorithm)
+
+
 def served(name: str) -> type[ServedAlgorithm]:
     """The algorithm of this name, which must be one with a parameter server."""
     algorithm = ALGORITHMS[name]

@@ -321,7 +321,10 @@ class PeerHalf(ABC):
     Attributes:
         parameters: float32, shape (|Θ|,), contiguous; changed in place, by these methods only.
         version: how many updates, its own and others', it has applied.
+        paced: whether ``ready`` may ever be false.
     """
+
+    paced: bool = False
 
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters

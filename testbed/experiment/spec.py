@@ -160,6 +160,12 @@ class EvaluationSpec(Section):
         ge=1,
         description="Test on the first so many test images; default (null): all.",
     )
+    peer: int = Field(
+        default=0,
+        ge=0,
+        description="Of an algorithm without a server: the peer whose model is tested, and whose "
+        "link is captured; default 0.",
+    )
 
 
 class TrafficSpec(Section):
@@ -285,6 +291,7 @@ class Spec(Section):
             *self._data_conflicts(),
             *self._clock_conflicts(),
             *self._algorithm_conflicts(),
+            *self._evaluation_conflicts(),
         ]
         if conflicts:
             raise PydanticCustomError(
@@ -354,6 +361,12 @@ class Spec(Section):
             except SpecError as error:
                 conflicts.append((("algorithms", i), str(error)))
         return conflicts
+
+    def _evaluation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        if self.evaluation.peer < self.devices.workers:
+            return []
+        text = f"there are {self.devices.workers} peers, numbered from 0: use a smaller number"
+        return [(("evaluation", "peer"), text)]
 
     def conditions(self) -> Conditions:
         """What an algorithm is told of the run."""

@@ -50,10 +50,16 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
         )
 
 
-def count_ingress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
-    """Count what an interface sends towards the server, apart from some IPv4 source addresses."""
+def count_ingress(
+    netlink: IPRoute, interface: int, uncounted: Iterable[str], rate: int | None = None
+) -> None:
+    """Count what an interface sends towards a device, apart from some IPv4 source addresses.
+
+    Args:
+        rate: of what is counted, in bit/s; None for no limit.
+    """
     _add_root(netlink, interface)
-    _add_class(netlink, interface, COUNTED, _UNLIMITED)
+    _add_class(netlink, interface, COUNTED, rate // 8 if rate else _UNLIMITED)
     _add_class(netlink, interface, UNCOUNTED, _UNLIMITED)
     for address in uncounted:
         source = int(ipaddress.IPv4Address(address))

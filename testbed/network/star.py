@@ -9,7 +9,7 @@ own is counted as traffic of the devices.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from pyroute2 import IPRoute
 
@@ -32,16 +32,29 @@ def prepare_core() -> None:
         core.link("set", index=1, state="up")  # index 1 is always lo
 
 
-def build(links: Iterable[Link], namespaces: Mapping[str, int]) -> None:
+def build(
+    links: Sequence[Link],
+    namespaces: Mapping[str, int],
+    counted: Sequence[str],
+    uncounted: Sequence[str],
+) -> None:
     """Wire every device to the core, which is the current network namespace.
 
     Args:
         links: the links to make.
         namespaces: descriptor of each device's network namespace, by device name.
+        counted: devices whose ingress is counted, at the core's end of their links.
+        uncounted: devices whose traffic is counted apart there.
     """
+    apart = [link.device_address for link in links if link.device in uncounted]
     with IPRoute() as core:
         for link in links:
             _attach(core, link, namespaces[link.device])
+            near = DEVICE_INDEX + link.index
+            if link.device in counted:
+                count_ingress(core, near, apart, link.downlink.rate)
+            else:
+                shape_egress(core, near, link.downlink)
 
 
 def _attach(core: IPRoute, link: Link, namespace: int) -> None:
@@ -66,7 +79,6 @@ def _attach(core: IPRoute, link: Link, namespace: int) -> None:
     core.neigh(
         "add", ifindex=near, dst=link.device_address, lladdr=link.device_mac, state="permanent"
     )
-    shape_egress(core, near, link.downlink)
 
     with inside_network(namespace), IPRoute() as device:
         device.link("set", index=far, state="up")
@@ -76,14 +88,6 @@ def _attach(core: IPRoute, link: Link, namespace: int) -> None:
         )
         device.route("add", dst="default", gateway=link.core_address)
         shape_egress(device, far, link.uplink)
-
-
-def count_server_ingress(server: Link, uncounted: Iterable[Link]) -> None:
-    """Put counting classes on the core's end of the server's link (see ``shaping``)."""
-    with IPRoute() as core:
-        count_ingress(
-            core, DEVICE_INDEX + server.index, [link.device_address for link in uncounted]
-        )
 
 
 def _set_up_stack() -> None:

@@ -75,7 +75,7 @@ class Agent:
                 self._build_network(plan)
                 self._control.send({"network": "built"})
             case {"start": device, "role": role}:
-                descriptors = [self._networks[device]]
+                descriptors = [self._network_of(device)]
                 if self._group:
                     members = self._group.child(device).members_file
                     descriptors.append(os.open(members, os.O_WRONLY | os.O_CLOEXEC))
@@ -101,6 +101,12 @@ class Agent:
             case _:
                 raise ValueError(f"unknown request {request}")
 
+    def _network_of(self, device: str) -> int:
+        """A device's network; one with nothing in it if it is no part of the emulated network."""
+        if device not in self._networks:
+            self._networks[device] = linux.new_network()
+        return self._networks[device]
+
     def _signal(self, device: str, number: int) -> None:
         self._fork_server.send({"signal": int(number), "device": device})
 
@@ -114,7 +120,7 @@ class Agent:
         # Imported once the fork server is off: none of it should be in the nodes' memory.
         from testbed.network import star
         from testbed.network.addresses import Link, Shape
-        from testbed.orchestrator.observation import Observation
+        from testbed.orchestrator.observation import Counted, Observation
 
         links = [
             Link(
@@ -128,13 +134,12 @@ class Agent:
         star.prepare_core()
         for link in links:
             self._networks[link.device] = linux.new_network()
-        star.build(links, self._networks)
-        (server,) = (link for link in links if link.device == plan["server"])
-        star.count_server_ingress(
-            server, [link for link in links if link.device in plan["uncounted"]]
-        )
+        star.build(links, self._networks, plan["counted"], plan["uncounted"])
         self._observation = Observation(
-            plan["traffic"], links, plan["server"], plan["uncounted"], self._networks
+            plan["traffic"],
+            links,
+            Counted(plan["observed"], plan["counted"], plan["uncounted"]),
+            self._networks,
         )
 
     def _read_counter(self) -> None:

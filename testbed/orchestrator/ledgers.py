@@ -66,6 +66,7 @@ class Connection:
         sent_bytes: what the server's kernel took.
         unsent_bytes: what of it was never put on the wire.
         reason: why the server closed it; None if the peer did, at the end of the run.
+        local_port: the server's; a peer that is observed in its place may have made the connection.
     """
 
     device: str | None
@@ -77,6 +78,7 @@ class Connection:
     sent_bytes: int
     unsent_bytes: int
     reason: str | None
+    local_port: int = PORT
 
 
 @dataclass(slots=True)
@@ -191,8 +193,8 @@ class Ledgers:
         differences = []
         for one in self.connections:
             name = one.device or f"{one.address} port {one.port}"
-            inward = flows.pop((one.address, self.server, one.port, PORT), None)
-            outward = flows.pop((self.server, one.address, PORT, one.port), None)
+            inward = flows.pop((one.address, self.server, one.port, one.local_port), None)
+            outward = flows.pop((self.server, one.address, one.local_port, one.port), None)
             received = one.message_bytes + one.incomplete_bytes
             seen = 0 if inward is None else int(inward["stream_bytes"])
             if seen != received:
@@ -322,7 +324,16 @@ def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, An
 def _pushes(
     run: Path, ledgers: Ledgers
 ) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Where each device's pushes lie in its stream: their ends, and their payloads' sizes."""
+    """Where each device's pushes lie in its stream: their ends, and their payloads' sizes.
+
+    Of what peers sent only the whole is known.
+    """
+    if any(one.device and one.device.startswith("peer") for one in ledgers.connections):
+        return {
+            one.device: (np.array([one.message_bytes]), np.array([one.payload_bytes]))
+            for one in ledgers.connections
+            if one.device is not None
+        }
     updates = read_updates(run)
     worker = updates["worker"].to_numpy()
     message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))

@@ -11,7 +11,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,21 @@ _STOP_TIMEOUT = 20.0
 _ROWS = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Whose traffic is what.
+
+    Attributes:
+        observed: the device whose link is captured.
+        devices: those whose ingress the run is about; ``observed`` is one of them.
+        apart: those whose traffic is left out.
+    """
+
+    observed: str
+    devices: Sequence[str]
+    apart: Sequence[str]
+
+
 class Observation:
     """Counters and capture of one run.
 
@@ -44,8 +60,7 @@ class Observation:
         self,
         plan: Mapping[str, Any],
         links: Sequence[Link],
-        server: str,
-        uncounted: Sequence[str],
+        counted: Counted,
         namespaces: Mapping[str, int],
     ) -> None:
         """Open counters and start the capture; nothing of the run may have been sent yet.
@@ -53,8 +68,7 @@ class Observation:
         Args:
             plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
                 in bytes, ``period`` in seconds.
-            server: the device whose link is captured and counted.
-            uncounted: devices whose traffic with it is left out.
+            counted: whose ingress is counted, and whose link captured.
             namespaces: descriptor of each device's network namespace.
 
         Raises:
@@ -62,23 +76,27 @@ class Observation:
         """
         self.period = float(plan["period"])
         by_name = {link.device: link for link in links}
-        self._ingress = Meter(DEVICE_INDEX + by_name[server].index, shaping.COUNTED)
+        self._ingress: dict[str, Meter] = {}
         self._meters: list[Meter] = []
         for link in links:
-            if link.device == server:
-                self._meters.append(self._ingress)
+            if link.device in counted.devices:
+                # At the core's end, where everything that enters the device passes.
+                meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED)
+                self._ingress[link.device] = meter
+                self._meters.append(meter)
                 continue
             with inside_network(namespaces[link.device]):
                 handle = shaping.COUNTED if link.uplink.shapes else None
                 self._meters.append(Meter(DEVICE_INDEX, handle))
+        self._observed = counted.observed
         self._capture: subprocess.Popen[bytes] | None = None
         self._complained = False
         if plan["capture"]:
             self._start(
-                by_name[server].core_interface,
+                by_name[counted.observed].core_interface,
                 Path(plan["directory"]),
                 plan,
-                [by_name[device].device_address for device in uncounted],
+                [by_name[device].device_address for device in counted.apart],
             )
 
     def _start(
@@ -103,9 +121,12 @@ class Observation:
             raise HostError(f"the capture does not start: {_last_line(complaint)}")
 
     def read_ingress(self) -> dict[str, float]:
-        """Read the class that counts what enters the server."""
-        row = self._ingress.read()
-        return {"time": row[0], "bytes": row[7], "frames": row[8], "dropped": row[9]}
+        """Read the classes that count what enters the counted devices; all of them together."""
+        return _together(meter.read() for meter in self._ingress.values())
+
+    def read_each(self) -> dict[str, int]:
+        """Bytes that entered each of the counted devices."""
+        return {device: int(meter.read()[7]) for device, meter in self._ingress.items()}
 
     def sample(self) -> list[bytes]:
         """Read all counters: ``traffic.counters.COUNTS``, one row per link, in parts."""
@@ -130,7 +151,12 @@ class Observation:
                 break
             before = now
         capture = self._stop_capture()
-        return {"capture": capture, "counter": self.read_ingress()}
+        return {
+            "capture": capture,
+            "counter": _together([self._ingress[self._observed].read()]),
+            "all": self.read_ingress(),
+            "each": self.read_each(),
+        }
 
     def _stop_capture(self) -> dict[str, Any] | None:
         if self._capture is None:
@@ -153,6 +179,17 @@ class Observation:
         if self._capture is not None and self._capture.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._capture.communicate(timeout=3)
+
+
+def _together(readings: Iterable[Any]) -> dict[str, float]:
+    """Several readings of ``traffic.counters.COUNTS`` as one, at the time of the last."""
+    rows = list(readings)
+    return {
+        "time": rows[-1][0],
+        "bytes": sum(row[7] for row in rows),
+        "frames": sum(row[8] for row in rows),
+        "dropped": sum(row[9] for row in rows),
+    }
 
 
 def _last_line(complaint: bytes) -> str:

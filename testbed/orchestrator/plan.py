@@ -3,10 +3,11 @@
 import secrets
 from dataclasses import dataclass
 
+from testbed.algorithms import is_served
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
 from testbed.network.addresses import MOST_LINKS, Link, Shape
-from testbed.roles.settings import EVALUATOR, SERVER, Settings, worker_name
+from testbed.roles.settings import EVALUATOR, SERVER, Settings, peer_name, worker_name
 
 PRIVATE_MEMORY = 25 * 2**20
 """Bytes of private memory to count on per device."""
@@ -24,24 +25,35 @@ class Plan:
         spec: the resolved spec, with one algorithm.
         label: the algorithm's label, and the run directory's name.
         settings: what the roles are told.
-        links: one per device; the server's first, then the evaluator's, then the workers'.
+        links: one per device; the server's first, if there is one, then the evaluator's, then the
+            workers' or peers'.
+        observed: the device whose link is captured: the server, or the evaluated peer.
+        counted: the devices whose ingress is what the run is about: the server, or all peers.
     """
 
     spec: Spec
     label: str
     settings: Settings
     links: tuple[Link, ...]
+    observed: str
+    counted: tuple[str, ...]
+
+    @property
+    def served(self) -> bool:
+        """Whether there is a server."""
+        return self.observed == SERVER
 
     @property
     def workers(self) -> dict[str, int]:
-        """The workers' numbers by device name."""
-        return {worker_name(i): i for i in range(self.settings.workers)}
+        """The workers' or peers' numbers by device name."""
+        name = worker_name if self.served else peer_name
+        return {name(i): i for i in range(self.settings.workers)}
 
     @property
     def memory(self) -> int:
         """Bytes of memory the run may need."""
         each = PRIVATE_MEMORY if self.spec.engine == "emulation" else SIMULATED_MEMORY
-        return SHARED_MEMORY + each * len(self.links)
+        return SHARED_MEMORY + each * (2 + self.settings.workers)
 
     @property
     def open_files(self) -> int:
@@ -55,7 +67,7 @@ def plan(spec: Spec) -> list[Plan]:
     Raises:
         SpecError: more workers than the address plan has links for.
     """
-    if spec.devices.workers + 2 > MOST_LINKS:
+    if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
         raise SpecError(
             f"devices.workers: {spec.devices.workers} is more than the {MOST_LINKS - 2} that one "
             "host's address plan has links for; use fewer"
@@ -65,22 +77,29 @@ def plan(spec: Spec) -> list[Plan]:
 
 def _plan_one(spec: Spec, label: str) -> Plan:
     network = spec.network
+    (algorithm,) = spec.algorithms
+    served = is_served(algorithm.name)
+    count = spec.devices.workers
     virtual = spec.clock == "virtual"
     # Under the virtual clock a message's time is computed, and the links carry it as they can.
     uplink = Shape() if virtual else Shape(network.uplink, network.delay, network.loss)
     downlink = Shape() if virtual else Shape(network.downlink)
     # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
     # neither: it is the instrument, not part of what is measured.
-    links = [Link(SERVER, 0), Link(EVALUATOR, 1)]
-    links += [Link(worker_name(i), 2 + i, uplink, downlink) for i in range(spec.devices.workers)]
-    (algorithm,) = spec.algorithms
+    links = [Link(SERVER, 0)] if served else []
+    links.append(Link(EVALUATOR, 1))
+    links += [
+        Link(worker_name(i) if served else peer_name(i), 2 + i, uplink, downlink)
+        for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
+    ]
+    addresses = () if served else tuple(link.device_address for link in links[1:])
     encoding = algorithm.encoding or spec.encoding
     return Plan(
         spec,
         label,
         Settings(
             seed=spec.seed,
-            workers=spec.devices.workers,
+            workers=count,
             dataset=spec.dataset.name,
             scaling=spec.dataset.scaling,
             train_images=spec.dataset.train_images,
@@ -100,8 +119,12 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             uplink=network.uplink,
             downlink=network.downlink,
             delay=network.delay,
-            server_address=links[0].device_address,
+            evaluated_peer=spec.evaluation.peer,
+            server_address=links[0].device_address if served else addresses[spec.evaluation.peer],
+            peer_addresses=addresses,
             secret=secrets.token_hex(32),
         ),
         tuple(links),
+        observed=SERVER if served else peer_name(spec.evaluation.peer),
+        counted=(SERVER,) if served else tuple(map(peer_name, range(count))),
     )

@@ -30,7 +30,7 @@ from testbed.orchestrator.ledgers import Connection, Ledgers, settle
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress, Watcher
-from testbed.roles.settings import EVALUATOR, SERVER
+from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -73,11 +73,14 @@ class Run:
             plan.spec.traffic.capture,
         )
         self._stopping = self._observed = False
+        self._hub = SERVER if plan.served else COORDINATOR
+        self._peers: dict[str, dict[str, Any]] = {}
         # Every link's counters, in the order in which the agent samples them.
         links = plan.links
         self._meters = [link.device for link in links]
         self._interfaces = [
-            link.core_interface if link.device == SERVER else DEVICE_INTERFACE for link in links
+            link.core_interface if link.device in plan.counted else DEVICE_INTERFACE
+            for link in links
         ]
         self._sampled = 0
 
@@ -111,9 +114,11 @@ class Run:
     def _write_end(self) -> dict[str, Any]:
         outcome = self._outcome
         try:
-            summary = outcome.summary(
-                self._plan, self._ingress_of_updates(), self._ingress.after_drain()
-            ) | {"traffic": self._settle()}
+            after_drain = self._ingress.after_drain()
+            summary = outcome.summary(self._plan, self._ingress_of_updates(), after_drain)
+            summary["traffic"] = self._settle()
+            if self._peers:
+                summary["peers"] = self._peers
             if outcome.reason:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
@@ -247,7 +252,9 @@ class Run:
                 self._sample(np.frombuffer(message.raw, COUNTS))
             case {"traffic": seen}:
                 self._ledgers.capture, self._ledgers.counter = seen["capture"], seen["counter"]
-                self._ingress.counted(seen["counter"]["time"], seen["counter"]["bytes"])
+                self._ingress.counted(seen["all"]["time"], seen["all"]["bytes"])
+                for device, peer in self._peers.items():
+                    peer["wire_bytes"] = seen["each"][device]
             case {"sampled": "the last time"}:
                 self._observed = True
             case {"warning": text}:
@@ -269,12 +276,13 @@ class Run:
     def _start_server(self) -> None:
         if self._loaded and self._built:
             self._progress.phase = "devices"
-            self._start(SERVER, {"role": "server", "number": -1})
+            self._start(self._hub, {"role": self._hub, "number": -1})
 
     def _start_others(self) -> None:
         self._start(EVALUATOR, {"role": "evaluator", "number": self._settings.workers})
         for name, number in self._workers.items():
-            self._start(name, {"role": "worker", "number": number})
+            role = "worker" if self._plan.served else "peer"
+            self._start(name, {"role": role, "number": number})
 
     def _start(self, device: str, role: dict[str, Any]) -> None:
         self._control.send({"start": device, "role": role})
@@ -286,8 +294,11 @@ class Run:
             return
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         how = self._complaints.pop(device, how)
-        if device == SERVER:
-            raise EndError("failed", f"the parameter server died: {how}; see {self._processes_log}")
+        if device == self._hub:
+            what = "parameter server" if self._plan.served else "coordinator of the peers"
+            raise EndError("failed", f"the {what} died: {how}; see {self._processes_log}")
+        if device == self._plan.observed:
+            raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
         if device == EVALUATOR:
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
         self._progress.lost += 1
@@ -306,7 +317,7 @@ class Run:
             case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
                 self._ingress.evaluated(version, accuracy, loss)
             case {"listening": _}:
-                self._event("info", "the server listens", SERVER)
+                self._event("info", "it is there", self._hub)
                 self._start_others()
             case {"greeted": count}:
                 self._progress.devices = count
@@ -314,7 +325,7 @@ class Run:
                 self._training = when
                 self._ledgers.began = when + time.time() - time.monotonic()
                 self._ledgers.save(self._log.traffic)
-                self._event("info", "training begins", SERVER)
+                self._event("info", "training begins", self._hub)
                 self._progress.phase = "training"
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
@@ -323,12 +334,13 @@ class Run:
                 self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
                 self._finished = True
+                self._peers = ledger.pop("peers", {})
                 self._outcome.updates = version
                 self._ingress.total = ledger
                 vector = np.frombuffer(self._parameters, np.float32)
                 self._outcome.parameters_sha256 = self._log.parameters(vector)
             case {"event": text, "level": level, "number": number}:
-                device = self._names.get(number, SERVER if number == -1 else None)
+                device = self._names.get(number, self._hub if number == -1 else None)
                 if level == "error" and device:
                     self._complaints[device] = text
                 else:
@@ -379,7 +391,8 @@ def _network(plan: Plan, directory: Path) -> dict[str, Any]:
         return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
 
     return {
-        "server": SERVER,
+        "observed": plan.observed,
+        "counted": plan.counted,
         "uncounted": [EVALUATOR],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "links": [

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.roles.sending import Pieces, send_available
+from testbed.roles.settings import PORT
 from testbed.wire.frames import Frame, Receiver
 
 _SIOCOUTQNSD = 0x894B
@@ -15,7 +16,7 @@ _SIOCOUTQNSD = 0x894B
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A peer of the server.
+    """A peer of the server, or of another peer.
 
     Attributes:
         socket: non-blocking.
@@ -28,6 +29,9 @@ class Connection:
         sent_bytes: bytes that the kernel took of what was to be sent.
         pending: what the kernel had no room for yet.
         ending: whether nothing is to be sent after that.
+        local_port: this side's.
+        stopped: whether the peer has said that training is over.
+        ended: whether the peer sends nothing more.
     """
 
     socket: socket.socket
@@ -41,6 +45,9 @@ class Connection:
     sent_bytes: int = 0
     pending: bytes | memoryview = b""
     ending: bool = False
+    local_port: int = PORT
+    stopped: bool = False
+    ended: bool = False
 
     def receive(self) -> Iterator[Frame]:
         """Receive once and yield the frames that are complete.

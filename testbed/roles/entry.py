@@ -16,8 +16,12 @@ from testbed.nodes.fork_server import Role
 from testbed.nodes.turns import Turns
 from testbed.roles import computation
 from testbed.roles.computation import Times
+from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
 from testbed.roles.leave import Leaves
+from testbed.roles.peer import Peer
+from testbed.roles.peer_computation import PeerComputation
+from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
@@ -25,6 +29,8 @@ from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.wire import WireError
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import Codec
 
 FAILED = 1
 """Exit status of a role that ended with an error; the error itself went to the run's events."""
@@ -61,6 +67,8 @@ class Loaded:
             "server": lambda: self._serve(report),
             "evaluator": lambda: self._evaluate(report),
             "worker": lambda: self._work(number),
+            "peer": lambda: self._exchange(number, report),
+            "coordinator": lambda: self._coordinate(report),
         }
         try:
             roles[arguments["role"]]()
@@ -89,6 +97,27 @@ class Loaded:
             leaves=self.leaves.of_clock(),
         ).serve()
 
+    def _coordinate(self, report: Channel) -> None:
+        assert self.leaves is not None
+        settings, layout = self.settings, self.learner.layout
+        paced = computation.peer_half(settings, layout, self.learner.parameters, 0).paced
+        Coordinator(settings, self.times, self.leaves.of_clock(), report, paced).run()
+
+    def _exchange(self, number: int, report: Channel) -> None:
+        assert self.leaves is not None
+        settings, layout = self.settings, self.learner.layout
+        leave = self.leaves.of_device(number)
+        initial = self.learner.parameters.copy()
+        half = computation.peer_half(settings, layout, initial, number)
+        shards = datasets.shards(len(self.dataset.train_images), settings.workers, settings.seed)
+        generator = stream(settings.seed, "batches", number)
+        batches = Batches(self.dataset, shards[number], settings.batch_size, generator)
+        codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+        learners = TurnTaking(self.learner, self.shared_learners, self.turns)
+        mine = PeerComputation(half, batches, codec)
+        peer = Peer(settings, number, mine, learners, leave, report=Report(report))
+        peer.run(self.times.of_device(number))
+
     def _evaluate(self, report: Channel) -> None:
         if self.leaves is not None:
             self.leaves.close()
@@ -115,7 +144,9 @@ def load(arguments: Mapping[str, Any]) -> Role:
     shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns.count))
     for one in shared:
         one.share_memory()
-    leaves = Leaves(settings.workers) if settings.clock == "virtual" else None
+    # Peers have a coordinator under either clock.
+    coordinated = settings.clock == "virtual" or bool(settings.peer_addresses)
+    leaves = Leaves(settings.workers) if coordinated else None
     loaded = Loaded(settings, dataset, learner, shared, turns, Times.of(settings), leaves)
     loaded.warm_up()
     return loaded.run

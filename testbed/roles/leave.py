@@ -2,16 +2,21 @@
 
 A device that computes ahead of the clock may only do what shows (send) when the clock gets there. It is
 told so over a channel of its own, which is not part of the emulated network and of no byte count: one
-end is the clock's, the other the device's, both made before the nodes are forked.
+end is the clock's, the other the device's, both made before the nodes are forked. Peers, which have no
+server that would know, tell the clock back what they did.
 """
 
 import contextlib
+import json
 import socket
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 _ORDER = struct.Struct("<Bq")
+_LONGEST = 200_000
+"""Bytes of the longest thing that a device tells, well below the kernel's default send buffer."""
 
 
 class What(IntEnum):
@@ -25,6 +30,8 @@ class What(IntEnum):
     """The parameters there are now are to be evaluated."""
     STOP = 4
     """The run is over."""
+    BEGIN = 5
+    """A computation begins, at the model as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,15 @@ class Leave:
             raise ConnectionResetError("the virtual clock is gone")
         what, number = _ORDER.unpack(data)
         return Order(What(what), number)
+
+    def tell(self, **fields: Any) -> None:
+        """Tell the clock something; for a device's end."""
+        self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)
+
+    def hear(self) -> dict[str, Any]:
+        """What the device told; waits for it. For the clock's end."""
+        fields: dict[str, Any] = json.loads(self._socket.recv(_LONGEST))
+        return fields
 
     def close(self) -> None:
         """Close this end."""

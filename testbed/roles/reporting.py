@@ -66,6 +66,7 @@ class Report:
             connection=connection.device,
             address=connection.address,
             port=connection.port,
+            local_port=connection.local_port,
             message_bytes=connection.received_bytes,
             incomplete_bytes=connection.receiver.incomplete,
             payload_bytes=connection.payload_bytes,

@@ -10,6 +10,7 @@ PORT = 7077
 
 SERVER = "server"
 EVALUATOR = "evaluator"
+COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class Settings:
         clock: wall: devices wait; virtual: time is computed.
         uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped.
         delay: on the uplink, in seconds.
-        server_address: IPv4 address of the server.
+        evaluated_peer: the peer whose model is evaluated, where there is no server.
+        server_address: IPv4 address of the server, or of the evaluated peer.
+        peer_addresses: of all peers by their numbers; none where there is a server.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
     """
 
@@ -63,12 +66,19 @@ class Settings:
     uplink: int | None
     downlink: int | None
     delay: float
+    evaluated_peer: int
     server_address: str
+    peer_addresses: tuple[str, ...]
     secret: str
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return asdict(self)
+
+
+def peer_name(number: int) -> str:
+    """The device name of a peer."""
+    return f"peer-{number}"
 
 
 def worker_name(number: int) -> str:

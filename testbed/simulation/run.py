@@ -11,29 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from testbed.clock.star import StarClock
-from testbed.clock.transfers import Line
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.learning import datasets
-from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress, Watcher
-from testbed.roles import computation
-from testbed.roles.computation import Computation, Times
-from testbed.roles.service import ParameterService, UpdateRow
-from testbed.roles.settings import Settings
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS
-from testbed.simulation.star import SimulatedWorkers
+from testbed.roles.service import UpdateRow
+from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
-from testbed.wire.choice import EncodingChoice
-from testbed.wire.encodings import Codec
 
 _ROWS = 1500
 LOOK_PERIOD = 0.1
@@ -104,35 +95,16 @@ class SimulatedRun:
         )
 
     def _simulate(self, between: Callable[[], None]) -> None:
-        settings, layout = self._settings, self._learner.layout
-        half = computation.server_half(settings, layout, self._initial.copy())
-        self._service = ParameterService(half, layout, settings, self)
-        computations = _computations(settings, self._dataset, self._learner)
-        protocol = WORKER_PROTOCOLS[half.protocol]
         self._progress.phase = "devices"
-        self._workers = SimulatedWorkers(
-            self._service, computations, self._learner, asks=protocol.asks
-        )
-        times = Times.of(settings)
-        local_steps = computations[0].half.local_steps
-        own_times = [times.of_device(i, local_steps) for i in range(settings.workers)]
-        self._clock = StarClock(
-            self._service,
-            self._workers,
-            workers=range(settings.workers),
-            protocol=protocol,
-            busy=lambda worker, now: sum(own_times[worker].draw(now)),
-            lines=lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink)),
-        )
-        self._progress.devices = settings.workers
+        make = system(self._settings)
+        self._system = make(self._settings, self._dataset, self._learner, self._initial, self)
+        self._progress.devices = self._settings.workers
         self._progress.phase = "training"
-        self._clock.run(between)
+        self._system.clock.run(between)
         self._flush()
-        self._clock.drain()
-        for _ in range(settings.workers):
-            self._workers.ingress.closed()
-        self._after_drain = self._ledger()
-        self._outcome.parameters_sha256 = self._log.parameters(half.parameters)
+        self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
+        self._system.drain()
+        self._after_drain = self._system.ledger()
 
     # -- the service's observer
 
@@ -149,14 +121,13 @@ class SimulatedRun:
     def checkpoint(self) -> None:
         """Evaluate the version that there is now."""
         self._flush()
-        half = self._service.half
-        self._ingress = self._ledger()
-        np.copyto(self._learner.parameters, half.parameters)
+        self._ingress = self._system.ledger()
+        np.copyto(self._learner.parameters, self._system.parameters)
         accuracy, loss = self._learner.evaluate(self._images, self._labels)
         self._log.evaluation(
             {
-                "iteration": half.version,
-                "time": self._clock.now,
+                "iteration": self._system.version,
+                "time": self._system.clock.now,
                 "accuracy": accuracy,
                 "loss": loss,
                 **self._ingress,
@@ -164,13 +135,6 @@ class SimulatedRun:
         )
         self._outcome.accuracies.append(accuracy)
         self._progress.accuracy = accuracy
-
-    def _ledger(self) -> dict[str, int]:
-        return {
-            "payload_bytes": self._service.payload_bytes,
-            "message_bytes": self._service.message_bytes,
-            "wire_bytes": self._workers.ingress.wire_bytes,
-        }
 
     def _flush(self) -> None:
         if self._count:
@@ -188,8 +152,8 @@ class SimulatedRun:
             number = os.read(wake_up, 1)[0]
             raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
         progress = self._progress
-        progress.updates = self._service.half.version
-        progress.wire_bytes = self._workers.ingress.wire_bytes
+        progress.updates = self._system.version
+        progress.wire_bytes = self._system.ledger()["wire_bytes"]
         self._rates = [*self._rates[-25:], (now, progress.updates)]
         (then, before), (_, after) = self._rates[0], self._rates[-1]
         if now > then:
@@ -203,7 +167,7 @@ class SimulatedRun:
         try:
             self._flush()
             complete = outcome.ended == "completed"
-            ingress = self._ingress if complete or outcome.updates == 0 else self._ledger()
+            ingress = self._ingress if complete or outcome.updates == 0 else self._system.ledger()
             summary = outcome.summary(self._plan, ingress, self._after_drain)
             summary["traffic"] = {
                 "capture": None,
@@ -211,25 +175,11 @@ class SimulatedRun:
                 "differences": [],
                 "modelled": True,
             }
+            if outcome.parameters_sha256:
+                summary |= self._system.told()
             if outcome.reason:
                 self._log.event(time.monotonic() - self._began, "error", outcome.reason)
             self._log.close(outcome.ended, outcome.reason, summary)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         return summary
-
-
-def _computations(
-    settings: Settings, dataset: datasets.Dataset, learner: Learner
-) -> list[Computation]:
-    """What every worker computes; they share whatever keeps nothing between two calls."""
-    codec = Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
-    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
-    memory: Batches | None = None
-    result = []
-    for number in range(settings.workers):
-        generator = stream(settings.seed, "batches", number)
-        memory = Batches(dataset, shards[number], settings.batch_size, generator, memory)
-        half = computation.worker_half(settings, learner.layout)
-        result.append(Computation(half, memory, codec))
-    return result

@@ -4,14 +4,15 @@
 - What a device receives it acknowledges with one pure ACK of 66 bytes per 45 segments begun: Linux
   acknowledges every super-frame of segmentation offload (64 KiB, 45 segments) that it is handed. What
   fits into one segment is acknowledged by the next message instead.
-- A connection begins with SYN and ACK (74 and 66 bytes) and ends with FIN and ACK (66 and 66).
+- A connection begins with SYN and ACK (74 and 66 bytes) where it is accepted, with SYN and ACK in one
+  (74) where it was made, and ends with FIN and ACK (66 and 66) on both sides.
 - Nothing is lost and nothing sent again.
 """
 
 from testbed.network.segments import HEADERS, SEGMENT, wire_bytes
 
 SUPER_FRAME = 45 * SEGMENT
-OPENING = 74 + HEADERS
+SYN = 74
 CLOSING = 2 * HEADERS
 
 
@@ -32,7 +33,11 @@ class ModelledIngress:
 
     def opened(self) -> None:
         """A connection was made to it."""
-        self.wire_bytes += OPENING
+        self.wire_bytes += SYN + HEADERS
+
+    def answered(self) -> None:
+        """A connection that was made from it was accepted."""
+        self.wire_bytes += SYN
 
     def closed(self) -> None:
         """A connection to it was ended."""

@@ -53,7 +53,9 @@ def settings(**changes: Any) -> Settings:
         "uplink": None,
         "downlink": None,
         "delay": 0.0,
+        "evaluated_peer": 0,
         "server_address": "127.0.0.1",
+        "peer_addresses": (),
         "secret": SECRET.hex(),
     }
     return Settings(**fields | changes)

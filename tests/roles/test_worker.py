@@ -61,7 +61,9 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "uplink": None,
         "downlink": None,
         "delay": 0.0,
+        "evaluated_peer": 0,
         "server_address": "127.0.0.1",
+        "peer_addresses": (),
         "secret": bytes(32).hex(),
     }
     return Settings(**fields | changes)

@@ -1,0 +1,141 @@
+"""The order of events among peers, under the virtual clock.
+
+Conservative discrete-event order as around a server (``testbed.clock.star``), with peers that compute
+all the time and send to each other. A peer begins to compute at its model as it is then; when it has
+finished it takes its step and sends; it begins again when what it sent has left its uplink and its half
+is ready. A message takes its sender's uplink, then its receiver's downlink, one after the other.
+
+Of events at one moment, messages arrive first, then computations end, then computations begin; within
+each, the peer with the lower number comes first, and of messages the one of the lower sender.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from testbed.clock.transfers import Line
+from testbed.roles.exchange import ExchangeService, Message, Step
+
+_AT_CORE, _ARRIVED, _FINISHED, _BEGIN = range(4)
+_NOTHING = Message(0, 0, 0)
+
+
+class MeshStage(Protocol):
+    """Where the peers are: what the clock says is done here."""
+
+    def begin(self, peer: int) -> None:
+        """The peer begins to compute at its model as it is now."""
+
+    def finish(self, peer: int) -> Step | None:
+        """The peer takes its step and sends; None if it is gone."""
+
+    def arrive(self, receiver: int, sender: int) -> None:
+        """The sender's next message has arrived at the receiver."""
+
+    def ready(self, peer: int) -> bool:
+        """Whether the peer may compute its next gradient."""
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since training began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    up: Line
+    down: Line
+
+
+class MeshClock:
+    """Runs one run's events.
+
+    Attributes:
+        now: virtual seconds since training began.
+    """
+
+    def __init__(
+        self,
+        service: ExchangeService,
+        stage: MeshStage,
+        *,
+        peers: Sequence[int],
+        busy: Callable[[int, float], float],
+        lines: Callable[[], tuple[Line, Line]],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            peers: their numbers.
+            busy: seconds that a peer computes and then waits, from a moment on; asked once for each
+                computation, in its order.
+            lines: makes a peer's uplink and downlink.
+        """
+        self.now = 0.0
+        self._service = service
+        self._stage = stage
+        self._busy = busy
+        self._peers = {peer: _Peer(*lines()) for peer in peers}
+        self._events: list[tuple[float, int, int, int, Message]] = []
+        self._blocked: set[int] = set()
+
+    def run(self, between: Callable[[], None] = lambda: None) -> None:
+        """Run until the service has finished, or nothing more will happen.
+
+        Args:
+            between: called between two events.
+        """
+        self._service.begin()
+        for peer in self._peers:
+            self._post(0.0, _BEGIN, peer)
+        while self._events and not self._service.finished:
+            between()
+            time, rank, peer, sender, message = heapq.heappop(self._events)
+            if peer in self._peers:
+                self.now = time
+                self._handle(rank, peer, sender, message)
+
+    def drain(self) -> None:
+        """Count the messages that were under way when the run ended; nobody applies them."""
+        for _, rank, peer, _, message in self._events:
+            if rank in (_AT_CORE, _ARRIVED) and peer in self._peers:
+                self._service.count(peer, message)
+
+    def remove(self, peer: int) -> None:
+        """A peer is gone."""
+        self._peers.pop(peer, None)
+
+    def _post(
+        self, time: float, rank: int, peer: int, sender: int = -1, message: Message = _NOTHING
+    ) -> None:
+        heapq.heappush(self._events, (time, rank, peer, sender, message))
+
+    def _handle(self, rank: int, peer: int, sender: int, message: Message) -> None:
+        if rank == _AT_CORE:
+            arrival = self._peers[peer].down.send(self.now, message.size)
+            self._post(arrival, _ARRIVED, peer, sender, message)
+        elif rank == _ARRIVED:
+            self._service.count(peer, message)
+            self._stage.arrive(peer, sender)
+            if peer in self._blocked and self._stage.ready(peer):
+                self._blocked.remove(peer)
+                self._post(self.now, _BEGIN, peer)
+        elif rank == _FINISHED:
+            self._finish(peer)
+        elif self._stage.ready(peer):
+            self._stage.begin(peer)
+            self._post(self.now + self._busy(peer, self.now), _FINISHED, peer)
+        else:
+            self._blocked.add(peer)
+
+    def _finish(self, peer: int) -> None:
+        step = self._stage.finish(peer)
+        if step is None:
+            self.remove(peer)
+            return
+        up = self._peers[peer].up
+        for message in step.messages:
+            if message.receiver in self._peers:
+                left = up.send(self.now, message.size)
+                self._post(left, _AT_CORE, message.receiver, peer, message)
+        self._post(max(self.now, up.free), _BEGIN, peer)
+        self._service.stepped(peer, step, self.now, self._stage.host_time())

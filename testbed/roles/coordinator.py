@@ -1,0 +1,205 @@
+"""The coordinator of peers: who begins when, what is written down, and when it is enough.
+
+Where there is a server, it knows how far the run is. Among peers nobody does, so that a process beside
+the emulated network is told of every step over the host. Under the wall clock it only listens, says
+when to evaluate and when to stop; under the virtual clock it runs the clock.
+"""
+
+import selectors
+import time
+from collections import deque
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.clock.mesh import MeshClock
+from testbed.clock.transfers import Line
+from testbed.roles.computation import Times
+from testbed.roles.exchange import ExchangeService, Message, Step
+from testbed.roles.leave import Leave, What
+from testbed.roles.reporting import Report
+from testbed.roles.service import UpdateRow
+from testbed.roles.settings import Settings, peer_name
+
+REPORT_PERIOD = 0.2
+"""Seconds between two reports of updates."""
+PATIENCE = 30.0
+"""Seconds without a word from a peer that is waited for, after which that is told."""
+
+
+class Coordinator:
+    """Coordinates one run; a ``testbed.clock.mesh.MeshStage``."""
+
+    def __init__(
+        self, settings: Settings, times: Times, leaves: list[Leave], channel: Channel, paced: bool
+    ) -> None:
+        """Prepare.
+
+        Args:
+            leaves: the channels to the peers, by their numbers.
+            paced: whether peers may ever not be ready to compute.
+        """
+        self._settings = settings
+        self._leaves = leaves
+        self._report = Report(channel)
+        self._service = ExchangeService(settings, self)
+        self._paced = paced
+        self._ready = [True] * settings.workers
+        self._own_times = [times.of_device(i) for i in range(settings.workers)]
+        self._received = [[0, 0] for _ in range(settings.workers)]
+        self._clock: MeshClock | None = None
+        self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
+        self._gone: set[int] = set()
+        self._selector = selectors.EpollSelector()
+        for number, leave in enumerate(leaves):
+            self._selector.register(leave, selectors.EVENT_READ, number)
+        self._started = 0.0
+        self._last_report = 0.0
+
+    def run(self) -> None:
+        """Wait until the peers have met, run, and wait until they have parted."""
+        self._report.send(listening=None)
+        for met in range(self._settings.workers):
+            self._await(met, "met")
+            self._report.send(greeted=met + 1)
+        self._started = time.monotonic()
+        self._report.send(training=self._started)
+        if self._settings.clock == "virtual":
+            self._by_virtual_clock()
+        else:
+            self._by_wall_clock()
+        for leave in self._leaves:
+            leave.give(What.STOP)
+        self._report.flush()
+        self._part()
+
+    def _part(self) -> None:
+        peers: dict[str, Any] = {}
+        for number in range(self._settings.workers):
+            told = self._await(number, "parted")
+            if told is not None:
+                peers[peer_name(told.pop("parted"))] = told
+        self._report.send(
+            finished=self._service.updates,
+            payload_bytes=sum(peer["payload_bytes"] for peer in peers.values()),
+            message_bytes=sum(peer["message_bytes"] for peer in peers.values()),
+            peers=peers,
+        )
+
+    # -- hearing
+
+    def _listen(self, patience: float) -> bool:
+        """Hear what peers tell, for so long at most; whether one did."""
+        heard = False
+        for key, _ in self._selector.select(patience):
+            told = self._leaves[key.data].hear()
+            if "lost" in told:
+                self._lose(told["lost"])
+            else:
+                self._told[key.data].append(told)
+            heard = True
+        return heard
+
+    def _lose(self, peer: int) -> None:
+        if peer not in self._gone:
+            self._gone.add(peer)
+            if self._clock is not None:
+                self._clock.remove(peer)
+
+    def _await(self, peer: int, what: str) -> dict[str, Any] | None:
+        """Wait for a peer to tell something, past all else that it tells; None if it is gone."""
+        silent_since = time.monotonic()
+        while True:
+            while self._told[peer]:
+                told = self._told[peer].popleft()
+                if what in told:
+                    return told
+            if peer in self._gone:
+                return None
+            if self._listen(REPORT_PERIOD):
+                continue
+            self._look_after()
+            if time.monotonic() - silent_since > PATIENCE:
+                silent_since = time.monotonic()
+                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
+
+    # -- by the wall clock
+
+    def _by_wall_clock(self) -> None:
+        self._service.begin()
+        for leave in self._leaves:
+            leave.give(What.BEGIN)
+        while not self._service.finished and len(self._gone) < self._settings.workers:
+            self._listen(REPORT_PERIOD)
+            for peer, told in enumerate(self._told):
+                while told:
+                    now = self.host_time()
+                    self._service.stepped(peer, self._step(peer, told.popleft()), now, now)
+            self._look_after()
+
+    def _step(self, peer: int, told: dict[str, Any]) -> Step:
+        self._ready[peer] = told["ready"]
+        self._received[peer] = told["received"]
+        messages = [Message(*message) for message in told["messages"]]
+        return Step(told["base"], told["staleness"], told["loss"], messages)
+
+    # -- by the virtual clock
+
+    def _by_virtual_clock(self) -> None:
+        settings = self._settings
+        self._clock = MeshClock(
+            self._service,
+            self,
+            peers=range(settings.workers),
+            busy=lambda peer, now: sum(self._own_times[peer].draw(now)),
+            lines=lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink)),
+        )
+        self._clock.run(self._look_after)
+
+    def begin(self, peer: int) -> None:
+        """Tell a peer to compute."""
+        self._leaves[peer].give(What.BEGIN)
+
+    def finish(self, peer: int) -> Step | None:
+        """Tell a peer that its computation is over, and hear what it sent."""
+        self._leaves[peer].give(What.FINISHED)
+        told = self._await(peer, "base")
+        return None if told is None else self._step(peer, told)
+
+    def arrive(self, receiver: int, sender: int) -> None:
+        """Tell a peer that another one's message has arrived."""
+        self._leaves[receiver].give(What.ARRIVED, sender)
+        if self._paced:
+            told = self._await(receiver, "ready")
+            self._ready[receiver] = told is not None and told["ready"]
+
+    def ready(self, peer: int) -> bool:
+        """Whether a peer may compute its next gradient, as far as was heard of it."""
+        return self._ready[peer]
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since training began."""
+        return time.monotonic() - self._started
+
+    # -- the service's observer
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A step was taken."""
+        self._report.row(row, version)
+
+    def checkpoint(self) -> None:
+        """Have the evaluated peer send its model to the evaluator."""
+        service = self._service
+        if self._clock is None:
+            now = self.host_time()
+            payload, message = (sum(part) for part in zip(*self._received, strict=True))
+        else:
+            now = self._clock.now
+            payload, message = sum(service.payload_bytes), sum(service.message_bytes)
+        self._report.checkpoint(service.updates, now, payload, message)
+        self._leaves[self._settings.evaluated_peer].give(What.EVALUATE, service.updates)
+
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        if now - self._last_report >= REPORT_PERIOD:
+            self._last_report = now
+            self._report.flush()

@@ -1,0 +1,110 @@
+"""What is written down of peers that exchange updates: no socket, no clock, no thread.
+
+There is no server that counts: an *update* of such a run is one step of any peer, and they are numbered
+in the order in which they are taken. Its row tells the versions of the peer's own model.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from testbed.roles.service import Observer, as_loss
+from testbed.roles.settings import Settings
+from testbed.wire.frames import HEADER, SECRET_SIZE
+
+
+class Message(NamedTuple):
+    """One copy of an update on its way.
+
+    Attributes:
+        receiver: the peer that it is for.
+        size: the message's bytes.
+        payload: bytes of the encoded update in it.
+    """
+
+    receiver: int
+    size: int
+    payload: int
+
+
+class Step(NamedTuple):
+    """What a peer did when it had finished a gradient.
+
+    Attributes:
+        base_version: its model's version when it began to compute.
+        staleness: updates of others that its model took in since then.
+        loss: of the mini-batch.
+        messages: what it sent, in the order in which it leaves.
+    """
+
+    base_version: int
+    staleness: int
+    loss: float
+    messages: Sequence[Message]
+
+
+class ExchangeService:
+    """Writes one run down.
+
+    Attributes:
+        updates: steps so far, of all peers.
+        payload_bytes, message_bytes: that have arrived at each peer.
+    """
+
+    def __init__(self, settings: Settings, observer: Observer) -> None:
+        self.updates = 0
+        self.payload_bytes = [0] * settings.workers
+        self.message_bytes = [0] * settings.workers
+        self._all_updates = settings.updates
+        self._evaluate_every = settings.evaluate_every
+        self._observer = observer
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run's updates are complete."""
+        return self.updates >= self._all_updates
+
+    def begin(self) -> None:
+        """Training begins: all have met, and the initial model is evaluated."""
+        for called, caller in itertools.combinations(range(len(self.message_bytes)), 2):
+            self.message_bytes[called] += HEADER.size + SECRET_SIZE
+            self.message_bytes[caller] += HEADER.size
+        self._observer.checkpoint()
+
+    def part(self) -> None:
+        """Training has ended: everybody tells everybody that it has stopped."""
+        for peer in range(len(self.message_bytes)):
+            self.message_bytes[peer] += HEADER.size * (len(self.message_bytes) - 1)
+
+    def count(self, peer: int, message: Message) -> None:
+        """A message has arrived at a peer."""
+        self.payload_bytes[peer] += message.payload
+        self.message_bytes[peer] += message.size
+
+    def stepped(self, peer: int, step: Step, time: float, host_time: float) -> None:
+        """A peer has taken a step.
+
+        Args:
+            time: when, in seconds since training began by the run's clock.
+            host_time: by the host's clock.
+        """
+        if self.finished:
+            return
+        self.updates += 1
+        self._observer.row(
+            (
+                self.updates,
+                peer,
+                step.base_version,
+                step.staleness,
+                sum(message.payload for message in step.messages),
+                sum(message.size for message in step.messages),
+                as_loss(step.loss),
+                time,
+                host_time,
+                True,
+            ),
+            self.updates,
+        )
+        if self.updates % self._evaluate_every == 0 or self.finished:
+            self._observer.checkpoint()

@@ -1,0 +1,184 @@
+"""A peer: it owns a model, computes, sends to the other peers and takes in what they send.
+
+Peers meet by the plan: each listens, and connects to those with lower numbers, so that every two have
+one connection. One thread does everything: it computes, and otherwise waits for whatever its sockets
+and the coordinator have to say, so that a peer that has much to send never keeps others from sending.
+
+Under the wall clock it takes updates in as they come and steps when its durations are over. Under the
+virtual clock it does what the coordinator says has happened, in that order, and nothing else.
+"""
+
+import hashlib
+import selectors
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from testbed.algorithms.interface import Layout, as_bytes
+from testbed.roles.computation import DeviceTimes
+from testbed.roles.leave import Leave, What
+from testbed.roles.meeting import Meeting
+from testbed.roles.peer_computation import PeerComputation
+from testbed.roles.reporting import Report
+from testbed.roles.settings import Settings
+from testbed.roles.turn_taking import TurnTaking
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import Codec
+from testbed.wire.frames import Frame, Kind, header
+
+
+class Peer:
+    """One peer of a run; see ``run``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        number: int,
+        computation: PeerComputation,
+        learners: TurnTaking,
+        leave: Leave,
+        *,
+        report: Report,
+    ) -> None:
+        layout: Layout = learners.own.layout
+        self._settings = settings
+        self._number = number
+        self._computation = computation
+        self._half = computation.half
+        self._learners = learners
+        self._leave = leave
+        self._report = report
+        self._codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+        self._gradient = np.empty(layout.total, np.float32)
+        self._loss = 0.0
+        self._meeting = Meeting(settings, number, layout.total, self._codec.longest, report)
+        self._meeting.selector.register(leave, selectors.EVENT_READ)
+        self._stopped = False
+
+    def run(self, times: DeviceTimes) -> None:
+        """Meet the others, work until the coordinator says STOP, and part from them."""
+        self._meeting.meet()
+        self._leave.tell(met=self._number)
+        if self._settings.clock == "virtual":
+            self._by_virtual_clock()
+        else:
+            self._by_wall_clock(times)
+        digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
+        if self._number == self._settings.evaluated_peer:
+            self._report.parameters(as_bytes(self._half.parameters))
+        self._meeting.part()
+        self._leave.tell(
+            parted=self._number,
+            payload_bytes=self._meeting.payload_bytes,
+            message_bytes=self._meeting.message_bytes,
+            parameters_sha256=digest,
+        )
+
+    # -- by the wall clock
+
+    def _by_wall_clock(self, times: DeviceTimes) -> None:
+        self._turn_until(lambda: False, None, What.BEGIN)
+        training = time.monotonic()
+        while not self._stopped:
+            began = time.monotonic()
+            computing, waiting = times.draw(began - training)
+            self._compute()
+            until = max(began + computing, time.monotonic()) + waiting
+            self._turn_until(lambda: False, until)
+            if self._stopped:
+                return
+            self._step()
+            # The next begins when the last has left, or the queue would grow without end.
+            self._turn_until(lambda: not self._meeting.pending and self._half.ready, None)
+
+    def _turn_until(
+        self, reached: Callable[[], bool], until: float | None, order: What | None = None
+    ) -> None:
+        """Take in what comes until something is so, a moment has come or an order; or STOP."""
+        while not self._stopped:
+            self._take_in()
+            if reached():
+                return
+            patience = None if until is None else until - time.monotonic()
+            if patience is not None and patience <= 0:
+                return
+            if self._obey_wall(patience) is order is not None:
+                return
+
+    def _obey_wall(self, patience: float | None) -> What | None:
+        """Wait for whatever comes first; returns what the coordinator said, if it did."""
+        if not self._meeting.turn(patience, self._leave):
+            return None
+        order = self._leave.take()
+        assert order is not None
+        if order.what is What.STOP:
+            self._stopped = True
+        elif order.what is What.EVALUATE:
+            self._meeting.evaluate(order.number, self._half.parameters)
+        return order.what
+
+    def _take_in(self) -> None:
+        for sender, frame in self._meeting.frames():
+            self._receive(sender, frame)
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
+        for peer in self._meeting.lost():
+            self._leave.tell(lost=peer)
+
+    # -- by the virtual clock
+
+    def _by_virtual_clock(self) -> None:
+        meeting = self._meeting
+        while True:
+            while not meeting.turn(None, self._leave, reading=None):
+                self._tell_losses()
+            order = self._leave.take()
+            assert order is not None
+            match order.what:
+                case What.BEGIN:
+                    self._compute()
+                case What.FINISHED:
+                    self._step()
+                case What.ARRIVED:
+                    frame = meeting.next_from(order.number)
+                    if frame is not None:
+                        self._receive(order.number, frame)
+                    if self._half.paced:
+                        self._leave.tell(ready=self._half.ready)
+                case What.EVALUATE:
+                    meeting.evaluate(order.number, self._half.parameters)
+                case What.STOP:
+                    return
+
+    # -- what it does
+
+    def _receive(self, sender: int, frame: Frame) -> None:
+        self._half.receive(sender, self._codec.decode(frame.encoding, frame.body))
+
+    def _compute(self) -> None:
+        with self._learners.take() as learner:
+            gradient, self._loss = self._computation.gradient(learner)
+            np.copyto(self._gradient, gradient)
+
+    def _step(self) -> None:
+        step, parcels = self._computation.step(self._gradient, self._loss)
+        self._leave.tell(
+            base=step.base_version,
+            staleness=step.staleness,
+            loss=step.loss,
+            messages=step.messages,
+            ready=self._half.ready,
+            received=[self._meeting.payload_bytes, self._meeting.message_bytes],
+        )
+        for encoded, receivers in parcels:
+            head = header(
+                Kind.PUSH,
+                step.base_version,
+                encoding=encoded.encoding,
+                loss=step.loss,
+                length=encoded.size,
+            )
+            for receiver in receivers:
+                self._meeting.send(receiver, [head, *encoded.body])

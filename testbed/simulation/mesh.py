@@ -1,0 +1,110 @@
+"""Simulated peers: a stage for ``testbed.clock.mesh``."""
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from testbed.algorithms.interface import FloatVector, PeerHalf, Update
+from testbed.learning.learner import Learner
+from testbed.roles.exchange import ExchangeService, Step
+from testbed.roles.peer_computation import PeerComputation
+from testbed.simulation.wire_model import ModelledIngress
+from testbed.wire.frames import HEADER, SECRET_SIZE
+
+
+@dataclass(slots=True)
+class _Peer:
+    """One peer; ``under_way`` holds what was sent to it, by its sender."""
+
+    computation: PeerComputation
+    gradient: FloatVector
+    loss: float = 0.0
+    under_way: dict[int, deque[Update]] = field(default_factory=dict)
+
+
+class SimulatedPeers:
+    """All peers of a run."""
+
+    def __init__(
+        self, service: ExchangeService, computations: Sequence[PeerComputation], learner: Learner
+    ) -> None:
+        """Make all peers known to each other.
+
+        Args:
+            computations: by the peers' numbers.
+            learner: all gradients are computed with it.
+        """
+        self._service = service
+        self._learner = learner
+        size = learner.layout.total
+        self._peers = [_Peer(one, np.empty(size, np.float32)) for one in computations]
+        self._ingress = [ModelledIngress() for _ in computations]
+        self._began = time.monotonic()
+        for i in range(len(computations)):
+            for j in range(i):
+                self._meet(i, j)
+
+    def _meet(self, caller: int, called: int) -> None:
+        self._ingress[called].opened()
+        self._ingress[called].received(HEADER.size + SECRET_SIZE)
+        self._ingress[caller].answered()
+        self._ingress[caller].received(HEADER.size)
+
+    @property
+    def wire_bytes(self) -> list[int]:
+        """Modelled wire bytes that entered each peer."""
+        return [one.wire_bytes for one in self._ingress]
+
+    def half(self, peer: int) -> PeerHalf:
+        """A peer's half of the algorithm."""
+        return self._peers[peer].computation.half
+
+    def digest(self, peer: int) -> str:
+        """SHA-256 of a peer's parameters."""
+        return hashlib.sha256(self.half(peer).parameters.tobytes()).hexdigest()
+
+    def closed(self) -> None:
+        """Everybody told everybody that it has stopped, and all connections were ended."""
+        self._service.part()
+        for one in self._ingress:
+            for _ in range(len(self._peers) - 1):
+                one.received(HEADER.size)
+                one.closed()
+
+    # -- the clock's stage
+
+    def begin(self, peer: int) -> None:
+        """The peer computes at its model as it is now."""
+        one = self._peers[peer]
+        gradient, one.loss = one.computation.gradient(self._learner)
+        np.copyto(one.gradient, gradient)
+
+    def finish(self, peer: int) -> Step | None:
+        """The peer takes its step and sends."""
+        one = self._peers[peer]
+        step, parcels = one.computation.step(one.gradient, one.loss)
+        for encoded, receivers in parcels:
+            # Shared by its receivers, and longer there than the gradient is.
+            update = encoded.received.copy()
+            for receiver in receivers:
+                self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
+                self._ingress[receiver].received(HEADER.size + encoded.size)
+                self._ingress[peer].sent(HEADER.size + encoded.size)
+        return step
+
+    def arrive(self, receiver: int, sender: int) -> None:
+        """The sender's next message has arrived at the receiver."""
+        one = self._peers[receiver]
+        one.computation.half.receive(sender, one.under_way[sender].popleft())
+
+    def ready(self, peer: int) -> bool:
+        """Whether the peer may compute its next gradient."""
+        return self._peers[peer].computation.half.ready
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since the simulation began."""
+        return time.monotonic() - self._began

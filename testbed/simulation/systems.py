@@ -1,0 +1,215 @@
+"""What is simulated: a server with its workers, or peers, each with its clock."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from testbed.algorithms import is_served
+from testbed.algorithms.interface import FloatVector
+from testbed.clock.mesh import MeshClock
+from testbed.clock.star import StarClock
+from testbed.clock.transfers import Line
+from testbed.learning import datasets
+from testbed.learning.batches import Batches
+from testbed.learning.learner import Learner
+from testbed.roles import computation
+from testbed.roles.computation import Computation, Times
+from testbed.roles.exchange import ExchangeService
+from testbed.roles.peer_computation import PeerComputation
+from testbed.roles.service import Observer, ParameterService
+from testbed.roles.settings import Settings, peer_name
+from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.simulation.mesh import SimulatedPeers
+from testbed.simulation.star import SimulatedWorkers
+from testbed.streams import stream
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import Codec
+
+
+class System(ABC):
+    """One run's devices and their clock.
+
+    Attributes:
+        clock: which says what happens when.
+    """
+
+    clock: StarClock | MeshClock
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """Updates so far."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> FloatVector:
+        """What is evaluated; float32, (|Θ|,)."""
+
+    @abstractmethod
+    def ledger(self) -> dict[str, int]:
+        """Payload, message and modelled wire bytes so far."""
+
+    def drain(self) -> None:
+        """Let what is under way arrive, when training has ended, and close all connections."""
+        self.clock.drain()
+        self._close()
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def told(self) -> dict[str, Any]:
+        """What the summary says beside what all runs have."""
+        return {}
+
+
+class StarSystem(System):
+    """A server and its workers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        dataset: datasets.Dataset,
+        learner: Learner,
+        initial: FloatVector,
+        observer: Observer,
+    ) -> None:
+        layout = learner.layout
+        self._half = computation.server_half(settings, layout, initial.copy())
+        self._service = ParameterService(self._half, layout, settings, observer)
+        codec = _codec(settings, learner)
+        computations = [
+            Computation(computation.worker_half(settings, layout), batches, codec)
+            for batches in _batches(settings, dataset)
+        ]
+        protocol = WORKER_PROTOCOLS[self._half.protocol]
+        self._workers = SimulatedWorkers(self._service, computations, learner, asks=protocol.asks)
+        self.clock = StarClock(
+            self._service,
+            self._workers,
+            workers=range(settings.workers),
+            protocol=protocol,
+            busy=_busy(settings, computations[0].half.local_steps),
+            lines=_lines(settings),
+        )
+        self._count = settings.workers
+
+    @property
+    def version(self) -> int:
+        """Updates so far."""
+        return self._half.version
+
+    @property
+    def parameters(self) -> FloatVector:
+        """The server's."""
+        return self._half.parameters
+
+    def ledger(self) -> dict[str, int]:
+        """What entered the server."""
+        return {
+            "payload_bytes": self._service.payload_bytes,
+            "message_bytes": self._service.message_bytes,
+            "wire_bytes": self._workers.ingress.wire_bytes,
+        }
+
+    def _close(self) -> None:
+        for _ in range(self._count):
+            self._workers.ingress.closed()
+
+
+class MeshSystem(System):
+    """Peers, one of which is evaluated."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        dataset: datasets.Dataset,
+        learner: Learner,
+        initial: FloatVector,
+        observer: Observer,
+    ) -> None:
+        self._service = ExchangeService(settings, observer)
+        codec = _codec(settings, learner)
+        computations = []
+        for number, batches in enumerate(_batches(settings, dataset)):
+            half = computation.peer_half(settings, learner.layout, initial.copy(), number)
+            computations.append(PeerComputation(half, batches, codec))
+        self._peers = SimulatedPeers(self._service, computations, learner)
+        self.clock = MeshClock(
+            self._service,
+            self._peers,
+            peers=range(settings.workers),
+            busy=_busy(settings, 1),
+            lines=_lines(settings),
+        )
+        self._evaluated = settings.evaluated_peer
+        self._count = settings.workers
+
+    @property
+    def version(self) -> int:
+        """Steps of all peers so far."""
+        return self._service.updates
+
+    @property
+    def parameters(self) -> FloatVector:
+        """The evaluated peer's."""
+        return self._peers.half(self._evaluated).parameters
+
+    def ledger(self) -> dict[str, int]:
+        """What entered all peers together."""
+        return {
+            "payload_bytes": sum(self._service.payload_bytes),
+            "message_bytes": sum(self._service.message_bytes),
+            "wire_bytes": sum(self._peers.wire_bytes),
+        }
+
+    def _close(self) -> None:
+        self._peers.closed()
+
+    def told(self) -> dict[str, Any]:
+        """What each peer got, and what became of its model."""
+        ledgers = zip(
+            self._service.payload_bytes,
+            self._service.message_bytes,
+            self._peers.wire_bytes,
+            strict=True,
+        )
+        return {
+            "peers": {
+                peer_name(peer): {
+                    "payload_bytes": payload,
+                    "message_bytes": message,
+                    "wire_bytes": wire,
+                    "parameters_sha256": self._peers.digest(peer),
+                }
+                for peer, (payload, message, wire) in enumerate(ledgers)
+            }
+        }
+
+
+def system(settings: Settings) -> type[StarSystem] | type[MeshSystem]:
+    """What a run's algorithm is simulated as."""
+    return StarSystem if is_served(settings.algorithm["name"]) else MeshSystem
+
+
+def _codec(settings: Settings, learner: Learner) -> Codec:
+    return Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
+
+
+def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
+    """Every device's mini-batches, which share the memory that they are gathered in."""
+    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
+    memory: Batches | None = None
+    for number, shard in enumerate(shards):
+        generator = stream(settings.seed, "batches", number)
+        memory = Batches(dataset, shard, settings.batch_size, generator, memory)
+        yield memory
+
+
+def _busy(settings: Settings, local_steps: int) -> Callable[[int, float], float]:
+    times = Times.of(settings)
+    own = [times.of_device(number, local_steps) for number in range(settings.workers)]
+    return lambda device, now: sum(own[device].draw(now))
+
+
+def _lines(settings: Settings) -> Callable[[], tuple[Line, Line]]:
+    return lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink))

@@ -1,0 +1,329 @@
+"""Many workers' gradients in one call against the serial learner's, one by one.
+
+The accelerator's path is computed here on the processor (``padded``), and on an accelerator where
+there is one.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from testbed.learning.batched import BatchedLearner
+from testbed.learning.batched_pool import PairwiseMaxPool
+from testbed.learning.batched_replay import SIZES
+from testbed.learning.datasets import load
+from testbed.learning.learner import Learner
+from testbed.learning.models import MODELS, initialise
+
+TOLERANCE = 5e-6
+"""Of each tensor's largest entry: some roundings."""
+BATCH = 10
+
+Batches = tuple[Tensor, Tensor, Tensor]
+
+
+def draw(workers: int, size: int = BATCH, seed: int = 0) -> Batches:
+    """Images (m, b, 1, 28, 28), labels (m, b) and their indices (m, b)."""
+    dataset = load("digits")
+    indices = np.random.default_rng(seed).integers(0, len(dataset.train_labels), (workers, size))
+    images, labels = dataset.train_images[indices], dataset.train_labels[indices]
+    return torch.from_numpy(images), torch.from_numpy(labels), torch.from_numpy(indices)
+
+
+def versions(model: str, workers: int) -> Tensor:
+    drawn = [initialise(model, "torch", np.random.default_rng(i)) for i in range(workers)]
+    return torch.from_numpy(np.stack(drawn))
+
+
+def serial(learner: Learner, parameters: Tensor, images: Tensor, labels: Tensor) -> Batches:
+    """Gradients and losses of one worker after the other."""
+    gradients, losses = [], []
+    for own, x, y in zip(parameters, images, labels, strict=True):
+        learner.parameters[:] = own.numpy()
+        gradient, loss = learner.gradient(x.numpy(), y.numpy())
+        gradients.append(gradient.copy())
+        losses.append(loss)
+    return torch.from_numpy(np.stack(gradients)), torch.tensor(losses), images
+
+
+def assert_same(
+    learner: Learner | BatchedLearner, got: tuple[Tensor, Tensor], want: Batches
+) -> None:
+    gradients, losses = got
+    assert gradients.dtype == losses.dtype == torch.float32
+    assert gradients.shape == want[0].shape
+    assert losses.shape == want[1].shape
+    torch.testing.assert_close(losses.cpu(), want[1], rtol=1e-5, atol=1e-6)
+    for part in learner.layout.slices:
+        expected = want[0][:, part]
+        scale = expected.abs().amax(1)
+        assert scale.min() > 0
+        error = (gradients.cpu()[:, part] - expected).abs().amax(1) / scale
+        assert error.max() < TOLERANCE
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+def test_gradients_are_the_serial_ones(model: str, padded: bool) -> None:
+    learner, batched = Learner(model, BATCH), BatchedLearner(model, BATCH, padded=padded)
+    assert batched.layout == learner.layout
+    for workers in (1, 2, 3, 18):
+        parameters = versions(model, workers)
+        images, labels, _ = draw(workers, seed=workers)
+        want = serial(learner, parameters, images, labels)
+        assert_same(learner, batched.gradients(parameters, images, labels), want)
+        apart = [row.clone() for row in parameters]
+        assert_same(learner, batched.gradients(apart, images, labels), want)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+def test_gradients_of_one_version_are_the_serial_ones(model: str, padded: bool) -> None:
+    learner, batched = Learner(model, BATCH), BatchedLearner(model, BATCH, padded=padded)
+    parameters = versions(model, 1)[0]
+    for workers in (1, 2, 3, 18):
+        images, labels, _ = draw(workers, seed=workers)
+        want = serial(learner, parameters.expand(workers, -1), images, labels)
+        assert_same(learner, batched.shared(parameters, images, labels), want)
+
+
+def _wide() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding="same"),
+        nn.MaxPool2d((2, 2)),
+        nn.ReLU(),
+        nn.Conv2d(6, 12, 3, padding=1),
+        nn.Conv2d(12, 5, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(3),
+        nn.Flatten(),
+        nn.Linear(80, 10),
+    )
+
+
+def _strided() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(676, 10))
+
+
+def _linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+
+
+class _Centred(nn.Module):
+    """Neither a sequence nor without state: a constant travels with it."""
+
+    centre: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.linspace(-1, 1, 784))
+        self.inside = nn.Linear(784, 20)
+        self.out = nn.Linear(20, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = torch.tanh(self.inside(images.flatten(1) - self.centre))
+        result: Tensor = self.out(hidden)
+        return result
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("make", [_wide, _strided, _Centred])
+def test_models_of_others(make: Callable[[], nn.Module], padded: bool, shared: bool) -> None:
+    workers, size = 5, 7
+    torch.manual_seed(3)
+    stacked = torch.stack(
+        [nn.utils.parameters_to_vector(make().parameters()).detach() for _ in range(workers)]
+    )
+    if shared:
+        stacked = stacked[:1].expand(workers, -1)
+    images, labels, _ = draw(workers, size)
+    learner, module = Learner(make(), size), make()
+    before = copy.deepcopy(module.state_dict())
+    batched = BatchedLearner(module, size, padded=padded)
+    got = (
+        batched.shared(stacked[0], images, labels)
+        if shared
+        else batched.gradients(stacked, images, labels)
+    )
+    assert_same(learner, got, serial(learner, stacked, images, labels))
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert all(p.grad is None for p in module.parameters())
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("model", ["cnn", "mlp"])
+def test_a_workers_gradient_does_not_depend_on_the_others(model: str, padded: bool) -> None:
+    batched = BatchedLearner(model, BATCH, padded=padded)
+    parameters, (images, labels, _) = versions(model, 6), draw(6)
+    want = [t.clone() for t in batched.gradients(parameters, images, labels)]
+    broken = parameters.clone()
+    broken[3:] = torch.nan
+    gradients, losses = batched.gradients(broken, images, labels)
+    assert losses[3:].isnan().all()
+    torch.testing.assert_close(gradients[:3], want[0][:3])
+    # Fewer workers than before in the same block: the others' remains leave no trace.
+    gradients, losses = batched.gradients(parameters[:5], images[:5], labels[:5])
+    torch.testing.assert_close(gradients, want[0][:5])
+    torch.testing.assert_close(losses, want[1][:5])
+    order = torch.tensor([5, 0, 4, 2, 1, 3])
+    gradients, _ = batched.gradients(parameters[order], images[order], labels[order])
+    torch.testing.assert_close(gradients, want[0][order])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("workers", [1, 3, 20])
+def test_memory_given_and_parameters_changed_in_place(workers: int, padded: bool) -> None:
+    learner, batched = Learner("mlp", BATCH), BatchedLearner("mlp", BATCH, padded=padded)
+    total = learner.layout.total
+    store = torch.zeros(workers + 2, total + 5)
+    parameters, wide = store[1:-1, 2 : 2 + total], torch.full((workers + 2, total + 3), 7.0)
+    out = wide[1:-1, 1 : 1 + total]
+    images, labels, _ = draw(workers)
+    for step in range(3):
+        parameters.copy_(versions("mlp", workers + step)[step:])
+        gradients, losses = batched.gradients(parameters, images, labels, out)
+        assert gradients is out
+        assert_same(learner, (gradients, losses), serial(learner, parameters, images, labels))
+    own, _ = batched.gradients(parameters, images, labels)
+    assert torch.equal(own, out)
+    wide[1:-1, 1 : 1 + total] = 7
+    assert (wide == 7).all()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_batches_of_the_attached_dataset(padded: bool) -> None:
+    batched = BatchedLearner("mlp", BATCH, padded=padded)
+    parameters, (images, labels, indices) = versions("mlp", 19), draw(19)
+    with pytest.raises(ValueError, match="call attach first"):
+        batched.gradients_of(parameters, indices)
+    dataset = load("digits")
+    batched.attach(torch.from_numpy(dataset.train_images), torch.from_numpy(dataset.train_labels))
+    want = [t.clone() for t in batched.gradients(parameters, images, labels)]
+    got = batched.gradients_of(parameters, indices)
+    assert torch.equal(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+    want = [t.clone() for t in batched.shared(parameters[0], images, labels)]
+    got = batched.shared_of(parameters[0], indices)
+    assert torch.equal(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_more_workers_than_the_largest_padded_block(shared: bool) -> None:
+    workers = SIZES[-1] + 3
+    parameters = torch.randn(workers, 7850, generator=torch.Generator().manual_seed(1)) / 28
+    images, labels, _ = draw(workers, 2)
+    learner, batched = Learner(_linear(), 2), BatchedLearner(_linear(), 2, padded=True)
+    if shared:
+        parameters = parameters[:1].expand(workers, -1)
+        got = batched.shared(parameters[0], images, labels)
+    else:
+        got = batched.gradients(list(parameters), images, labels)
+    assert_same(learner, got, serial(learner, parameters, images, labels))
+
+
+def test_a_pool_of_pairs_is_torchs_to_the_bit_even_where_entries_are_equal() -> None:
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randint(-2, 3, (4, 6, 10, 3), generator=generator).float()
+    dy = torch.randn(4, 3, 5, 3, generator=generator)
+    leaf = x.clone().requires_grad_()
+    pooled = nn.functional.max_pool2d(leaf.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)
+    pooled.backward(dy)  # type: ignore[no-untyped-call]
+    layer = PairwiseMaxPool((4, 6, 10, 3))
+    assert layer.output_shape == dy.shape
+    y = torch.empty(layer.output_shape)
+    layer.connect(y)
+    layer.x.copy_(x)
+    layer.forward()
+    assert torch.equal(y, pooled)
+    y.copy_(dy)
+    layer.backward(into_input=True)
+    assert leaf.grad is not None
+    assert torch.equal(layer.x, leaf.grad)
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts operations and notes on which devices their tensors are."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+        self.devices: set[str] = set()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += 1
+        every = tree_leaves((args, kwargs))
+        self.devices |= {t.device.type for t in every if isinstance(t, Tensor)}
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("model", "most"), [("cnn", 130), ("mlp", 40), ("mlp-large", 40)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_few_operations_and_all_on_the_device(model: str, most: int, shared: bool) -> None:
+    # No device computes here, so nothing could be read back from it either.
+    batched, (_, _, indices) = BatchedLearner(model, BATCH, "meta"), draw(18)
+    batched.attach(torch.empty(60, 1, 28, 28), torch.empty(60, dtype=torch.int64))
+    parameters = torch.empty(18, batched.layout.total, device="meta")
+    batched.gradients_of(parameters, indices)
+    batched.shared_of(parameters[0], indices)
+    here, apart = indices.to("meta"), list(parameters)
+    with _Operations() as seen:
+        if shared:
+            gradients, losses = batched.shared_of(parameters[0], here)
+        else:
+            gradients, losses = batched.gradients_of(apart, here)
+    assert seen.devices == {"meta"}
+    assert seen.count < most
+    assert gradients.shape == parameters.shape
+    assert losses.shape == (18,)
+
+
+def test_what_does_not_belong_together() -> None:
+    batched = BatchedLearner("mlp", BATCH)
+    parameters, (images, labels, indices) = versions("mlp", 2), draw(2)
+    with pytest.raises(ValueError, match="where 2 workers need 2 of 109386"):
+        batched.gradients(parameters[:1], images, labels)
+    with pytest.raises(ValueError, match="where 2 workers need 2 of 109386"):
+        batched.gradients([row[1:] for row in parameters], images, labels)
+    with pytest.raises(ValueError, match="0 parameter vectors"):
+        batched.gradients([], images, labels)
+    with pytest.raises(ValueError, match="no batches of the 10 announced"):
+        batched.gradients(parameters, images[:, :9], labels[:, :9])
+    with pytest.raises(ValueError, match="no batches of the 10 announced"):
+        batched.gradients(parameters, images, labels[:1])
+    with pytest.raises(ValueError, match="do not go into"):
+        batched.gradients(parameters, images, labels, torch.empty(3, 109386))
+    batched.attach(images.flatten(0, 1), labels.flatten())
+    with pytest.raises(ValueError, match="no batches of the 10 announced"):
+        batched.gradients_of(parameters, indices[:, 1:])
+    with pytest.raises(ValueError, match="no workers"):
+        batched.gradients(parameters[:0], images[:0], labels[:0])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("make", [*MODELS.values(), _wide, _strided, _Centred])
+def test_on_cuda(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(4)
+    workers = 5
+    parameters = torch.stack(
+        [nn.utils.parameters_to_vector(make().parameters()).detach() for _ in range(workers)]
+    )
+    images, labels, _ = draw(workers)
+    learner, batched = Learner(make(), BATCH), BatchedLearner(make(), BATCH, "cuda")
+    want = serial(learner, parameters, images, labels)
+    for _ in range(3):  # recorded, then replayed
+        assert_same(learner, batched.gradients(parameters.cuda(), images, labels), want)
+    want = serial(learner, parameters[:1].expand(workers, -1), images, labels)
+    for _ in range(3):
+        assert_same(learner, batched.shared(parameters[0].cuda(), images, labels), want)
