@@ -45,7 +45,6 @@ class Coordinator:
         self._paced = paced
         self._ready = [True] * settings.workers
         self._own_times = [times.of_device(i) for i in range(settings.workers)]
-        self._received = [[0, 0] for _ in range(settings.workers)]
         self._clock: MeshClock | None = None
         self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
         self._gone: set[int] = set()
@@ -132,13 +131,15 @@ class Coordinator:
             self._listen(REPORT_PERIOD)
             for peer, told in enumerate(self._told):
                 while told:
-                    now = self.host_time()
-                    self._service.stepped(peer, self._step(peer, told.popleft()), now, now)
+                    step, now = self._step(peer, told.popleft()), self.host_time()
+                    # When a message arrives nobody here knows: it is counted when it is sent.
+                    for message in step.messages:
+                        self._service.count(message.receiver, message)
+                    self._service.stepped(peer, step, now, now)
             self._look_after()
 
     def _step(self, peer: int, told: dict[str, Any]) -> Step:
         self._ready[peer] = told["ready"]
-        self._received[peer] = told["received"]
         messages = [Message(*message) for message in told["messages"]]
         return Step(told["base"], told["staleness"], told["loss"], messages)
 
@@ -189,12 +190,8 @@ class Coordinator:
     def checkpoint(self) -> None:
         """Have the evaluated peer send its model to the evaluator."""
         service = self._service
-        if self._clock is None:
-            now = self.host_time()
-            payload, message = (sum(part) for part in zip(*self._received, strict=True))
-        else:
-            now = self._clock.now
-            payload, message = sum(service.payload_bytes), sum(service.message_bytes)
+        now = self.host_time() if self._clock is None else self._clock.now
+        payload, message = sum(service.payload_bytes), sum(service.message_bytes)
         self._report.checkpoint(service.updates, now, payload, message)
         self._leaves[self._settings.evaluated_peer].give(What.EVALUATE, service.updates)
 

@@ -278,9 +278,14 @@ class Meeting:
 
     def next_from(self, sender: int) -> Frame | None:
         """Wait for the next update of one peer, and read from nobody else; None if it is gone."""
-        while not self._received and sender in self._peers and not self._peers[sender].ended:
+        while True:
+            for place, (peer, frame) in enumerate(self._received):
+                if peer == sender:
+                    del self._received[place]
+                    return frame
+            if sender not in self._peers or self._peers[sender].ended:
+                return None
             self.turn(1.0, reading=sender)
-        return self._received.popleft()[1] if self._received else None
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when it is ready for it."""

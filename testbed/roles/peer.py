@@ -170,7 +170,6 @@ class Peer:
             loss=step.loss,
             messages=step.messages,
             ready=self._half.ready,
-            received=[self._meeting.payload_bytes, self._meeting.message_bytes],
         )
         for encoded, receivers in parcels:
             head = header(
