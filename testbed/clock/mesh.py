@@ -6,10 +6,12 @@ finished it takes its step and sends; it begins again when what it sent has left
 is ready. A message takes its sender's uplink, then its receiver's downlink, one after the other.
 
 Of events at one moment, messages arrive first, then computations end, then computations begin; within
-each, the peer with the lower number comes first, and of messages the one of the lower sender.
+each, the peer with the lower number comes first, and of messages the one of the lower sender; those of
+one sender come in the order in which it sent them.
 """
 
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -75,7 +77,8 @@ class MeshClock:
         self._stage = stage
         self._busy = busy
         self._peers = {peer: _Peer(*lines()) for peer in peers}
-        self._events: list[tuple[float, int, int, int, Message]] = []
+        self._events: list[tuple[float, int, int, int, int, Message]] = []
+        self._posted = itertools.count()
         self._blocked: set[int] = set()
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
@@ -89,14 +92,14 @@ class MeshClock:
             self._post(0.0, _BEGIN, peer)
         while self._events and not self._service.finished:
             between()
-            time, rank, peer, sender, message = heapq.heappop(self._events)
+            time, rank, peer, sender, _, message = heapq.heappop(self._events)
             if peer in self._peers:
                 self.now = time
                 self._handle(rank, peer, sender, message)
 
     def drain(self) -> None:
         """Count the messages that were under way when the run ended; nobody applies them."""
-        for _, rank, peer, _, message in self._events:
+        for _, rank, peer, _, _, message in self._events:
             if rank in (_AT_CORE, _ARRIVED) and peer in self._peers:
                 self._service.count(peer, message)
 
@@ -107,7 +110,7 @@ class MeshClock:
     def _post(
         self, time: float, rank: int, peer: int, sender: int = -1, message: Message = _NOTHING
     ) -> None:
-        heapq.heappush(self._events, (time, rank, peer, sender, message))
+        heapq.heappush(self._events, (time, rank, peer, sender, next(self._posted), message))
 
     def _handle(self, rank: int, peer: int, sender: int, message: Message) -> None:
         if rank == _AT_CORE:
@@ -128,11 +131,11 @@ class MeshClock:
             self._blocked.add(peer)
 
     def _finish(self, peer: int) -> None:
+        up = self._peers[peer].up  # the stage may remove the peer while it hears of its last step
         step = self._stage.finish(peer)
         if step is None:
             self.remove(peer)
             return
-        up = self._peers[peer].up
         for message in step.messages:
             if message.receiver in self._peers:
                 left = up.send(self.now, message.size)

@@ -122,7 +122,8 @@ class SimulatedRun:
         """Evaluate the version that there is now."""
         self._flush()
         self._ingress = self._system.ledger()
-        np.copyto(self._learner.parameters, self._system.parameters)
+        if self._system.parameters is not self._learner.parameters:
+            np.copyto(self._learner.parameters, self._system.parameters)
         accuracy, loss = self._learner.evaluate(self._images, self._labels)
         self._log.evaluation(
             {

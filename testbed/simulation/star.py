@@ -1,7 +1,6 @@
 """The workers of a simulated parameter server: a stage for ``testbed.clock.star``.
 
-A worker's gradient is computed when its message is taken in, and not at all if it never is. It depends
-on nothing but the version that the worker was sent and the mini-batch that it drew.
+They compute and encode for real, and send nothing: what they would have sent is taken in as it is.
 """
 
 import math
@@ -12,51 +11,72 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from testbed.algorithms.interface import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.clock.star import Arrived
 from testbed.learning.learner import Learner
 from testbed.roles.computation import Computation
 from testbed.roles.service import ParameterService, Pushed, as_loss
+from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.simulation.versions import Versions
 from testbed.simulation.wire_model import ModelledIngress
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 _Begun = tuple[Hashable, int, Sequence[npt.NDArray[np.int64]]]
 """A computation: the key of its parameters, their version, the images drawn for it."""
+FEW = 10
+"""Updates per worker from which on gradients are computed at once: up to one per worker is wasted."""
 
 
 class SimulatedWorkers:
-    """All workers of a run."""
+    """All workers of a run.
+
+    Where a worker is certain to send what it computes, and has its parameters as soon as they are sent,
+    its gradient is computed there and then, at the server's own parameters, which nobody has to copy.
+    Otherwise it is computed when its message is taken in, and not at all if it never is. The result is
+    the same: a gradient depends on nothing but the version and the mini-batch that was drawn.
+    """
 
     def __init__(
         self,
         service: ParameterService,
         computations: Sequence[Computation],
-        learner: Learner,
+        learners: tuple[Learner, Learner],
         *,
-        asks: bool,
+        protocol: type[WorkerProtocol],
+        instant: bool,
+        updates: int,
     ) -> None:
         """Connect all workers to the service, and have them ask if that is the protocol.
 
         Args:
             computations: by the workers' numbers.
-            learner: all gradients are computed with it.
+            learners: one whose parameters are the server's own memory, and another one.
+            protocol: how workers come by parameters.
+            instant: whether parameters arrive when they are sent.
+            updates: how many the run lasts.
         """
         self.ingress = ModelledIngress()
         self._service = service
         self._computations = computations
-        self._learner = learner
-        self._asks = asks
-        self._versions = Versions()
+        self._of_server, self._learner = learners
+        self._loaded: Hashable = None
+        self._asks = protocol.asks
         count = len(computations)
+        local = computations[0].half.local_steps > 1
+        worthwhile = updates >= FEW * count
+        self._at_once = protocol.certain and instant and worthwhile and not local
+        self._versions = Versions()
         self._there: list[deque[tuple[Hashable, int]]] = [deque() for _ in range(count)]
         self._computing: list[_Begun | None] = [None] * count
         self._outbox: list[deque[_Begun | int]] = [deque() for _ in range(count)]
+        self._computed: list[Arrived | None] = [None] * count
+        self._gradients: list[FloatVector | None] = [None] * count
         self._began = time.monotonic()
         for worker in range(count):
             service.join(worker)
             self.ingress.opened()
             self._count(worker, HEADER.size + SECRET_SIZE)
-            if asks:
+            if self._asks:
                 self._count(worker, HEADER.size)
                 service.asked(worker)
 
@@ -71,9 +91,10 @@ class SimulatedWorkers:
         version, _, body = self._service.answer(worker)
         half = self._service.half
         vector = half.outgoing(worker)
-        key: Hashable = version if vector is half.parameters else (version, worker)
-        self._versions.hold(key, vector)
-        self._there[worker].append((key, version))
+        if not (self._at_once and vector is half.parameters):
+            key: Hashable = version if vector is half.parameters else (version, worker)
+            self._versions.hold(key, vector)
+            self._there[worker].append((key, version))
         size = HEADER.size + sum(map(len, body))
         self.ingress.sent(size)
         return size
@@ -89,12 +110,19 @@ class SimulatedWorkers:
         before = self._computing[worker]
         if before is not None:
             self._versions.release(before[0])
+        drawn = self._computations[worker].draw()
+        if not self._there[worker]:
+            assert version == self._service.half.version
+            self._computed[worker] = self._message(worker, self._of_server, version, drawn)
+            return
         key, there = self._there[worker].popleft()
         assert there == version
-        self._computing[worker] = (key, version, self._computations[worker].draw())
+        self._computing[worker] = (key, version, drawn)
 
     def finish(self, worker: int, late: bool) -> None:
         """The worker's computation is over."""
+        if self._computed[worker] is not None:
+            return
         begun = self._computing[worker]
         assert begun is not None
         self._computing[worker] = None
@@ -104,24 +132,53 @@ class SimulatedWorkers:
             self._outbox[worker][-1] = begun[1]
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
-        """What the worker sends; computes it."""
+        """What the worker sends."""
+        computed = self._computed[worker]
+        if computed is not None:
+            self._computed[worker] = None
+            self.ingress.received(computed.size)
+            return computed
         begun = self._outbox[worker].popleft()
         if isinstance(begun, int):
-            sizes: tuple[int, ...] = (HEADER.size,)
             self.ingress.received(HEADER.size)
-            return Arrived(Pushed(begun, None, 0, math.nan), sizes)
+            return Arrived(Pushed(begun, None, 0, math.nan), (HEADER.size,))
         key, version, drawn = begun
         computation = self._computations[worker]
-        np.copyto(self._learner.parameters, self._versions[key])
+        if self._loaded != key or computation.half.local_steps > 1:
+            np.copyto(self._learner.parameters, self._versions[key])
+            self._loaded = key
         self._versions.release(key)
-        gradient, loss = computation.gradient(self._learner, drawn)
+        arrived = self._message(worker, self._learner, version, drawn, keep=keep)
+        self.ingress.received(arrived.size)
+        return arrived
+
+    def _message(
+        self,
+        worker: int,
+        learner: Learner,
+        version: int,
+        drawn: Sequence[npt.NDArray[np.int64]],
+        *,
+        keep: bool = True,
+    ) -> Arrived:
+        computation = self._computations[worker]
+        gradient, loss = computation.gradient(learner, drawn)
         encoded = computation.encode(gradient)
-        update = encoded.received.copy() if keep else encoded.received
-        sizes = (HEADER.size + encoded.size,)
+        update = self._kept(worker, encoded.received) if keep else encoded.received
+        sizes: tuple[int, ...] = (HEADER.size + encoded.size,)
         if self._asks:
             sizes += (HEADER.size,)
-        self.ingress.received(sum(sizes))
         return Arrived(Pushed(version, update, encoded.size, as_loss(loss)), sizes)
+
+    def _kept(self, worker: int, update: Update) -> Update:
+        """A copy; of a dense one in memory of the worker's own, while no other of its is under way."""
+        if isinstance(update, SparseUpdate) or not self._at_once:
+            return update.copy()
+        memory = self._gradients[worker]
+        if memory is None:
+            memory = self._gradients[worker] = np.empty_like(update.values)
+        np.copyto(memory, update.values)
+        return DenseUpdate(memory)
 
     def host_time(self) -> float:
         """Seconds of the host's clock since the simulation began."""

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from testbed.algorithms import is_served
 from testbed.algorithms.interface import FloatVector
 from testbed.clock.mesh import MeshClock
@@ -74,7 +76,9 @@ class StarSystem(System):
         observer: Observer,
     ) -> None:
         layout = learner.layout
-        self._half = computation.server_half(settings, layout, initial.copy())
+        # The server's parameters are the learner's: what computes at them needs no copy.
+        np.copyto(learner.parameters, initial)
+        self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
         codec = _codec(settings, learner)
         computations = [
@@ -82,7 +86,14 @@ class StarSystem(System):
             for batches in _batches(settings, dataset)
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
-        self._workers = SimulatedWorkers(self._service, computations, learner, asks=protocol.asks)
+        self._workers = SimulatedWorkers(
+            self._service,
+            computations,
+            (learner, Learner(settings.model, settings.batch_size)),
+            protocol=protocol,
+            instant=settings.downlink is None,
+            updates=settings.updates,
+        )
         self.clock = StarClock(
             self._service,
             self._workers,
