@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench traffic clean
+.PHONY: help install run agree test lint format bench traffic clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml
 	$(BIN)/testbed run $(SPEC)
+
+agree: install ## run one experiment in namespaces and in the simulator: the same to the bit?
+	$(BIN)/python -m bench.agree
 
 test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest

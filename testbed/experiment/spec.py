@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import ALGORITHMS, is_served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
 from testbed.experiment.labels import RESERVED, check_name, labels
@@ -168,6 +168,20 @@ class EvaluationSpec(Section):
     )
 
 
+class SimulationSpec(Section):
+    """How a simulation computes; of no meaning in an emulation."""
+
+    batched: bool = Field(
+        default=False,
+        description="Compute the gradients of all outstanding workers together when one of them is "
+        "needed; equal to the serial ones up to rounding. Default false: one after the other, to the "
+        "bit as in an emulation.",
+    )
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="What computes gradients; cuda (always batched) needs a GPU."
+    )
+
+
 class TrafficSpec(Section):
     """How the traffic at the server's link is watched, beside the class counter."""
 
@@ -274,6 +288,11 @@ class Spec(Section):
         description="How the traffic at the server's link is watched; default: captured.",
     )
 
+    simulation: SimulationSpec = Field(
+        default_factory=SimulationSpec,
+        description="How a simulation computes; default: serially, on the processor.",
+    )
+
     _check_name = field_validator("name")(check_name)
 
     @model_validator(mode="before")
@@ -292,6 +311,7 @@ class Spec(Section):
             *self._clock_conflicts(),
             *self._algorithm_conflicts(),
             *self._evaluation_conflicts(),
+            *self._simulation_conflicts(),
         ]
         if conflicts:
             raise PydanticCustomError(
@@ -361,6 +381,16 @@ class Spec(Section):
             except SpecError as error:
                 conflicts.append((("algorithms", i), str(error)))
         return conflicts
+
+    def _simulation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        if not (self.simulation.batched or self.simulation.device != "cpu"):
+            return []
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if not peers:
+            return []
+        key = "batched" if self.simulation.batched else "device"
+        text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
+        return [(("simulation", key), text)]
 
     def _evaluation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         if self.evaluation.peer < self.devices.workers:

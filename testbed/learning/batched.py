@@ -6,8 +6,8 @@ version. Each worker's gradient is what ``Learner.gradient`` gives, up to float3
 
 On a processor workers are taken in blocks small enough for the caches (``batched_blocks``). It saves
 calls, not arithmetic. Measured on one core, b = 10, m = 8 to 200, over as many serial gradients with
-their parameters copied in (medians): the mlp 0.67 to 0.75 of the time, 0.48 to 0.53 where workers
-share a version; the CNN 0.94 to 1.01 and 0.89 to 0.97. One mlp worker alone takes 1.02 to 1.09.
+their parameters copied in (medians): the mlp 0.65 to 0.75 of the time, 0.47 to 0.54 where workers
+share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp worker alone takes 1.02 to 1.09.
 
 On an accelerator a call costs launches, not arithmetic: workers are padded to one of a few block
 sizes, each of which is recorded once as a CUDA graph and then replayed (``batched_replay``). Nothing

@@ -136,7 +136,7 @@ def template(module: nn.Module) -> tuple[Layer, ...] | None:
             for name, p in module.named_parameters()
         }
         chain = build(module, (1, *IMAGE), slots)
-    return None if chain is None else chain._layers
+    return None if chain is None else chain.layers
 
 
 def _for_block(
@@ -151,10 +151,10 @@ def _for_block(
             return WorkersPatchConvolution(shape, outputs, size, workers, kernels)
         case WinogradConvolution():
             return WorkersWinogradConvolution(shape, next(weights)[0], workers, kernels)
-        case MaxPool() if one._size == [2, 2] and shape[1] % 2 == shape[2] % 2 == 0:
+        case MaxPool() if one.size == [2, 2] and shape[1] % 2 == shape[2] % 2 == 0:
             return PairwiseMaxPool(shape)
         case MaxPool():
-            return MaxPool(shape, one._size[0])
+            return MaxPool(shape, one.size[0])
         case Relu() | Flatten():
             return type(one)(shape)
     raise TypeError(f"{type(one).__name__} has no form for several workers; add it here")

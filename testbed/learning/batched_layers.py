@@ -20,10 +20,10 @@ from torch import Tensor
 from testbed.learning.layers import Layer, Slot
 from testbed.learning.winograd import (
     WinogradConvolution,
-    _collect_input,
-    _spread_output,
-    _transform_input,
-    _transform_output,
+    collect_input,
+    spread_output,
+    transform_input,
+    transform_output,
 )
 
 
@@ -224,22 +224,22 @@ class WorkersWinogradConvolution(WorkersLayer, WinogradConvolution):
         self._inside.copy_(self.x)
         self._kernel.permute(2, 0, 1, 3, 4).copy_(self._value)
         torch.mm(self._kron, self._kernel.view(9, -1), out=self._u.view(16, -1))
-        _transform_input(self._d_rows, self._d_half)
-        _transform_input(self._d_columns, self._v_columns)
+        transform_input(self._d_rows, self._d_half)
+        transform_input(self._d_columns, self._v_columns)
         torch.bmm(self._v_by_u, self._u, out=self._m_by_u)
         # See WinogradConvolution on why the bias is added to, and its gradient read from, m₁₁.
         self._m_tile.add_(self._bias_value)
-        _transform_output(self._m_rows, self._y_half)
-        _transform_output(self._y_columns, self._y_pixels)
+        transform_output(self._m_rows, self._y_half)
+        transform_output(self._y_columns, self._y_pixels)
 
     def backward(self, into_input: bool) -> None:
-        _spread_output(self._dy_pixels, self._dy_half)
-        _spread_output(self._dy_columns, self._m_columns)
+        spread_output(self._dy_pixels, self._dy_half)
+        spread_output(self._dy_columns, self._m_columns)
         torch.sum(self._m_tile, 1, out=self.bias_gradient)
         torch.bmm(self._v_each.transpose(1, 2), self._m_each, out=self._du)
         torch.mm(self._kron.t(), self._du.view(16, -1), out=self._taps.view(9, -1))
         self.gradient.copy_(self._taps.permute(2, 0, 1, 3, 4))
         if into_input:
             torch.bmm(self._m_by_u, self._u.transpose(1, 2), out=self._v_by_u)
-            _collect_input(self._v_rows, self._dx_half, axis=2)
-            _collect_input(self._dx_columns, self._dx_pixels, axis=3)
+            collect_input(self._v_rows, self._dx_half, axis=2)
+            collect_input(self._dx_columns, self._dx_pixels, axis=3)

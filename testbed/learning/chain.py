@@ -32,28 +32,29 @@ class Chain:
 
     Attributes:
         images: float32, (batch, 1, height, width): where the input is to be written.
+        layers: in order.
         labels: int64, (batch, 1): where the labels are to be written, before ``backward``.
         logits: float32, (batch, classes): the output after ``forward``; overwritten by ``backward``.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
-        self._layers = tuple(layers)
-        x = self._layers[0].x
+        self.layers = tuple(layers)
+        x = self.layers[0].x
         self.images = x.permute(0, 3, 1, 2) if x.dim() == 4 else x
-        self.logits = torch.empty(self._layers[-1].output_shape)
+        self.logits = torch.empty(self.layers[-1].output_shape)
         self._log_probabilities = torch.empty_like(self.logits)
         batch = len(self.logits)
         self.labels = torch.zeros(batch, 1, dtype=torch.int64)
         self._of_labels = torch.empty(batch, 1)
         self._minus_one = torch.full((batch, 1), -1.0)
         self._loss = torch.empty(())
-        outputs = [*(after.x for after in self._layers[1:]), self.logits]
-        for layer, y in zip(self._layers, outputs, strict=True):
+        outputs = [*(after.x for after in self.layers[1:]), self.logits]
+        for layer, y in zip(self.layers, outputs, strict=True):
             layer.connect(y)
 
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor of the chain: scratch memory, and the parameters' values and gradients."""
-        for part in (self, *self._layers):
+        for part in (self, *self.layers):
             for value in vars(part).values():
                 for item in value if isinstance(value, tuple | list) else (value,):
                     if isinstance(item, Tensor):
@@ -61,7 +62,7 @@ class Chain:
 
     def forward(self) -> None:
         """Compute ``logits`` from ``images``."""
-        for layer in self._layers:
+        for layer in self.layers:
             layer.forward()
 
     def loss(self) -> float:
@@ -76,8 +77,8 @@ class Chain:
         torch.exp(self._log_probabilities, out=self.logits)
         self.logits.scatter_add_(1, self.labels, self._minus_one)
         self.logits.div_(len(self.logits))
-        for i in range(len(self._layers) - 1, -1, -1):
-            self._layers[i].backward(into_input=i > 0)
+        for i in range(len(self.layers) - 1, -1, -1):
+            self.layers[i].backward(into_input=i > 0)
 
 
 def build(

@@ -129,21 +129,21 @@ class MaxPool(Layer):
 
     def __init__(self, shape: tuple[int, ...], size: int) -> None:
         super().__init__(shape)
-        self._size = [size, size]
+        self.size = [size, size]
         self._images = self.x.permute(0, 3, 1, 2)
         self._positions = torch.empty(self.output_shape, dtype=torch.int64).permute(0, 3, 1, 2)
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         batch, height, width, channels = self.x.shape
-        return (batch, height // self._size[0], width // self._size[1], channels)
+        return (batch, height // self.size[0], width // self.size[1], channels)
 
     def connect(self, y: Tensor) -> None:
         super().connect(y.permute(0, 3, 1, 2))
 
     def forward(self) -> None:
         _aten.max_pool2d_with_indices.out(
-            self._images, self._size, self._size, out=self.y, indices=self._positions
+            self._images, self.size, self.size, out=self.y, indices=self._positions
         )
 
     def backward(self, into_input: bool) -> None:
@@ -151,8 +151,8 @@ class MaxPool(Layer):
             _aten.max_pool2d_with_indices_backward.grad_input(
                 self.y,
                 self._images,  # only its shape is read
-                self._size,
-                self._size,
+                self.size,
+                self.size,
                 [0, 0],
                 [1, 1],
                 False,

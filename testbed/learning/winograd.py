@@ -87,17 +87,17 @@ class WinogradConvolution(Layer):
         self._inside.copy_(self.x)
         self._taps.copy_(self._weight.value.permute(2, 3, 1, 0).flatten(0, 1))
         torch.mm(self._kron, self._taps.view(9, -1), out=self._u.view(16, -1))
-        _transform_input(self._d_rows, self._d_half)
-        _transform_input(self._d_columns, self._v_columns)
+        transform_input(self._d_rows, self._d_half)
+        transform_input(self._d_columns, self._v_columns)
         torch.bmm(self._v, self._u, out=self._m)
         # Column 1 of Aᵀ is (1, 1)ᵀ: what is added to m₁₁ is added to each of the four outputs.
         self._m[5].add_(self._bias.value)
-        _transform_output(self._m_rows, self._y_half)
-        _transform_output(self._y_columns, self._y_pixels)
+        transform_output(self._m_rows, self._y_half)
+        transform_output(self._y_columns, self._y_pixels)
 
     def backward(self, into_input: bool) -> None:
-        _spread_output(self._dy_pixels, self._dy_half)
-        _spread_output(self._dy_columns, self._m_columns)
+        spread_output(self._dy_pixels, self._dy_half)
+        spread_output(self._dy_columns, self._m_columns)
         # For the same reason, (A dy Aᵀ)₁₁ is the sum over the tile.
         torch.sum(self._m[5], 0, out=self._bias.gradient)
         torch.bmm(self._v.transpose(1, 2), self._m, out=self._du)
@@ -107,8 +107,8 @@ class WinogradConvolution(Layer):
         )
         if into_input:
             torch.bmm(self._m, self._u.transpose(1, 2), out=self._v)
-            _collect_input(self._v_rows, self._dx_half, axis=2)
-            _collect_input(self._dx_columns, self._dx_pixels, axis=3)
+            collect_input(self._v_rows, self._dx_half, axis=2)
+            collect_input(self._dx_columns, self._dx_pixels, axis=3)
 
 
 def _first(buffer: Tensor, *shape: int) -> Tensor:
@@ -116,7 +116,7 @@ def _first(buffer: Tensor, *shape: int) -> Tensor:
     return buffer[: math.prod(shape)].view(shape)
 
 
-def _transform_input(d: _Views, v: _Views) -> None:
+def transform_input(d: _Views, v: _Views) -> None:
     """v = Bᵀ d along one axis: Bᵀ = (1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1)."""
     torch.sub(d[0], d[2], out=v[0])
     torch.add(d[1], d[2], out=v[1])
@@ -124,7 +124,7 @@ def _transform_input(d: _Views, v: _Views) -> None:
     torch.sub(d[1], d[3], out=v[3])
 
 
-def _transform_output(m: _Views, y: _Views) -> None:
+def transform_output(m: _Views, y: _Views) -> None:
     """y = Aᵀ m along one axis: Aᵀ = (1 1 1 0; 0 1 -1 -1)."""
     torch.add(m[0], m[1], out=y[0])
     y[0].add_(m[2])
@@ -132,7 +132,7 @@ def _transform_output(m: _Views, y: _Views) -> None:
     y[1].sub_(m[3])
 
 
-def _spread_output(dy: _Views, m: _Views) -> None:
+def spread_output(dy: _Views, m: _Views) -> None:
     """m = A dy along one axis."""
     m[0].copy_(dy[0])
     torch.add(dy[0], dy[1], out=m[1])
@@ -140,7 +140,7 @@ def _spread_output(dy: _Views, m: _Views) -> None:
     torch.neg(dy[1], out=m[3])
 
 
-def _collect_input(v: _Views, dx: _Views, axis: int) -> None:
+def collect_input(v: _Views, dx: _Views, axis: int) -> None:
     """dx = B v along one axis of tiles, added up where tiles overlap.
 
     A tile's entries 1 and 2 are its own two pixels; its entry 0 is the second pixel of the tile

@@ -53,6 +53,8 @@ def check(plans: list[Plan], directory: Path) -> None:
     """
     if plans[0].spec.engine == "emulation":
         _check_nodes(plans)
+    elif plans[0].spec.simulation.device == "cuda":
+        _check_accelerator()
     _check_room(plans, directory)
 
 
@@ -74,6 +76,17 @@ def _check_nodes(plans: list[Plan]) -> None:
         problem = _try_in_child(_open_capture)
         if problem:
             raise HostError(f"packets cannot be captured here: {problem}; {_WITHOUT_CAPTURE}")
+
+
+def _check_accelerator() -> None:
+    """Check that torch sees a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise HostError(
+            "simulation.device is cuda, and torch sees no GPU here: use `simulation.device: cpu`, or "
+            "install a torch that was built for this machine's GPU"
+        )
 
 
 def _check_room(plans: list[Plan], directory: Path) -> None:

@@ -115,6 +115,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             waiting=spec.waiting.plain(),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
+            batched=spec.simulation.batched or spec.simulation.device != "cpu",
+            device=spec.simulation.device,
             clock=spec.clock,
             uplink=network.uplink,
             downlink=network.downlink,

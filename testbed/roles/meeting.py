@@ -68,7 +68,7 @@ class Meeting:
         """Connect to all peers with lower numbers, and wait until all others have connected.
 
         Raises:
-            OSError: some of them cannot be found.
+            OSError: some of them cannot be found, or have another secret or model.
         """
         deadline = time.monotonic() + MEETING_TIMEOUT
         for number in range(self._number):
@@ -94,6 +94,8 @@ class Meeting:
             self.turn(1.0)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"peer {number} does not answer")
+        if connection.socket.fileno() < 0:  # why was told when it was closed
+            raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
         connection.device = number
         self._peers[number] = connection
 

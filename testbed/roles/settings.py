@@ -36,6 +36,8 @@ class Settings:
         waiting: the same of the time between computing and pushing.
         evaluate_every: updates between two evaluations.
         evaluation_images: evaluate on only so many of the test images; None for all.
+        batched: whether a simulation computes the gradients of outstanding workers together.
+        device: what it computes them on then, as torch names it.
         clock: wall: devices wait; virtual: time is computed.
         uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped.
         delay: on the uplink, in seconds.
@@ -62,6 +64,8 @@ class Settings:
     waiting: dict[str, Any]
     evaluate_every: int
     evaluation_images: int | None
+    batched: bool
+    device: str
     clock: Literal["wall", "virtual"]
     uplink: int | None
     downlink: int | None

@@ -12,7 +12,7 @@ from testbed.algorithms.interface import FloatVector, PeerHalf, Update
 from testbed.learning.learner import Learner
 from testbed.roles.exchange import ExchangeService, Step
 from testbed.roles.peer_computation import PeerComputation
-from testbed.simulation.wire_model import ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 
@@ -43,6 +43,7 @@ class SimulatedPeers:
         size = learner.layout.total
         self._peers = [_Peer(one, np.empty(size, np.float32)) for one in computations]
         self._ingress = [ModelledIngress() for _ in computations]
+        self._ways: dict[tuple[int, int], Acknowledgements] = {}
         self._began = time.monotonic()
         for i in range(len(computations)):
             for j in range(i):
@@ -93,7 +94,8 @@ class SimulatedPeers:
             for receiver in receivers:
                 self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
                 self._ingress[receiver].received(HEADER.size + encoded.size)
-                self._ingress[peer].sent(HEADER.size + encoded.size)
+                way = self._ways.setdefault((peer, receiver), Acknowledgements())
+                self._ingress[peer].acknowledged(way.of(HEADER.size + encoded.size))
         return step
 
     def arrive(self, receiver: int, sender: int) -> None:

@@ -9,20 +9,20 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.algorithms.interface import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.clock.star import Arrived
+from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.roles.computation import Computation
 from testbed.roles.service import ParameterService, Pushed, as_loss
+from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WorkerProtocol
+from testbed.simulation.batching import Batching, Begun
 from testbed.simulation.versions import Versions
-from testbed.simulation.wire_model import ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
-_Begun = tuple[Hashable, int, Sequence[npt.NDArray[np.int64]]]
-"""A computation: the key of its parameters, their version, the images drawn for it."""
 FEW = 10
 """Updates per worker from which on gradients are computed at once: up to one per worker is wasted."""
 
@@ -44,7 +44,8 @@ class SimulatedWorkers:
         *,
         protocol: type[WorkerProtocol],
         instant: bool,
-        updates: int,
+        settings: Settings,
+        dataset: Dataset,
     ) -> None:
         """Connect all workers to the service, and have them ask if that is the protocol.
 
@@ -53,7 +54,8 @@ class SimulatedWorkers:
             learners: one whose parameters are the server's own memory, and another one.
             protocol: how workers come by parameters.
             instant: whether parameters arrive when they are sent.
-            updates: how many the run lasts.
+            settings: the run's.
+            dataset: what is learnt.
         """
         self.ingress = ModelledIngress()
         self._service = service
@@ -63,12 +65,16 @@ class SimulatedWorkers:
         self._asks = protocol.asks
         count = len(computations)
         local = computations[0].half.local_steps > 1
-        worthwhile = updates >= FEW * count
+        worthwhile = settings.updates >= FEW * count and not settings.batched
         self._at_once = protocol.certain and instant and worthwhile and not local
         self._versions = Versions()
+        self._batching: Batching | None = None
+        if settings.batched and not local:
+            self._batching = Batching(settings, dataset, self._versions)
+        self._acknowledgements = [Acknowledgements() for _ in range(count)]
         self._there: list[deque[tuple[Hashable, int]]] = [deque() for _ in range(count)]
-        self._computing: list[_Begun | None] = [None] * count
-        self._outbox: list[deque[_Begun | int]] = [deque() for _ in range(count)]
+        self._computing: list[Begun | None] = [None] * count
+        self._outbox: list[deque[Begun | int]] = [deque() for _ in range(count)]
         self._computed: list[Arrived | None] = [None] * count
         self._gradients: list[FloatVector | None] = [None] * count
         self._began = time.monotonic()
@@ -96,7 +102,7 @@ class SimulatedWorkers:
             self._versions.hold(key, vector)
             self._there[worker].append((key, version))
         size = HEADER.size + sum(map(len, body))
-        self.ingress.sent(size)
+        self.ingress.acknowledged(self._acknowledgements[worker].of(size))
         return size
 
     def arrived(self, worker: int, version: int) -> None:
@@ -109,15 +115,25 @@ class SimulatedWorkers:
         """The worker begins to compute; what it was computing is dropped."""
         before = self._computing[worker]
         if before is not None:
-            self._versions.release(before[0])
+            self._drop(before)
         drawn = self._computations[worker].draw()
         if not self._there[worker]:
             assert version == self._service.half.version
-            self._computed[worker] = self._message(worker, self._of_server, version, drawn)
+            gradient, loss = self._computations[worker].gradient(self._of_server, drawn)
+            self._computed[worker] = self._message(worker, version, gradient, loss)
             return
         key, there = self._there[worker].popleft()
         assert there == version
-        self._computing[worker] = (key, version, drawn)
+        self._computing[worker] = begun = Begun(key, version, drawn)
+        if self._batching is not None:
+            self._batching.begin(begun)
+
+    def _drop(self, begun: Begun) -> None:
+        """A computation is of no more use, nor what it would have been made at."""
+        if self._batching is None:
+            self._versions.release(begun.key)
+        else:
+            self._batching.drop(begun)
 
     def finish(self, worker: int, late: bool) -> None:
         """The worker's computation is over."""
@@ -128,8 +144,8 @@ class SimulatedWorkers:
         self._computing[worker] = None
         self._outbox[worker].append(begun)
         if late:
-            self._versions.release(begun[0])
-            self._outbox[worker][-1] = begun[1]
+            self._drop(begun)
+            self._outbox[worker][-1] = begun.version
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
         """What the worker sends."""
@@ -142,28 +158,25 @@ class SimulatedWorkers:
         if isinstance(begun, int):
             self.ingress.received(HEADER.size)
             return Arrived(Pushed(begun, None, 0, math.nan), (HEADER.size,))
-        key, version, drawn = begun
-        computation = self._computations[worker]
-        if self._loaded != key or computation.half.local_steps > 1:
-            np.copyto(self._learner.parameters, self._versions[key])
-            self._loaded = key
-        self._versions.release(key)
-        arrived = self._message(worker, self._learner, version, drawn, keep=keep)
+        gradient, loss = self._gradient(worker, begun)
+        arrived = self._message(worker, begun.version, gradient, loss, keep=keep)
         self.ingress.received(arrived.size)
         return arrived
 
-    def _message(
-        self,
-        worker: int,
-        learner: Learner,
-        version: int,
-        drawn: Sequence[npt.NDArray[np.int64]],
-        *,
-        keep: bool = True,
-    ) -> Arrived:
+    def _gradient(self, worker: int, begun: Begun) -> tuple[FloatVector, float]:
+        if self._batching is not None:
+            return self._batching.result(begun)
         computation = self._computations[worker]
-        gradient, loss = computation.gradient(learner, drawn)
-        encoded = computation.encode(gradient)
+        if self._loaded != begun.key or computation.half.local_steps > 1:
+            np.copyto(self._learner.parameters, self._versions[begun.key])
+            self._loaded = begun.key
+        self._versions.release(begun.key)
+        return computation.gradient(self._learner, begun.drawn)
+
+    def _message(
+        self, worker: int, version: int, gradient: FloatVector, loss: float, *, keep: bool = True
+    ) -> Arrived:
+        encoded = self._computations[worker].encode(gradient)
         update = self._kept(worker, encoded.received) if keep else encoded.received
         sizes: tuple[int, ...] = (HEADER.size + encoded.size,)
         if self._asks:

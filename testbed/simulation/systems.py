@@ -92,7 +92,8 @@ class StarSystem(System):
             (learner, Learner(settings.model, settings.batch_size)),
             protocol=protocol,
             instant=settings.downlink is None,
-            updates=settings.updates,
+            settings=settings,
+            dataset=dataset,
         )
         self.clock = StarClock(
             self._service,

@@ -1,24 +1,43 @@
 """Wire bytes where there is no wire: a model of TCP on an idle, lossless link, stated here in full.
 
 - A message takes its bytes and 66 bytes of headers for every 1,448 of them begun, sent in one go.
-- What a device receives it acknowledges with one pure ACK of 66 bytes per 45 segments begun: Linux
-  acknowledges every super-frame of segmentation offload (64 KiB, 45 segments) that it is handed. What
-  fits into one segment is acknowledged by the next message instead.
+- What a device receives it acknowledges with one pure ACK of 66 bytes for every super-frame of
+  segmentation offload: Linux acknowledges each that it is handed. One holds up to 45 segments (64 KiB);
+  the first of a connection hold 5, 5, 11, 16, 24 and 36, as its congestion window opens (as captured
+  on links of this testbed). What fits into one segment is acknowledged by the next message instead.
 - A connection begins with SYN and ACK (74 and 66 bytes) where it is accepted, with SYN and ACK in one
-  (74) where it was made, and ends with FIN and ACK (66 and 66) on both sides.
+  (74) where it was made; the answer to the greeting is acknowledged on its own (66). It ends with
+  FIN and ACK in one (66) on both sides.
 - Nothing is lost and nothing sent again.
 """
 
 from testbed.network.segments import HEADERS, SEGMENT, wire_bytes
 
-SUPER_FRAME = 45 * SEGMENT
+OPENING = (5, 5, 11, 16, 24, 36)
+"""Segments in the first super-frames of a connection."""
+FULL = 45
+"""Segments in all others."""
 SYN = 74
-CLOSING = 2 * HEADERS
 
 
-def acknowledgements(received: int) -> int:
-    """Bytes of pure ACKs that a device sends for a message of this size."""
-    return HEADERS * -(-received // SUPER_FRAME) if received > SEGMENT else 0
+class Acknowledgements:
+    """Of what is sent one way over one connection."""
+
+    def __init__(self) -> None:
+        self._full_ones = 0
+
+    def of(self, size: int) -> int:
+        """Bytes of pure ACKs that come back for a message of this size."""
+        if size <= SEGMENT:
+            return 0
+        segments, frames = -(-size // SEGMENT), 0
+        while segments > 0 and self._full_ones < len(OPENING):
+            room = OPENING[self._full_ones]
+            if segments >= room:
+                self._full_ones += 1
+            segments -= room
+            frames += 1
+        return HEADERS * (frames + max(0, -(-segments // FULL)))
 
 
 class ModelledIngress:
@@ -32,8 +51,8 @@ class ModelledIngress:
         self.wire_bytes = 0
 
     def opened(self) -> None:
-        """A connection was made to it."""
-        self.wire_bytes += SYN + HEADERS
+        """A connection was made to it, and its answer to the greeting acknowledged."""
+        self.wire_bytes += SYN + 2 * HEADERS
 
     def answered(self) -> None:
         """A connection that was made from it was accepted."""
@@ -41,12 +60,12 @@ class ModelledIngress:
 
     def closed(self) -> None:
         """A connection to it was ended."""
-        self.wire_bytes += CLOSING
+        self.wire_bytes += HEADERS
 
     def received(self, size: int) -> None:
         """Messages of ``size`` bytes together, sent in one go, came in."""
         self.wire_bytes += wire_bytes(size)
 
-    def sent(self, size: int) -> None:
-        """A message of ``size`` bytes went out, whose acknowledgements come in."""
-        self.wire_bytes += acknowledgements(size)
+    def acknowledged(self, size: int) -> None:
+        """So many bytes of pure ACKs came in."""
+        self.wire_bytes += size

@@ -49,6 +49,8 @@ def settings(**changes: Any) -> Settings:
         "waiting": {"distribution": "exponential", "mean": 0.0},
         "evaluate_every": 2,
         "evaluation_images": None,
+        "batched": False,
+        "device": "cpu",
         "clock": "wall",
         "uplink": None,
         "downlink": None,

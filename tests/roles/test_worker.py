@@ -57,6 +57,8 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "waiting": {"distribution": "constant", "mean": 0.0},
         "evaluate_every": 1000,
         "evaluation_images": 10,
+        "batched": False,
+        "device": "cpu",
         "clock": "wall",
         "uplink": None,
         "downlink": None,

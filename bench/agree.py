@@ -1,0 +1,129 @@
+"""``make agree``: one experiment in namespaces and in the simulator; the same to the bit?
+
+Carries ``experiments/agree.yaml`` (or the file named) out twice, under the virtual clock, and compares
+what must be equal: the final parameters, the payload and message bytes, when the last update was
+applied and once every connection was closed, and the virtual time. Wire bytes are measured here and
+modelled there: they must be within 2 %. Ends with status 1 if anything differs.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.results.quantities import as_bytes
+
+SPEC = Path(__file__).parents[1] / "experiments" / "agree.yaml"
+WIRE_TOLERANCE = 0.02
+_COUNTED = ("payload_bytes", "message_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One run, carried out twice: two summaries."""
+
+    emulated: dict[str, Any]
+    simulated: dict[str, Any]
+
+    @property
+    def wire_ratio(self) -> float:
+        """Modelled over measured wire bytes, of the whole run."""
+        modelled = self.simulated["ingress_after_drain"]["wire_bytes"]
+        measured = self.emulated["ingress_after_drain"]["wire_bytes"]
+        return float(modelled / measured)
+
+    def differences(self) -> list[str]:
+        """What is not as it must be; empty if all is."""
+        a, b = self.emulated, self.simulated
+        found = [
+            f"{key}: {a[key]} emulated, {b[key]} simulated"
+            for key in ("ended", "updates", "parameters_sha256", "training_seconds")
+            if a[key] != b[key]
+        ]
+        for when in ("ingress", "ingress_after_drain"):
+            found += [
+                f"{when}, {key}: {a[when][key]} emulated, {b[when][key]} simulated"
+                for key in _COUNTED
+                if a[when][key] != b[when][key]
+            ]
+        for peer, told in a.get("peers", {}).items():
+            other = b["peers"][peer]
+            found += [
+                f"{peer}, {key}: {told[key]} emulated, {other[key]} simulated"
+                for key in ("parameters_sha256", *_COUNTED)
+                if told[key] != other[key]
+            ]
+        if abs(self.wire_ratio - 1) > WIRE_TOLERANCE:
+            found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
+        if a["traffic"]["reconciled"] is not True:
+            found.append(f"the emulation's own ledgers: {a['traffic']['differences']}")
+        return found
+
+
+def carry_out(
+    command: str, spec: Path, out: Path, overrides: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The summaries of ``testbed run`` or ``testbed simulate``."""
+    options = [part for override in overrides for part in ("--set", override)]
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "testbed",
+            command,
+            str(spec),
+            "--out",
+            str(out),
+            "--json",
+            *options,
+        ],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if ran.returncode:
+        raise SystemExit(f"agree: testbed {command} {spec} ended with status {ran.returncode}")
+    summaries: list[dict[str, Any]] = json.loads(ran.stdout)["runs"]
+    return summaries
+
+
+def pairs(spec: Path, out: Path, overrides: Sequence[str] = ()) -> list[Pair]:
+    """Every run of an experiment, carried out in both ways."""
+    emulated = carry_out("run", spec, out / "emulated", ("clock=virtual", *overrides))
+    simulated = carry_out("simulate", spec, out / "simulated", overrides)
+    return [Pair(a, b) for a, b in zip(emulated, simulated, strict=True)]
+
+
+def main() -> int:
+    """Carry out, compare, print; returns the exit status."""
+    spec = Path(sys.argv[1]) if len(sys.argv) > 1 else SPEC
+    with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
+        found = pairs(spec, Path(folder), sys.argv[2:])
+    width = max(len(pair.emulated["algorithm"]) for pair in found)
+    print(
+        f"{'run':{width}}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
+        f"{'wire':>9}  modelled ÷ measured  host seconds"
+    )
+    status = 0
+    for pair in found:
+        a, b = pair.emulated, pair.simulated
+        ingress = a["ingress_after_drain"]
+        print(
+            f"{a['algorithm']:{width}}  {(a['parameters_sha256'] or '-')[:16]}  "
+            f"{as_bytes(ingress['payload_bytes']):>9}  {as_bytes(ingress['message_bytes']):>9}  "
+            f"{as_bytes(ingress['wire_bytes']):>9}  {pair.wire_ratio:19.4f}  "
+            f"{a['host_seconds']:.1f} and {b['host_seconds']:.1f}"
+        )
+        for difference in pair.differences():
+            status = 1
+            print(f"  DIFFERENT: {difference}")
+    if not status:
+        print("emulation and simulation agree: parameters, payload and message bytes are equal")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

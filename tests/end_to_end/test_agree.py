@@ -1,0 +1,68 @@
+"""Emulation and simulation are one experiment: the same parameters to the bit, the same bytes.
+
+Real namespaces and sockets on one side, one process on the other, one spec for each shape of algorithm.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.agree import SPEC, pairs
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+
+def agree(tmp_path: Path, spec: dict[str, Any]) -> list[str]:
+    """Assert that they agree; returns the digests."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    found = pairs(path, tmp_path)
+    assert len(found) == len(spec["algorithms"])
+    for pair in found:
+        assert pair.emulated["ended"] == "completed"
+        assert pair.differences() == [], pair.emulated["algorithm"]
+    return [pair.emulated["parameters_sha256"] for pair in found]
+
+
+@pytest.fixture
+def spec() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(SPEC.read_text())
+    return content
+
+
+def test_each_shape_is_the_same_in_namespaces_and_in_the_simulator(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    spec["training"]["updates"] = 60
+    digests = agree(tmp_path, spec)
+    assert len(set(digests)) == len(digests)  # nothing that would be the same whatever happened
+
+
+def test_so_are_encodings_pulls_and_error_feedback(tmp_path: Path, spec: dict[str, Any]) -> None:
+    spec["training"]["updates"] = 60
+    spec["algorithms"] = [
+        {"name": "adacomp", "ratio": 0.01, "encoding": "compact-8-zstd", "pulls": "changed"},
+        {"name": "comp-asgd", "encoding": "compact-16", "error_feedback": True, "momentum": 0.5},
+        {"name": "sync-sgd", "wait_for": 5, "protocol": "push-and-wait", "pulls": "changed"},
+        {"name": "all-to-all", "encoding": "compact-8", "label": "a2a-8"},
+    ]
+    spec["evaluation"]["peer"] = 5
+    agree(tmp_path, spec)
+
+
+def test_and_without_shaped_links_and_with_equal_times(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    """Everything happens at the same moments, so that only the rule for ties decides."""
+    spec["training"]["updates"] = 40
+    del spec["network"]
+    spec["compute"] = {"distribution": "constant", "mean": "50ms"}
+    spec["waiting"] = {"distribution": "constant", "mean": 0}
+    agree(tmp_path, spec)

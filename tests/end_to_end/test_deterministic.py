@@ -1,0 +1,116 @@
+"""Under the virtual clock a run is the same to the bit, whatever the host does meanwhile.
+
+64 workers in real namespaces, three times under the noise of other processes, and once with the
+workers started in another order.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from testbed.experiment.load import load
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.orchestrator.plan import Plan, plan
+from testbed.orchestrator.run import Run
+from testbed.orchestrator.watching import Progress
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+SPEC: dict[str, Any] = {
+    "name": "deterministic",
+    "dataset": "digits",
+    "model": "mlp",
+    "training": {"updates": 300},
+    "clock": "virtual",
+    "algorithms": [{"name": "adacomp", "ratio": 0.05, "pulls": "changed"}],
+    "devices": {"workers": 64},
+    "compute": {"distribution": "exponential", "mean": "100ms"},
+    "evaluation": {"every": 100, "images": 100},
+}
+
+
+class Nobody:
+    """A watcher that does not look."""
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def event(self, level: str, text: str) -> None:
+        pass
+
+
+@contextmanager
+def noise() -> Iterator[None]:
+    """Processes that compute by fits and starts, more of them than there are processors."""
+    code = (
+        "import random, time\n"
+        "end = time.monotonic() + 120\n"
+        "while time.monotonic() < end:\n"
+        "    until = time.monotonic() + random.random() / 10\n"
+        "    while time.monotonic() < until: pass\n"
+        "    time.sleep(random.random() / 20)\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Plan:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SPEC))
+    (one,) = plan(load(path))
+    return one
+
+
+def carry_out(one: Plan, directory: Path) -> tuple[dict[str, Any], Any]:
+    """The summary, and the rows of all pushes but for the host's own time."""
+    summary = Run(one, directory, Nobody(), time.monotonic()).execute()
+    assert summary["ended"] == "completed", summary["reason"]
+    assert summary["traffic"]["reconciled"] is True
+    return summary, pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])
+
+
+def test_the_same_bits_under_noise_and_in_any_order_of_starting(
+    prepared: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for attempt in range(3):
+        with noise():
+            found.append(carry_out(prepared, tmp_path / f"noise-{attempt}"))
+    in_order = prepared.workers
+    shuffled = dict(random.Random(5).sample(list(in_order.items()), len(in_order)))
+    monkeypatch.setattr(Plan, "workers", property(lambda _: shuffled))
+    found.append(carry_out(prepared, tmp_path / "shuffled"))
+    assert list(prepared.workers) != list(in_order)
+
+    first, rows = found[0]
+    workers = rows["worker"].to_numpy()
+    assert len(np.unique(workers)) > 32  # and not one after the other
+    assert (np.diff(workers) != 1).sum() > 200
+    for summary, other in found[1:]:
+        assert summary["parameters_sha256"] == first["parameters_sha256"]
+        for when in ("ingress", "ingress_after_drain"):
+            for key in ("payload_bytes", "message_bytes"):
+                assert summary[when][key] == first[when][key]
+        assert other.equals(rows)
+    parameters = [np.load(tmp_path / name / "parameters.npy") for name in ("noise-0", "shuffled")]
+    assert np.array_equal(*parameters)
