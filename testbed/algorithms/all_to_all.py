@@ -56,8 +56,9 @@ class ExchangingPeer(PeerHalf):
         self._apply(update)
         return (Parcel(update, self._others),)
 
-    def receive(self, sender: int, update: Update) -> None:
+    def receive(self, sender: int, update: Update) -> Sequence[Parcel]:
         self._apply(update)
+        return ()
 
     def _apply(self, update: Update) -> None:
         if isinstance(update, SparseUpdate):

@@ -109,6 +109,11 @@ class Options(BaseModel):
         description="What this run is called in folders, tables and figures; default: the name and "
         "whatever tells it from the algorithm's defaults, e.g. adacomp-0.01.",
     )
+    learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="This run's learning rate; default (null): the experiment's.",
+    )
     encoding: EncodingChoice | None = Field(
         default=None,
         description="How this run's updates are encoded: a short name or a mapping, in place of the "
@@ -130,10 +135,11 @@ class WorkerHalf(ABC):
 
     local_steps: int = 1
 
-    def local(self, parameters: FloatVector, gradient: FloatVector) -> None:
+    def local(self, step: int, parameters: FloatVector, gradient: FloatVector) -> None:
         """Take one of the gradients before the last, and change the worker's copy of the parameters.
 
         Args:
+            step: from 0, when whatever is left of a computation that was dropped is to be forgotten.
             parameters: float32, (|Θ|,), to be changed in place; the next gradient is computed there.
             gradient: float32, (|Θ|,).
         """
@@ -177,6 +183,8 @@ class Conditions:
         batch_size: b, images per gradient.
         updates: how many updates the run lasts.
         uplink: rate of a worker's uplink in bit/s; None where links are not shaped.
+        gradient_time: mean seconds that a device computes and then waits, as the spec has them; None
+            where only the host knows.
     """
 
     learning_rate: float
@@ -184,6 +192,7 @@ class Conditions:
     batch_size: int
     updates: int
     uplink: int | None = None
+    gradient_time: float | None = None
 
 
 class ServerHalf(ABC):
@@ -242,7 +251,7 @@ class ServerHalf(ABC):
     def outgoing(self, worker: int) -> FloatVector:
         """What ``worker`` is sent by a pull: the parameters, or an estimate made of them for it.
 
-        Called behind ``pull``; the result is used up before anything else is called.
+        Called once behind each ``pull``; the result is used up before anything else is called.
         """
         return self.parameters
 
@@ -264,15 +273,17 @@ class ServerHalf(ABC):
         """Note from now on, before any update, which version last changed each parameter."""
         self._changed_at = np.zeros(len(self.parameters), np.uint32)
 
-    def changed_since(self, worker: int, version: int | None) -> Update:
-        """What ``worker`` is sent by a pull, as far as it differs from what it was sent at ``version``.
+    def changed_since(self, vector: FloatVector, version: int | None) -> Update:
+        """What a pull brings, as far as it differs from what this worker was sent at ``version``.
+
+        Args:
+            vector: what ``outgoing`` returned.
 
         Returns:
-            All of ``outgoing``, sharing its memory, if changes are not tracked, ``version`` is None,
-            it is not the parameters themselves, or so many changed that a bitmap of them would make
-            the shorter answer longer.
+            All of ``vector``, sharing its memory, if changes are not tracked, ``version`` is None, it
+            is not the parameters themselves, or so many changed that a bitmap of them would make the
+            shorter answer longer.
         """
-        vector = self.outgoing(worker)
         if self._changed_at is None or version is None or vector is not self.parameters:
             return DenseUpdate(vector)
         changed = self._changed_at > version
@@ -283,7 +294,10 @@ class ServerHalf(ABC):
         return SparseUpdate(indices, vector[indices])
 
     def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
-        """Drop whatever is kept for a worker that will not push again."""
+        """Drop whatever is kept for a worker that will not push again.
+
+        It may lower ``needed``, and make the update that was waiting for this worker.
+        """
 
 
 class AsynchronousServer(ServerHalf):
@@ -322,9 +336,11 @@ class PeerHalf(ABC):
         parameters: float32, shape (|Θ|,), contiguous; changed in place, by these methods only.
         version: how many updates, its own and others', it has applied.
         paced: whether ``ready`` may ever be false.
+        answers: whether ``receive`` may ever return something to send.
     """
 
     paced: bool = False
+    answers: bool = False
 
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters
@@ -338,8 +354,15 @@ class PeerHalf(ABC):
         """
 
     @abstractmethod
-    def receive(self, sender: int, update: Update) -> None:
-        """Take an update that arrived from another peer; those of one sender come in their order."""
+    def receive(self, sender: int, update: Update) -> Sequence["Parcel"]:
+        """Take an update that arrived from another peer; those of one sender come in their order.
+
+        Returns:
+            What is to be sent because of it; nothing unless the class says that it ``answers``.
+        """
+
+    def forget(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
+        """Drop whatever is kept for a peer that is gone: nothing will come from it, or get there."""
 
     @property
     def ready(self) -> bool:
@@ -354,10 +377,12 @@ class Parcel:
     Attributes:
         update: what is sent.
         peers: their numbers, in the order in which the copies leave.
+        exact: whether no value may be rounded on the way, whatever the run's encoding: parameters.
     """
 
     update: Update
     peers: Sequence[int]
+    exact: bool = False
 
 
 class Algorithm(ABC):
@@ -396,7 +421,15 @@ class ServedAlgorithm(Algorithm):
 
 
 class PeerAlgorithm(Algorithm):
-    """An algorithm without a server."""
+    """An algorithm without a server, or with servers that are peers among others."""
+
+    @staticmethod
+    def computing(options: Any, conditions: Conditions) -> int:
+        """How many of the peers compute gradients, those from 0 on; the others only answer.
+
+        The training images are shared out among those that compute.
+        """
+        return conditions.workers
 
     @staticmethod
     @abstractmethod

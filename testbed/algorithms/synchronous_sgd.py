@@ -54,7 +54,8 @@ class SynchronousSgdOptions(Options):
 class SynchronousServer(ServerHalf):
     """Takes the first k gradients of the current version; k is ``needed``.
 
-    A rule that changes k from update to update sets ``needed`` behind a step.
+    A rule that changes k from update to update does so in ``_stepped``; one that wants to know each
+    gradient overrides ``_gather``.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class SynchronousServer(ServerHalf):
         self.protocol = protocol
         self.needed = wait_for
         self._eta = np.float32(learning_rate)
-        self._sum = np.empty_like(parameters)
+        self._mean = np.empty_like(parameters)
         self._count = 0
         self._sent: dict[int, int] = {}
+        self._taken: set[int] = set()
 
     def pull(self, worker: int) -> int | None:
         # One gradient per worker and version: who has had this one waits for the next.
@@ -94,27 +96,45 @@ class SynchronousServer(ServerHalf):
     ) -> int | None:
         if self._check_base(base_version) > 0:
             return None
-        self._gather(update)
-        if self._count == self.needed:
-            # w ← w − η/k · Σ g, in memory that is there already.
-            self._sum *= self._eta / np.float32(self._count)
-            self.parameters -= self._sum
-            self._count = 0
-            self._advance(slice(None))
+        if worker in self._taken:
+            raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
+        self._taken.add(worker)
+        self._gather(worker, update, loss, time)
+        if self._count >= self.needed:
+            self._step(time)
         return 0
 
-    def _gather(self, update: Update) -> None:
+    def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
+        """Add a gradient of the current version to the others."""
         first = self._count == 0
         self._count += 1
         if isinstance(update, DenseUpdate):
             if first:
-                np.copyto(self._sum, update.values)
+                np.copyto(self._mean, update.values)
             else:
-                self._sum += update.values
+                self._mean += update.values
             return
         if first:
-            self._sum.fill(0)
-        self._sum[update.indices] += update.values
+            self._mean.fill(0)
+        self._mean[update.indices] += update.values
+
+    def _step(self, time: float) -> None:
+        """w ← w − η · 1/k · Σ g."""
+        k = self._count
+        self._mean /= np.float32(k)
+        self._stepping(self._mean, k, time)
+        self._mean *= self._eta
+        self.parameters -= self._mean
+        self._count = 0
+        self._taken.clear()
+        self._advance(slice(None))
+        self._stepped(time)
+
+    def _stepping(self, mean: FloatVector, k: int, time: float) -> None:
+        """Learn the mean of the k gradients of a version, before its step is taken."""
+
+    def _stepped(self, time: float) -> None:
+        """The step was taken, and ``version`` is the new one."""
 
     def forget(self, worker: int) -> None:
         self._sent.pop(worker, None)

@@ -2,8 +2,9 @@
 
 Conservative discrete-event order as around a server (``testbed.clock.star``), with peers that compute
 all the time and send to each other. A peer begins to compute at its model as it is then; when it has
-finished it takes its step and sends; it begins again when what it sent has left its uplink and its half
-is ready. A message takes its sender's uplink, then its receiver's downlink, one after the other.
+finished it takes its step and sends; it begins again when what it sent the time before has left its
+uplink, and its half is ready. A message takes its sender's uplink, then its receiver's downlink, one
+after the other.
 
 Of events at one moment, messages arrive first, then computations end, then computations begin; within
 each, the peer with the lower number comes first, and of messages the one of the lower sender; those of
@@ -32,8 +33,8 @@ class MeshStage(Protocol):
     def finish(self, peer: int) -> Step | None:
         """The peer takes its step and sends; None if it is gone."""
 
-    def arrive(self, receiver: int, sender: int) -> None:
-        """The sender's next message has arrived at the receiver."""
+    def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
+        """The sender's next message has arrived at the receiver; returns what that one sends."""
 
     def ready(self, peer: int) -> bool:
         """Whether the peer may compute its next gradient."""
@@ -42,10 +43,13 @@ class MeshStage(Protocol):
         """Seconds of the host's clock since training began."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Peer:
+    """One peer's links, and when what it sent in its last step has left."""
+
     up: Line
     down: Line
+    left: float = 0.0
 
 
 class MeshClock:
@@ -61,6 +65,7 @@ class MeshClock:
         stage: MeshStage,
         *,
         peers: Sequence[int],
+        computing: int,
         busy: Callable[[int, float], float],
         lines: Callable[[], tuple[Line, Line]],
     ) -> None:
@@ -68,6 +73,7 @@ class MeshClock:
 
         Args:
             peers: their numbers.
+            computing: how many of them compute, from 0 on; the others only answer.
             busy: seconds that a peer computes and then waits, from a moment on; asked once for each
                 computation, in its order.
             lines: makes a peer's uplink and downlink.
@@ -75,6 +81,7 @@ class MeshClock:
         self.now = 0.0
         self._service = service
         self._stage = stage
+        self._computing = computing
         self._busy = busy
         self._peers = {peer: _Peer(*lines()) for peer in peers}
         self._events: list[tuple[float, int, int, int, int, Message]] = []
@@ -89,7 +96,8 @@ class MeshClock:
         """
         self._service.begin()
         for peer in self._peers:
-            self._post(0.0, _BEGIN, peer)
+            if peer < self._computing:
+                self._post(0.0, _BEGIN, peer)
         while self._events and not self._service.finished:
             between()
             time, rank, peer, sender, _, message = heapq.heappop(self._events)
@@ -118,7 +126,7 @@ class MeshClock:
             self._post(arrival, _ARRIVED, peer, sender, message)
         elif rank == _ARRIVED:
             self._service.count(peer, message)
-            self._stage.arrive(peer, sender)
+            self._send(peer, self._stage.arrive(peer, sender))
             if peer in self._blocked and self._stage.ready(peer):
                 self._blocked.remove(peer)
                 self._post(self.now, _BEGIN, peer)
@@ -131,14 +139,21 @@ class MeshClock:
             self._blocked.add(peer)
 
     def _finish(self, peer: int) -> None:
-        up = self._peers[peer].up  # the stage may remove the peer while it hears of its last step
+        one = self._peers[peer]  # the stage may remove it while it hears of its last step
         step = self._stage.finish(peer)
         if step is None:
             self.remove(peer)
             return
-        for message in step.messages:
-            if message.receiver in self._peers:
-                left = up.send(self.now, message.size)
-                self._post(left, _AT_CORE, message.receiver, peer, message)
-        self._post(max(self.now, up.free), _BEGIN, peer)
+        # It computes while it sends, and no more than one step's messages wait to be sent.
+        begin = max(self.now, one.left)
+        self._send(peer, step.messages)
+        one.left = one.up.free
+        self._post(begin, _BEGIN, peer)
         self._service.stepped(peer, step, self.now, self._stage.host_time())
+
+    def _send(self, peer: int, messages: Sequence[Message]) -> None:
+        one = self._peers.get(peer)
+        for message in messages:
+            if one is not None and message.receiver in self._peers:
+                left = one.up.send(self.now, message.size)
+                self._post(left, _AT_CORE, message.receiver, peer, message)

@@ -250,6 +250,7 @@ class StarClock:
         if state.ahead:
             self._come_up_with(state)
         self._service.leave(worker)
+        self._send_due()  # others may have waited for it
 
     def _send_due(self) -> None:
         for worker in self._service.due(self._has_room):

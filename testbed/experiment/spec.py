@@ -406,6 +406,7 @@ class Spec(Section):
             self.training.batch_size,
             self.training.updates,
             self.network.uplink,
+            self.compute.mean + self.waiting.mean if self.clock == "virtual" else None,
         )
 
     def runs(self) -> dict[str, "Spec"]:

@@ -227,7 +227,8 @@ class Run:
     def _verdict(self) -> tuple[str, str | None]:
         if self._outcome.updates == self._settings.updates:
             return "completed", None
-        return "failed", f"every worker was lost after {self._outcome.updates} updates"
+        updates, wanted = self._outcome.updates, self._settings.updates
+        return "failed", f"no further update could come about after {updates:,} of {wanted:,}"
 
     # -- what the agent says
 

@@ -36,6 +36,7 @@ def conditions(settings: Settings) -> Conditions:
         settings.batch_size,
         settings.updates,
         settings.uplink,
+        settings.gradient_time,
     )
 
 
@@ -68,6 +69,14 @@ def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, numbe
     assert issubclass(algorithm, PeerAlgorithm)
     options = algorithm.options_type.model_validate(settings.algorithm)
     return algorithm.peer(options, layout, parameters, number, conditions(settings))
+
+
+def computing(settings: Settings) -> int:
+    """How many of the run's peers compute gradients."""
+    algorithm = ALGORITHMS[settings.algorithm["name"]]
+    assert issubclass(algorithm, PeerAlgorithm)
+    options = algorithm.options_type.model_validate(settings.algorithm)
+    return algorithm.computing(options, conditions(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +170,9 @@ class Computation:
 
         The gradient is the learner's own memory.
         """
-        for one in drawn[:-1]:
+        for step, one in enumerate(drawn[:-1]):
             gradient, _ = learner.gradient(*self._batches.gather(one))
-            self.half.local(learner.parameters, gradient)
+            self.half.local(step, learner.parameters, gradient)
         return learner.gradient(*self._batches.gather(drawn[-1]))
 
     def encode(self, gradient: FloatVector) -> Encoded:

@@ -8,6 +8,7 @@ when to evaluate and when to stop; under the virtual clock it runs the clock.
 import selectors
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from testbed.channel import Channel
@@ -30,19 +31,29 @@ class Coordinator:
     """Coordinates one run; a ``testbed.clock.mesh.MeshStage``."""
 
     def __init__(
-        self, settings: Settings, times: Times, leaves: list[Leave], channel: Channel, paced: bool
+        self,
+        settings: Settings,
+        times: Times,
+        leaves: list[Leave],
+        channel: Channel,
+        *,
+        computing: int,
+        tells: bool,
     ) -> None:
         """Prepare.
 
         Args:
             leaves: the channels to the peers, by their numbers.
-            paced: whether peers may ever not be ready to compute.
+            computing: how many of them compute, from 0 on.
+            tells: whether peers tell what an arrival brought about: they may not be ready to compute,
+                or answer.
         """
         self._settings = settings
         self._leaves = leaves
         self._report = Report(channel)
         self._service = ExchangeService(settings, self)
-        self._paced = paced
+        self._computing = computing
+        self._tells = tells
         self._ready = [True] * settings.workers
         self._own_times = [times.of_device(i) for i in range(settings.workers)]
         self._clock: MeshClock | None = None
@@ -131,12 +142,16 @@ class Coordinator:
             self._listen(REPORT_PERIOD)
             for peer, told in enumerate(self._told):
                 while told:
-                    step, now = self._step(peer, told.popleft()), self.host_time()
-                    # When a message arrives nobody here knows: it is counted when it is sent.
-                    for message in step.messages:
-                        self._service.count(message.receiver, message)
-                    self._service.stepped(peer, step, now, now)
+                    self._count(peer, told.popleft())
             self._look_after()
+
+    def _count(self, peer: int, told: dict[str, Any]) -> None:
+        """Count what a peer sent; when it arrives nobody here knows."""
+        for message in told.get("answered") or told.get("messages", ()):
+            self._service.count(message[0], Message(*message))
+        if "base" in told:
+            now = self.host_time()
+            self._service.stepped(peer, self._step(peer, told), now, now)
 
     def _step(self, peer: int, told: dict[str, Any]) -> Step:
         self._ready[peer] = told["ready"]
@@ -151,6 +166,7 @@ class Coordinator:
             self._service,
             self,
             peers=range(settings.workers),
+            computing=self._computing,
             busy=lambda peer, now: sum(self._own_times[peer].draw(now)),
             lines=lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink)),
         )
@@ -166,12 +182,14 @@ class Coordinator:
         told = self._await(peer, "base")
         return None if told is None else self._step(peer, told)
 
-    def arrive(self, receiver: int, sender: int) -> None:
-        """Tell a peer that another one's message has arrived."""
+    def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
+        """Tell a peer that another one's message has arrived; returns what it sends for it."""
         self._leaves[receiver].give(What.ARRIVED, sender)
-        if self._paced:
-            told = self._await(receiver, "ready")
-            self._ready[receiver] = told is not None and told["ready"]
+        if not self._tells:
+            return ()
+        told = self._await(receiver, "ready")
+        self._ready[receiver] = told is not None and told["ready"]
+        return [] if told is None else [Message(*message) for message in told["messages"]]
 
     def ready(self, peer: int) -> bool:
         """Whether a peer may compute its next gradient, as far as was heard of it."""

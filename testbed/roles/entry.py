@@ -19,8 +19,9 @@ from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
 from testbed.roles.leave import Leaves
+from testbed.roles.meeting import Meeting
 from testbed.roles.peer import Peer
-from testbed.roles.peer_computation import PeerComputation
+from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
@@ -29,8 +30,6 @@ from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.wire import WireError
-from testbed.wire.choice import EncodingChoice
-from testbed.wire.encodings import Codec
 
 FAILED = 1
 """Exit status of a role that ended with an error; the error itself went to the run's events."""
@@ -100,8 +99,15 @@ class Loaded:
     def _coordinate(self, report: Channel) -> None:
         assert self.leaves is not None
         settings, layout = self.settings, self.learner.layout
-        paced = computation.peer_half(settings, layout, self.learner.parameters, 0).paced
-        Coordinator(settings, self.times, self.leaves.of_clock(), report, paced).run()
+        half = computation.peer_half(settings, layout, self.learner.parameters, 0)
+        Coordinator(
+            settings,
+            self.times,
+            self.leaves.of_clock(),
+            report,
+            computing=computation.computing(settings),
+            tells=half.paced or half.answers,
+        ).run()
 
     def _exchange(self, number: int, report: Channel) -> None:
         assert self.leaves is not None
@@ -109,14 +115,19 @@ class Loaded:
         leave = self.leaves.of_device(number)
         initial = self.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
-        shards = datasets.shards(len(self.dataset.train_images), settings.workers, settings.seed)
-        generator = stream(settings.seed, "batches", number)
-        batches = Batches(self.dataset, shards[number], settings.batch_size, generator)
-        codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+        computing = computation.computing(settings)
+        batches: Batches | None = None
+        if number < computing:
+            shards = datasets.shards(len(self.dataset.train_images), computing, settings.seed)
+            generator = stream(settings.seed, "batches", number)
+            batches = Batches(self.dataset, shards[number], settings.batch_size, generator)
+        both = codecs(settings.encoding, layout.sizes)
         learners = TurnTaking(self.learner, self.shared_learners, self.turns)
-        mine = PeerComputation(half, batches, codec)
-        peer = Peer(settings, number, mine, learners, leave, report=Report(report))
-        peer.run(self.times.of_device(number))
+        mine = PeerComputation(half, batches, both)
+        longest = max(codec.longest for codec in both)
+        meeting = Meeting(settings, number, layout.total, longest, Report(report))
+        times = self.times.of_device(number) if number < computing else None
+        Peer(settings, number, mine, learners, leave, meeting).run(times)
 
     def _evaluate(self, report: Channel) -> None:
         if self.leaves is not None:

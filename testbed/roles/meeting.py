@@ -30,6 +30,7 @@ class Meeting:
 
     Attributes:
         selector: where more may be registered that ``turn`` is to wait for.
+        report: to the orchestrator.
         payload_bytes, message_bytes: received from other peers.
     """
 
@@ -48,10 +49,10 @@ class Meeting:
         self._settings = settings
         self._number = number
         self._size = parameters
-        self._report = report
+        self.report = report
         self._secret = bytes.fromhex(settings.secret)
         self._scratch = memoryview(bytearray(4 * parameters + 4096))
-        self._working = {Kind.PUSH: longest, Kind.STOP: 0}
+        self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
         self._peers: dict[int, Connection] = {}
         self._strangers: set[Connection] = set()
         self._received: deque[tuple[int, Frame]] = deque()
@@ -191,7 +192,7 @@ class Meeting:
         try:
             accepted, (address, _) = self._listener.accept()
         except OSError as error:
-            self._report.event("warning", f"a connection could not be accepted: {error}")
+            self.report.event("warning", f"a connection could not be accepted: {error}")
             return
         self._add(accepted, address, {Kind.HELLO: SECRET_SIZE})
 
@@ -239,14 +240,14 @@ class Meeting:
         if connection is not self._evaluator and not (self._parting and reason is None):
             why = reason or "it closed the connection"
             text = f"connection to peer {self._number} closed: {why}"
-            self._report.event("warning", text, connection.device)
+            self.report.event("warning", text, connection.device)
             if connection.device is not None:
                 self._lost.append(connection.device)
         if connection.socket in self.selector.get_map():
             self.selector.unregister(connection.socket)
         observed = self._number == self._settings.evaluated_peer
         if observed and connection is not self._evaluator:
-            self._report.connection(connection, reason)
+            self.report.connection(connection, reason)
         connection.socket.close()
         self._strangers.discard(connection)
         if connection is self._evaluator:

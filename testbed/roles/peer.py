@@ -11,53 +11,51 @@ virtual clock it does what the coordinator says has happened, in that order, and
 import hashlib
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from testbed.algorithms.interface import Layout, as_bytes
+from testbed.algorithms.interface import as_bytes
 from testbed.roles.computation import DeviceTimes
+from testbed.roles.exchange import Message
 from testbed.roles.leave import Leave, What
 from testbed.roles.meeting import Meeting
-from testbed.roles.peer_computation import PeerComputation
-from testbed.roles.reporting import Report
+from testbed.roles.peer_computation import PeerComputation, Sending
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
-from testbed.wire.choice import EncodingChoice
-from testbed.wire.encodings import Codec
-from testbed.wire.frames import Frame, Kind, header
+from testbed.wire.frames import Frame, header
 
 
 class Peer:
     """One peer of a run; see ``run``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a peer is made of
         self,
         settings: Settings,
         number: int,
         computation: PeerComputation,
         learners: TurnTaking,
         leave: Leave,
-        *,
-        report: Report,
+        meeting: Meeting,
     ) -> None:
-        layout: Layout = learners.own.layout
         self._settings = settings
         self._number = number
         self._computation = computation
         self._half = computation.half
         self._learners = learners
         self._leave = leave
-        self._report = report
-        self._codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
-        self._gradient = np.empty(layout.total, np.float32)
+        self._gradient = np.empty(learners.own.layout.total, np.float32)
         self._loss = 0.0
-        self._meeting = Meeting(settings, number, layout.total, self._codec.longest, report)
+        self._meeting = meeting
         self._meeting.selector.register(leave, selectors.EVENT_READ)
         self._stopped = False
 
-    def run(self, times: DeviceTimes) -> None:
-        """Meet the others, work until the coordinator says STOP, and part from them."""
+    def run(self, times: DeviceTimes | None) -> None:
+        """Meet the others, work until the coordinator says STOP, and part from them.
+
+        Args:
+            times: how long it computes and waits; None if it computes nothing.
+        """
         self._meeting.meet()
         self._leave.tell(met=self._number)
         if self._settings.clock == "virtual":
@@ -66,7 +64,7 @@ class Peer:
             self._by_wall_clock(times)
         digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
         if self._number == self._settings.evaluated_peer:
-            self._report.parameters(as_bytes(self._half.parameters))
+            self._meeting.report.parameters(as_bytes(self._half.parameters))
         self._meeting.part()
         self._leave.tell(
             parted=self._number,
@@ -77,8 +75,11 @@ class Peer:
 
     # -- by the wall clock
 
-    def _by_wall_clock(self, times: DeviceTimes) -> None:
+    def _by_wall_clock(self, times: DeviceTimes | None) -> None:
         self._turn_until(lambda: False, None, What.BEGIN)
+        if times is None:
+            self._turn_until(lambda: False, None)
+            return
         training = time.monotonic()
         while not self._stopped:
             began = time.monotonic()
@@ -88,9 +89,12 @@ class Peer:
             self._turn_until(lambda: False, until)
             if self._stopped:
                 return
+            # It computes while it sends, and no more than one step's messages wait to be sent.
+            self._turn_until(lambda: not self._meeting.pending, None)
+            if self._stopped:
+                return
             self._step()
-            # The next begins when the last has left, or the queue would grow without end.
-            self._turn_until(lambda: not self._meeting.pending and self._half.ready, None)
+            self._turn_until(lambda: self._half.ready, None)
 
     def _turn_until(
         self, reached: Callable[[], bool], until: float | None, order: What | None = None
@@ -120,11 +124,14 @@ class Peer:
 
     def _take_in(self) -> None:
         for sender, frame in self._meeting.frames():
-            self._receive(sender, frame)
+            answers = self._receive(sender, frame)
+            if answers:
+                self._leave.tell(answered=answers)
         self._tell_losses()
 
     def _tell_losses(self) -> None:
         for peer in self._meeting.lost():
+            self._half.forget(peer)
             self._leave.tell(lost=peer)
 
     # -- by the virtual clock
@@ -143,10 +150,9 @@ class Peer:
                     self._step()
                 case What.ARRIVED:
                     frame = meeting.next_from(order.number)
-                    if frame is not None:
-                        self._receive(order.number, frame)
-                    if self._half.paced:
-                        self._leave.tell(ready=self._half.ready)
+                    answers = [] if frame is None else self._receive(order.number, frame)
+                    if self._half.paced or self._half.answers:
+                        self._leave.tell(ready=self._half.ready, messages=answers)
                 case What.EVALUATE:
                     meeting.evaluate(order.number, self._half.parameters)
                 case What.STOP:
@@ -154,8 +160,11 @@ class Peer:
 
     # -- what it does
 
-    def _receive(self, sender: int, frame: Frame) -> None:
-        self._half.receive(sender, self._codec.decode(frame.encoding, frame.body))
+    def _receive(self, sender: int, frame: Frame) -> list[Message]:
+        """Take an update in; returns what was sent because of it."""
+        sent = self._computation.receive(sender, self._computation.decode(frame))
+        self._send(sent, self._half.version)
+        return [message for sending in sent for message in sending.messages]
 
     def _compute(self) -> None:
         with self._learners.take() as learner:
@@ -163,7 +172,7 @@ class Peer:
             np.copyto(self._gradient, gradient)
 
     def _step(self) -> None:
-        step, parcels = self._computation.step(self._gradient, self._loss)
+        step, sent = self._computation.step(self._gradient, self._loss)
         self._leave.tell(
             base=step.base_version,
             staleness=step.staleness,
@@ -171,13 +180,10 @@ class Peer:
             messages=step.messages,
             ready=self._half.ready,
         )
-        for encoded, receivers in parcels:
-            head = header(
-                Kind.PUSH,
-                step.base_version,
-                encoding=encoded.encoding,
-                loss=step.loss,
-                length=encoded.size,
-            )
+        self._send(sent, step.base_version, step.loss)
+
+    def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
+        for kind, encoded, receivers in sent:
+            head = header(kind, version, encoding=encoded.encoding, loss=loss, length=encoded.size)
             for receiver in receivers:
                 self._meeting.send(receiver, [head, *encoded.body])

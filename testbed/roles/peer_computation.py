@@ -1,16 +1,38 @@
 """What a peer computes, whoever drives it: mini-batches, its step, the encoding of what it sends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from testbed.algorithms.interface import FloatVector, PeerHalf
+from testbed.algorithms.interface import FloatVector, Parcel, PeerHalf, Update
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.roles.computation import Encoded
 from testbed.roles.exchange import Message, Step
+from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
-from testbed.wire.frames import HEADER
+from testbed.wire.frames import HEADER, Frame, Kind
+
+
+class Sending(NamedTuple):
+    """An encoded update on its way to some peers.
+
+    Attributes:
+        kind: of the message: PUSH, or PARAMETERS if nothing of it may be rounded.
+        encoded: the update, which may share memory with the gradient.
+        peers: who is sent a copy.
+    """
+
+    kind: Kind
+    encoded: Encoded
+    peers: Sequence[int]
+
+    @property
+    def messages(self) -> list[Message]:
+        """What is written down of it."""
+        size = self.encoded.size
+        return [Message(peer, HEADER.size + size, size) for peer in self.peers]
 
 
 class PeerComputation:
@@ -20,33 +42,54 @@ class PeerComputation:
         half: of the algorithm; it owns the peer's model.
     """
 
-    def __init__(self, half: PeerHalf, batches: Batches, codec: Codec) -> None:
+    def __init__(
+        self, half: PeerHalf, batches: Batches | None, codecs: tuple[Codec, Codec]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            batches: None for a peer that computes nothing.
+            codecs: the run's, and an exact one.
+        """
         self.half = half
         self._batches = batches
-        self._codec = codec
+        self._codec, self._exact = codecs
         self._base = 0
 
     def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
         """Compute at the model as it is now: (the learner's gradient, loss)."""
+        assert self._batches is not None
         self._base = self.half.version
         np.copyto(learner.parameters, self.half.parameters)
         return learner.gradient(*self._batches.next())
 
-    def step(
-        self, gradient: FloatVector, loss: float
-    ) -> tuple[Step, Sequence[tuple[Encoded, Sequence[int]]]]:
-        """Take the step of a gradient.
-
-        Returns:
-            What is written down of it; what is to be sent to whom, sharing the gradient's memory.
-        """
+    def step(self, gradient: FloatVector, loss: float) -> tuple[Step, Sequence[Sending]]:
+        """Take the step of a gradient: what is written down of it, and what is to be sent."""
         staleness = self.half.version - self._base
-        sent = []
-        messages = []
-        for parcel in self.half.step(gradient):
-            encoding, body = self._codec.encode(parcel.update)
-            encoded = Encoded(encoding, body, self._codec.rounded(parcel.update))
-            sent.append((encoded, parcel.peers))
-            size = HEADER.size + encoded.size
-            messages += [Message(peer, size, encoded.size) for peer in parcel.peers]
+        sent = [self._encode(parcel) for parcel in self.half.step(gradient)]
+        messages = [message for sending in sent for message in sending.messages]
         return Step(self._base, staleness, loss, messages), sent
+
+    def receive(self, sender: int, update: Update) -> Sequence[Sending]:
+        """Take an update of another peer; returns what is to be sent because of it."""
+        return [self._encode(parcel) for parcel in self.half.receive(sender, update)]
+
+    def decode(self, frame: Frame) -> Update:
+        """The update of a message; may share the body's memory.
+
+        Raises:
+            WireError: it is none of this run's.
+        """
+        codec = self._exact if frame.kind is Kind.PARAMETERS else self._codec
+        return codec.decode(frame.encoding, frame.body)
+
+    def _encode(self, parcel: Parcel) -> Sending:
+        codec = self._exact if parcel.exact else self._codec
+        encoding, body = codec.encode(parcel.update)
+        encoded = Encoded(encoding, body, codec.rounded(parcel.update))
+        return Sending(Kind.PARAMETERS if parcel.exact else Kind.PUSH, encoded, parcel.peers)
+
+
+def codecs(encoding: Mapping[str, Any], sizes: Sequence[int]) -> tuple[Codec, Codec]:
+    """The run's codec, and an exact one."""
+    return Codec(EncodingChoice.model_validate(encoding), sizes), Codec(EncodingChoice(), sizes)

@@ -223,6 +223,12 @@ class Server:
         if not connection.pending:
             self._send_due()
 
+    def _left(self) -> None:
+        """A worker is gone, and others may have waited for it."""
+        if self._started is not None and not self._finished:
+            self._finished = self._service.finished
+            self._send_due()
+
     def _has_room(self, number: int) -> bool:
         return not self._workers[number].pending
 
@@ -261,10 +267,10 @@ class Server:
 
     def _answer(self, connection: Connection, number: int) -> int:
         """Send a worker what it is due; returns the message's bytes."""
-        version, encoding, body = self._service.answer(number)
-        length = sum(map(len, body))
-        head = header(Kind.PARAMETERS, version, encoding=encoding, length=length)
-        connection.send([head, *body])
+        answer = self._service.answer(number)
+        length = sum(map(len, answer.body))
+        head = header(Kind.PARAMETERS, answer.version, encoding=answer.encoding, length=length)
+        connection.send([head, *answer.body])
         if connection.pending:
             self._watch(connection)
         return len(head) + length
@@ -339,5 +345,6 @@ class Server:
         if connection is self._evaluator:
             self._evaluator = None
         elif connection.device is not None:
-            self._service.leave(connection.device)
             del self._workers[connection.device]
+            self._service.leave(connection.device)
+            self._left()

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from testbed.algorithms.interface import Layout, ServerHalf, Update
+from testbed.algorithms.interface import FloatVector, Layout, ServerHalf, Update
 from testbed.roles.settings import Settings
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
@@ -47,6 +47,23 @@ class Pushed:
     loss: float
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker is sent.
+
+    Attributes:
+        version: of the parameters.
+        vector: what it has when it has read this, float32, (|Θ|,); used up before the next answer.
+        encoding, body: as in a message; the body shares the vector's memory, so that what is not
+            sent at once is to be copied.
+    """
+
+    version: int
+    vector: FloatVector
+    encoding: int
+    body: Sequence[bytes | memoryview]
+
+
 class ParameterService:
     """Decides for one run.
 
@@ -73,6 +90,7 @@ class ParameterService:
         self._workers: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
         self._asking: dict[int, None] = {}
+        self._blocked: dict[int, None] = {}
         self._begun = False
 
     @property
@@ -93,9 +111,14 @@ class ParameterService:
     def leave(self, worker: int) -> None:
         """A worker is there no more."""
         if worker in self._workers:
+            before = self.half.version
             del self._workers[worker]
             self._asking.pop(worker, None)
+            self._blocked.pop(worker, None)
             self.half.forget(worker)
+            # Who waited for this one may go on.
+            self._unblock()
+            self._advanced(before)
 
     def begin(self) -> None:
         """Training begins: version 0 is evaluated and, if that is the protocol, sent to all."""
@@ -115,7 +138,7 @@ class ParameterService:
 
     def is_asking(self, worker: int) -> bool:
         """Whether it has asked and was not sent any yet."""
-        return worker in self._asking
+        return worker in self._asking or worker in self._blocked
 
     def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> None:
         """Take a push in, or a late worker's report.
@@ -154,11 +177,22 @@ class ParameterService:
             half.version,
         )
         self._bytes[worker] = 0
-        if half.version > before:
-            if half.version % self._evaluate_every == 0 or self.finished:
-                self._observer.checkpoint()
-            if self._broadcasts and not self.finished:
-                self._asking = dict.fromkeys(sorted(self._workers))
+        self._advanced(before)
+
+    def _advanced(self, before: int) -> None:
+        """Do what is due when the version may have changed."""
+        version = self.half.version
+        if version == before:
+            return
+        self._unblock()
+        if version % self._evaluate_every == 0 or self.finished:
+            self._observer.checkpoint()
+        if self._broadcasts and not self.finished:
+            self._asking = dict.fromkeys(sorted(self._workers))
+
+    def _unblock(self) -> None:
+        self._asking = self._blocked | self._asking
+        self._blocked = {}
 
     def due(self, has_room: Callable[[int], bool]) -> Iterator[int]:
         """Workers that are to be sent parameters now; ``answer`` says what, before the next one.
@@ -169,23 +203,23 @@ class ParameterService:
         if not self._begun or self.finished:
             return
         for worker in list(self._asking):
-            if not has_room(worker):
+            # Sending to one may show that another is gone.
+            if worker not in self._asking or not has_room(worker):
                 continue
-            version = self.half.pull(worker)
-            if version is not None:
-                del self._asking[worker]
+            del self._asking[worker]
+            if self.half.pull(worker) is None:
+                self._blocked[worker] = None  # until the version changes, or somebody leaves
+            else:
                 yield worker
 
-    def answer(self, worker: int) -> tuple[int, int, Sequence[bytes | memoryview]]:
-        """What a worker that is due is sent: (version, encoding, pieces of the body).
-
-        The pieces share the parameters' memory: what is not sent at once is to be copied.
-        """
+    def answer(self, worker: int) -> "Answer":
+        """What a worker that is due is sent."""
+        vector = self.half.outgoing(worker)
         # What this worker was sent last it has by now, or will have before it reads this.
-        changes = self.half.changed_since(worker, self._workers[worker])
+        changes = self.half.changed_since(vector, self._workers[worker])
         encoding, body = self._exact.encode(changes)
         self._workers[worker] = self.half.version
-        return self.half.version, encoding, body
+        return Answer(self.half.version, vector, encoding, body)
 
 
 def as_loss(loss: float) -> float:

@@ -41,6 +41,7 @@ class Settings:
         clock: wall: devices wait; virtual: time is computed.
         uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped.
         delay: on the uplink, in seconds.
+        gradient_time: mean of compute and waiting, in seconds; None where the host decides.
         evaluated_peer: the peer whose model is evaluated, where there is no server.
         server_address: IPv4 address of the server, or of the evaluated peer.
         peer_addresses: of all peers by their numbers; none where there is a server.
@@ -70,6 +71,7 @@ class Settings:
     uplink: int | None
     downlink: int | None
     delay: float
+    gradient_time: float | None
     evaluated_peer: int
     server_address: str
     peer_addresses: tuple[str, ...]

@@ -76,6 +76,8 @@ class VirtualServer(Server):
         self._clock.run(self._between)
         if not self._service.finished:
             self._check_workers()
+            if not self._finished:
+                self._report.event("error", "nobody will push any more")
         self._clock.drain()
         self._finished = True
         for leave in self._leaves:
@@ -104,6 +106,9 @@ class VirtualServer(Server):
 
     def _sent(self, connection: Connection) -> None:
         """Who is sent what is the clock's to say."""
+
+    def _left(self) -> None:
+        """The clock finds out when it comes to that worker."""
 
     # -- reading
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from testbed.algorithms.interface import FloatVector, PeerHalf, Update
 from testbed.learning.learner import Learner
-from testbed.roles.exchange import ExchangeService, Step
-from testbed.roles.peer_computation import PeerComputation
+from testbed.roles.exchange import ExchangeService, Message, Step
+from testbed.roles.peer_computation import PeerComputation, Sending
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
@@ -87,21 +87,26 @@ class SimulatedPeers:
     def finish(self, peer: int) -> Step | None:
         """The peer takes its step and sends."""
         one = self._peers[peer]
-        step, parcels = one.computation.step(one.gradient, one.loss)
-        for encoded, receivers in parcels:
-            # Shared by its receivers, and longer there than the gradient is.
-            update = encoded.received.copy()
-            for receiver in receivers:
-                self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
-                self._ingress[receiver].received(HEADER.size + encoded.size)
-                way = self._ways.setdefault((peer, receiver), Acknowledgements())
-                self._ingress[peer].acknowledged(way.of(HEADER.size + encoded.size))
+        step, sent = one.computation.step(one.gradient, one.loss)
+        self._send(peer, sent)
         return step
 
-    def arrive(self, receiver: int, sender: int) -> None:
-        """The sender's next message has arrived at the receiver."""
+    def _send(self, peer: int, sent: Sequence[Sending]) -> None:
+        for sending in sent:
+            # Shared by its receivers, and longer there than the gradient is.
+            update = sending.encoded.received.copy()
+            for receiver, size, _ in sending.messages:
+                self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
+                self._ingress[receiver].received(size)
+                way = self._ways.setdefault((peer, receiver), Acknowledgements())
+                self._ingress[peer].acknowledged(way.of(size))
+
+    def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
+        """The sender's next message has arrived at the receiver; returns what that one sends."""
         one = self._peers[receiver]
-        one.computation.half.receive(sender, one.under_way[sender].popleft())
+        sent = one.computation.receive(sender, one.under_way[sender].popleft())
+        self._send(receiver, sent)
+        return [message for sending in sent for message in sending.messages]
 
     def ready(self, peer: int) -> bool:
         """Whether the peer may compute its next gradient."""

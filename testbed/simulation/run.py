@@ -105,6 +105,10 @@ class SimulatedRun:
         self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
+        version, wanted = self._system.version, self._settings.updates
+        if version < wanted:
+            reason = f"no further update could come about after {version:,} of {wanted:,}"
+            raise EndError("failed", reason)
 
     # -- the service's observer
 

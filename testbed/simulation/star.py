@@ -94,14 +94,13 @@ class SimulatedWorkers:
 
     def answer(self, worker: int) -> int:
         """Send a worker that is due its parameters; returns the message's bytes."""
-        version, _, body = self._service.answer(worker)
-        half = self._service.half
-        vector = half.outgoing(worker)
+        answer = self._service.answer(worker)
+        half, vector, version = self._service.half, answer.vector, answer.version
         if not (self._at_once and vector is half.parameters):
             key: Hashable = version if vector is half.parameters else (version, worker)
             self._versions.hold(key, vector)
             self._there[worker].append((key, version))
-        size = HEADER.size + sum(map(len, body))
+        size = HEADER.size + sum(map(len, answer.body))
         self.ingress.acknowledged(self._acknowledgements[worker].of(size))
         return size
 

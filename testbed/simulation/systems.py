@@ -17,7 +17,7 @@ from testbed.learning.learner import Learner
 from testbed.roles import computation
 from testbed.roles.computation import Computation, Times
 from testbed.roles.exchange import ExchangeService
-from testbed.roles.peer_computation import PeerComputation
+from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.service import Observer, ParameterService
 from testbed.roles.settings import Settings, peer_name
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
@@ -83,7 +83,7 @@ class StarSystem(System):
         codec = _codec(settings, learner)
         computations = [
             Computation(computation.worker_half(settings, layout), batches, codec)
-            for batches in _batches(settings, dataset)
+            for batches in _batches(settings, dataset, settings.workers)
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
         self._workers = SimulatedWorkers(
@@ -140,16 +140,20 @@ class MeshSystem(System):
         observer: Observer,
     ) -> None:
         self._service = ExchangeService(settings, observer)
-        codec = _codec(settings, learner)
+        both = codecs(settings.encoding, learner.layout.sizes)
+        computing = computation.computing(settings)
+        batches = list(_batches(settings, dataset, computing))
         computations = []
-        for number, batches in enumerate(_batches(settings, dataset)):
+        for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
-            computations.append(PeerComputation(half, batches, codec))
+            own = batches[number] if number < computing else None
+            computations.append(PeerComputation(half, own, both))
         self._peers = SimulatedPeers(self._service, computations, learner)
         self.clock = MeshClock(
             self._service,
             self._peers,
             peers=range(settings.workers),
+            computing=computing,
             busy=_busy(settings, 1),
             lines=_lines(settings),
         )
@@ -207,9 +211,9 @@ def _codec(settings: Settings, learner: Learner) -> Codec:
     return Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
 
 
-def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
+def _batches(settings: Settings, dataset: datasets.Dataset, devices: int) -> Iterator[Batches]:
     """Every device's mini-batches, which share the memory that they are gathered in."""
-    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
+    shards = datasets.shards(len(dataset.train_images), devices, settings.seed)
     memory: Batches | None = None
     for number, shard in enumerate(shards):
         generator = stream(settings.seed, "batches", number)
