@@ -157,8 +157,11 @@ class StarClock:
             elif rank == _ARRIVED or (rank == _FINISHED and state.ahead):
                 arrived = self._stage.receive(worker, keep=False)
             if arrived is not None:
-                self._service.payload_bytes += arrived.push.payload_bytes
-                self._service.count(worker, arrived.size)
+                self._count_late(worker, arrived)
+
+    def _count_late(self, worker: int, arrived: Arrived) -> None:
+        self._service.payload_bytes += arrived.push.payload_bytes
+        self._service.count(worker, arrived.size)
 
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
         state = self._workers.get(worker)
@@ -249,6 +252,8 @@ class StarClock:
         state = self._workers.pop(worker)
         if state.ahead:
             self._come_up_with(state)
+        for arrived in state.waiting:  # it was sent, and is not an update any more
+            self._count_late(worker, arrived)
         self._service.leave(worker)
         self._send_due()  # others may have waited for it
 

@@ -364,7 +364,7 @@ class Spec(Section):
         if not (takes_time or network.uplink or network.downlink or network.delay):
             text = (
                 "nothing takes any time, and the virtual clock would stand still: give computing a "
-                "duration, for example `compute: {distribution: gamma, mean: 100ms}`"
+                "duration, for example `compute: {distribution: exponential, mean: 100ms}`"
             )
             conflicts.append((("clock",), text))
         if network.loss:

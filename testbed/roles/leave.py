@@ -77,8 +77,15 @@ class Leave:
         self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)
 
     def hear(self) -> dict[str, Any]:
-        """What the device told; waits for it. For the clock's end."""
-        fields: dict[str, Any] = json.loads(self._socket.recv(_LONGEST))
+        """What the device told; waits for it. For the clock's end.
+
+        Raises:
+            ConnectionError: the device's end is closed.
+        """
+        data = self._socket.recv(_LONGEST)
+        if not data:
+            raise ConnectionResetError("the device is gone")
+        fields: dict[str, Any] = json.loads(data)
         return fields
 
     def close(self) -> None:

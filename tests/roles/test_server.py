@@ -55,6 +55,7 @@ def settings(**changes: Any) -> Settings:
         "uplink": None,
         "downlink": None,
         "delay": 0.0,
+        "gradient_time": None,
         "evaluated_peer": 0,
         "server_address": "127.0.0.1",
         "peer_addresses": (),

@@ -63,6 +63,7 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "uplink": None,
         "downlink": None,
         "delay": 0.0,
+        "gradient_time": None,
         "evaluated_peer": 0,
         "server_address": "127.0.0.1",
         "peer_addresses": (),

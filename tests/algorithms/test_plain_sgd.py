@@ -1,0 +1,125 @@
+"""With one device every shape of algorithm is plain SGD: torch's own, on the same mini-batches.
+
+The whole of the simulator runs: clock, durations, protocol, encoding. Only what is asked of a run's
+settings is changed from case to case.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch import nn
+
+from testbed.experiment.spec import Spec
+from testbed.learning import datasets
+from testbed.learning.batches import Batches
+from testbed.learning.learner import Learner
+from testbed.learning.models import MODELS, initialise
+from testbed.orchestrator.plan import plan
+from testbed.roles.service import UpdateRow
+from testbed.simulation.systems import system
+from testbed.streams import stream
+
+UPDATES = 30
+SEED = 11
+
+
+class Losses:
+    """An observer that notes the losses."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        assert row[0] == version == len(self.losses) + 1
+        assert row[3] == 0, "one device alone has no staleness"
+        assert row[9]
+        self.losses.append(row[6])
+
+    def checkpoint(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def dataset() -> datasets.Dataset:
+    return datasets.load("digits", "standardised", None, SEED)
+
+
+@pytest.fixture(scope="module")
+def initial() -> npt.NDArray[np.float32]:
+    return initialise("mlp", "paper", stream(SEED, "initial"))
+
+
+@pytest.fixture(scope="module")
+def by_torch(
+    dataset: datasets.Dataset, initial: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float32], list[float]]:
+    """The parameters and losses of torch's SGD."""
+    module = MODELS["mlp"]()
+    nn.utils.vector_to_parameters(torch.from_numpy(initial.copy()), module.parameters())
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    (shard,) = datasets.shards(len(dataset.train_images), 1, SEED)
+    batches = Batches(dataset, shard, 10, stream(SEED, "batches", 0))
+    losses = []
+    for _ in range(UPDATES):
+        images, labels = batches.next()
+        optimiser.zero_grad()
+        logits = module(torch.from_numpy(images))
+        loss = nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    return nn.utils.parameters_to_vector(module.parameters()).detach().numpy(), losses
+
+
+ALGORITHMS: list[dict[str, Any]] = [
+    {"name": "asgd"},
+    {"name": "comp-asgd", "ratio": 1.0},
+    {"name": "comp-asgd", "ratio": 1.0, "error_feedback": True},
+    {"name": "adacomp", "ratio": 1.0},
+    {"name": "sync-sgd"},
+    {"name": "sync-sgd", "wait_for": 1, "protocol": "push-and-wait"},
+    {"name": "sync-sgd", "protocol": "push-and-interrupt"},
+    {"name": "all-to-all"},
+]
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "unshaped": {},
+    "shaped": {"network": {"uplink": "1mbit", "downlink": "3mbit", "delay": "20ms"}},
+    "changed": {"pulls": "changed", "network": {"downlink": "3mbit"}},
+}
+
+
+@pytest.mark.parametrize("conditions", CONDITIONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: "-".join(map(str, one.values())))
+def test_one_device_alone_is_torch_s_sgd(
+    algorithm: dict[str, Any],
+    conditions: str,
+    dataset: datasets.Dataset,
+    initial: npt.NDArray[np.float32],
+    by_torch: tuple[npt.NDArray[np.float32], list[float]],
+) -> None:
+    spec = {
+        "name": "plain",
+        "seed": SEED,
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"batch_size": 10, "learning_rate": 0.1, "updates": UPDATES},
+        "algorithms": [algorithm],
+        "devices": {"workers": 1},
+        "clock": "virtual",
+        "compute": {"distribution": "exponential", "mean": "50ms"},
+    }
+    settings = plan(Spec.model_validate(spec | CONDITIONS[conditions]))[0].settings
+    observer = Losses()
+    make = system(settings)
+    one = make(settings, dataset, Learner("mlp", 10), initial.copy(), observer)
+    one.clock.run()
+    expected, losses = by_torch
+    assert one.version == UPDATES
+    assert observer.losses == pytest.approx(losses, rel=1e-4)
+    way = float(np.linalg.norm(expected - initial))
+    assert way > 0.1
+    assert float(np.linalg.norm(one.parameters - expected)) < 1e-5 * way
+    assert losses[-1] < losses[0]

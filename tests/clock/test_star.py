@@ -1,0 +1,585 @@
+"""The clock around a server against an event simulation written naively.
+
+The naive one knows every message's size from the beginning, keeps no queue of events and looks at
+every worker to find what comes next. Times are multiples of 2⁻¹⁰, which floats hold exactly, and most
+of quarters of a second, so that much happens at the same moment.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.algorithms.asgd import StalenessDivided
+from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf
+from testbed.algorithms.synchronous_sgd import SynchronousServer
+from testbed.clock.star import AHEAD, Arrived, StarClock
+from testbed.clock.transfers import Line
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import plan
+from testbed.roles.service import ParameterService, Pushed, UpdateRow
+from testbed.roles.settings import Settings
+from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.wire.frames import HEADER
+
+
+def run_settings(workers: int, updates: int) -> Settings:
+    spec = {
+        "name": "star",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": updates},
+        "algorithms": ["asgd"],
+        "devices": {"workers": workers},
+        "evaluation": {"every": 1000},
+        "clock": "virtual",
+        "compute": {"distribution": "constant", "mean": "1s"},
+    }
+    return plan(Spec.model_validate(spec))[0].settings
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: every number that decides what happens."""
+
+    protocol: Protocol
+    wait_for: int | None  # of a synchronous server; None: an asynchronous one
+    updates: int
+    durations: list[list[int]]  # quarters of a second by worker and computation, used in turn
+    sizes: list[list[int]]  # bytes of pushes likewise
+    answers: list[list[int]]  # bytes of parameters by worker and version, in turn
+    uplink: int | None
+    downlink: int | None
+    delay: float = 0  # eighths of a second
+    vanishing: dict[int, int] = field(default_factory=dict)  # worker: messages before it is gone
+
+    @property
+    def workers(self) -> int:
+        return len(self.durations)
+
+    @property
+    def asks(self) -> bool:
+        return self.protocol == "pull"
+
+    def duration(self, worker: int, computation: int) -> float:
+        own = self.durations[worker]
+        return own[computation % len(own)] / 4
+
+    def size(self, worker: int, computation: int) -> int:
+        own = self.sizes[worker]
+        return own[computation % len(own)]
+
+    def answer(self, worker: int, version: int) -> int:
+        own = self.answers[worker]
+        return own[version % len(own)]
+
+
+# -- the clock, with a stage that does as the case says
+
+
+class Played:
+    """A stage, and the observer of its service."""
+
+    def __init__(self, case: Case, order: Sequence[int] | None = None) -> None:
+        """``order`` is that in which the workers came."""
+        self.case = case
+        half: ServerHalf
+        if case.wait_for is None:
+            half = StalenessDivided(np.zeros(1, np.float32), 0.5)
+        else:
+            half = SynchronousServer(np.zeros(1, np.float32), 0.5, case.wait_for, case.protocol)
+        layout = Layout(("one",), (1,))
+        self.service = ParameterService(
+            half, layout, run_settings(case.workers, case.updates), self
+        )
+        self.rows: list[tuple[float, int, int, int, bool]] = []
+        self.answers: list[tuple[float, int, int]] = []
+        self.computations: list[tuple[float, int, int]] = []
+        self.reports = self.sent_bytes = self.sent_payload = 0
+        self.asked = [0] * case.workers
+        self.ends = [0.0] * case.workers
+        self.computing: list[int | None] = [None] * case.workers
+        self.there: list[list[int]] = [[] for _ in range(case.workers)]
+        self.outbox: list[deque[tuple[int, int | None]]] = [deque() for _ in range(case.workers)]
+        self.received = [0] * case.workers
+        self.told: set[int] = set()
+        self.refused: list[str] = []
+        for worker in range(case.workers) if order is None else order:
+            self.service.join(worker)
+            if case.asks:
+                self.service.asked(worker)
+        up, down = case.uplink, case.downlink
+        self.clock = StarClock(
+            self.service,
+            self,
+            workers=range(case.workers),
+            protocol=WORKER_PROTOCOLS[case.protocol],
+            busy=self.busy,
+            lines=lambda: (Line(up, case.delay / 8), Line(down)),
+        )
+
+    def busy(self, worker: int, now: float) -> float:
+        assert now == self.clock.now
+        duration = self.case.duration(worker, self.asked[worker])
+        self.asked[worker] += 1
+        self.ends[worker] = now + duration
+        return duration
+
+    # -- the stage
+
+    def answer(self, worker: int) -> int:
+        version = self.service.answer(worker).version
+        self.answers.append((self.clock.now, worker, version))
+        self.there[worker].append(version)
+        return self.case.answer(worker, version)
+
+    def arrived(self, worker: int, version: int) -> None:
+        assert version in self.there[worker]
+
+    def compute(self, worker: int, version: int) -> None:
+        assert version in self.there[worker]
+        self.computations.append((self.clock.now, worker, version))
+        self.computing[worker] = version
+
+    def finish(self, worker: int, late: bool) -> None:
+        version = self.computing[worker]
+        assert version is not None
+        self.computing[worker] = None
+        now = self.clock.now
+        self.told = {one for one in self.told if self.ends[one] > now}
+        if self.ends[worker] > now:
+            assert self.case.asks, "told of an end that was not certain"
+            self.told.add(worker)
+        assert len(self.told) <= AHEAD
+        size = None if late else self.case.size(worker, self.asked[worker] - 1)
+        self.outbox[worker].append((version, size))
+        self.reports += late
+        self.sent_bytes += HEADER.size if size is None else size + HEADER.size * self.case.asks
+        self.sent_payload += 0 if size is None else size - HEADER.size
+
+    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        if self.received[worker] == self.case.vanishing.get(worker):
+            return None
+        self.received[worker] += 1
+        version, size = self.outbox[worker].popleft()
+        if size is None:
+            return Arrived(Pushed(version, None, 0, math.nan), (HEADER.size,))
+        update = DenseUpdate(np.zeros(1, np.float32))
+        sizes = (size, HEADER.size) if self.case.asks else (size,)
+        return Arrived(Pushed(version, update, size - HEADER.size, 0.0), sizes)
+
+    def host_time(self) -> float:
+        return 0.0
+
+    def refuse(self, worker: int, error: ValueError) -> None:
+        self.refused.append(f"{worker}: {error}")
+
+    # -- the observer
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        _, worker, base, staleness, _, _, _, time, _, applied = row
+        self.rows.append((time, worker, base, staleness, applied))
+
+    def checkpoint(self) -> None:
+        pass
+
+
+# -- the same, naively
+
+
+@dataclass
+class Device:
+    """One worker, as the naive simulation sees it; versions and messages on their way in order."""
+
+    coming: list[tuple[Fraction, int]] = field(default_factory=list)
+    pushes: list[tuple[Fraction, int, bool]] = field(default_factory=list)
+    asking: list[Fraction] = field(default_factory=list)
+    end: Fraction | None = None
+    at: int = -1
+    newest: int = -1
+    begun: int = 0
+    sent: int = 0
+    up_free: Fraction = Fraction(0)
+    down_free: Fraction = Fraction(0)
+    wants: bool = False
+    last: int = -1
+    gone: bool = False
+
+
+class Naive:
+    """Looks at all workers for what happens next, until nothing does."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.devices = [Device(wants=True) for _ in range(case.workers)]
+        self.now = Fraction(0)
+        self.version = self.gathered = 0
+        self.rows: list[tuple[float, int, int, int, bool]] = []
+        self.answers: list[tuple[float, int, int]] = []
+        self.computations: list[tuple[float, int, int]] = []
+
+    def run(self) -> None:
+        self.serve()
+        while self.version < self.case.updates:
+            coming = [one for w in range(self.case.workers) for one in self.next_of(w)]
+            if not coming:
+                return
+            self.now, rank, worker = min(coming)
+            device = self.devices[worker]
+            if rank == 0:
+                self.arrived(worker, device, device.coming.pop(0)[1])
+            elif rank == 1:
+                self.finished(worker, device)
+            elif rank == 2:
+                _, base, late = device.pushes.pop(0)
+                self.pushed(worker, base, late)
+            elif rank == 3:
+                device.asking.pop(0)
+                device.wants = True
+            if rank > 1:  # at one moment, whatever makes a version comes before what is sent
+                self.serve()
+
+    def next_of(self, worker: int) -> list[tuple[Fraction, int, int]]:
+        device = self.devices[worker]
+        events = [(time, 0, worker) for time, _ in device.coming[:1]]
+        events += [(device.end, 1, worker)] if device.end is not None else []
+        events += [(time, 2, worker) for time, _, _ in device.pushes[:1]]
+        events += [(time, 3, worker) for time in device.asking[:1]]
+        if self.is_due(device) and self.now <= device.down_free:
+            events.append((device.down_free, 4, worker))
+        return events
+
+    def transfer(self, start: Fraction, size: int, rate: int | None) -> Fraction:
+        if rate is None:
+            return start
+        return start + Fraction(8 * (size + 66 * math.ceil(size / 1448)), rate)
+
+    def is_due(self, device: Device) -> bool:
+        had = self.case.wait_for is not None and device.last == self.version
+        return device.wants and not had and not device.gone
+
+    def serve(self) -> None:
+        if self.version >= self.case.updates:
+            return
+        for worker, device in enumerate(self.devices):
+            if not self.is_due(device) or device.down_free > self.now:
+                continue
+            device.wants = False
+            device.last = self.version
+            self.answers.append((float(self.now), worker, self.version))
+            size = self.case.answer(worker, self.version)
+            there = self.transfer(self.now, size, self.case.downlink)
+            device.down_free = there
+            device.coming.append((there, self.version))
+
+    def begin(self, worker: int, device: Device, version: int) -> None:
+        self.computations.append((float(self.now), worker, version))
+        device.at = version
+        device.end = self.now + Fraction(self.case.duration(worker, device.begun))
+        device.begun += 1
+
+    def arrived(self, worker: int, device: Device, version: int) -> None:
+        device.newest = version
+        if device.end is None or self.case.protocol == "push-and-interrupt":
+            self.begin(worker, device, version)
+
+    def finished(self, worker: int, device: Device) -> None:
+        device.end = None
+        late = device.newest > device.at
+        size = HEADER.size if late else self.case.size(worker, device.begun - 1)
+        size += HEADER.size * self.case.asks
+        start = max(self.now, device.up_free) if self.case.uplink is not None else self.now
+        device.up_free = self.transfer(start, size, self.case.uplink)
+        if device.sent == self.case.vanishing.get(worker):
+            device.gone = True
+            device.asking, device.coming, device.wants = [], [], False
+            return
+        device.sent += 1
+        device.pushes.append((device.up_free + Fraction(self.case.delay) / 8, device.at, late))
+        if late:
+            self.begin(worker, device, device.newest)
+
+    def pushed(self, worker: int, base: int, late: bool) -> None:
+        before = self.version
+        if self.case.wait_for is None:
+            self.version += 1
+            applied = True
+        else:
+            applied = not late and base == self.version
+            self.gathered += applied
+            if self.gathered == self.case.wait_for:
+                self.version, self.gathered = self.version + 1, 0
+        self.rows.append((float(self.now), worker, base, before - base, applied))
+        if self.case.asks:
+            self.devices[worker].asking.append(self.now)
+        elif self.version > before:
+            for device in self.devices:
+                device.wants = not device.gone
+
+
+SIZES = (158, 190, 414, 446, 3000)
+RATES = st.sampled_from([None, 8192, 2048])
+
+
+@st.composite
+def cases(draw: st.DrawFn, protocol: Protocol | None = None, synchronous: bool = True) -> Case:
+    workers = draw(st.integers(1, 6))
+    names: list[Protocol] = list(WORKER_PROTOCOLS) if protocol is None else [protocol]
+
+    def by_worker(values: st.SearchStrategy[int]) -> list[list[int]]:
+        rows = st.lists(values, min_size=1, max_size=4)
+        return draw(st.lists(rows, min_size=workers, max_size=workers))
+
+    return Case(
+        protocol=draw(st.sampled_from(names)) if synchronous else "pull",
+        wait_for=draw(st.integers(1, workers)) if synchronous else None,
+        updates=draw(st.integers(1, 25)),
+        durations=by_worker(st.integers(0, 8)),
+        sizes=by_worker(st.sampled_from(SIZES)),
+        answers=by_worker(st.sampled_from(SIZES)),
+        uplink=draw(RATES),
+        downlink=draw(RATES),
+        delay=draw(st.integers(0, 4)),
+    )
+
+
+def played(case: Case) -> Played:
+    stage = Played(case)
+    stage.clock.run()
+    return stage
+
+
+def compare(case: Case) -> Played:
+    stage, naive = played(case), Naive(case)
+    naive.run()
+    assert stage.rows == naive.rows
+    assert sorted(stage.answers) == sorted(naive.answers)
+    assert sorted(stage.computations) == sorted(naive.computations)
+    assert stage.service.finished == (naive.version >= case.updates)
+    assert not stage.refused
+    return stage
+
+
+QUICK = settings(max_examples=80, deadline=None)
+
+
+@QUICK
+@given(cases(synchronous=False))
+def test_an_asynchronous_server_takes_pushes_in_the_order_of_their_arrival(case: Case) -> None:
+    stage = compare(case)
+    assert len(stage.rows) == case.updates
+    # A pull gets every update that had arrived by then, and none that had not.
+    times = [row[0] for row in stage.rows]
+    for time, _, version in stage.answers:
+        assert sum(t < time for t in times) <= version <= sum(t <= time for t in times)
+
+
+@QUICK
+@given(cases(protocol="pull"))
+def test_a_synchronous_server_that_is_asked(case: Case) -> None:
+    compare(case)
+
+
+@QUICK
+@given(cases(protocol="push-and-wait"))
+def test_push_and_wait(case: Case) -> None:
+    stage = compare(case)
+    # Whoever begins does so with the newest that it had, and never with one twice.
+    for worker in range(case.workers):
+        versions = [v for _, w, v in stage.computations if w == worker]
+        assert versions == sorted(set(versions))
+
+
+@QUICK
+@given(cases(protocol="push-and-interrupt"))
+def test_push_and_interrupt(case: Case) -> None:
+    stage = compare(case)
+    assert stage.reports == 0
+
+
+@QUICK
+@given(cases(), st.data())
+def test_a_worker_that_is_gone_is_left_out_and_the_rest_goes_on(
+    case: Case, data: st.DataObject
+) -> None:
+    # Over shaped uplinks several messages of a worker may be under way when it is found gone; that
+    # is a test of its own.
+    if not case.asks:
+        case = Case(**{**vars(case), "uplink": None})
+    who = st.integers(0, case.workers - 1)
+    case.vanishing.update(data.draw(st.dictionaries(who, st.integers(0, 4), max_size=2)))
+    stage, naive = played(case), Naive(case)
+    naive.run()
+    assert stage.rows == naive.rows
+    assert stage.service.finished == (naive.version >= case.updates)
+
+
+@QUICK
+@given(cases() | cases(synchronous=False))
+def test_what_was_told_and_not_taken_in_is_counted_once_in_the_end(case: Case) -> None:
+    stage = played(case)
+    before, version = stage.service.message_bytes, stage.service.half.version
+    assert before <= stage.sent_bytes
+    stage.clock.drain()
+    assert stage.service.message_bytes == stage.sent_bytes
+    assert stage.service.payload_bytes == stage.sent_payload
+    assert stage.service.half.version == version
+    assert not any(stage.outbox)
+
+
+@QUICK
+@given(cases() | cases(synchronous=False), st.randoms(use_true_random=False))
+def test_the_order_in_which_workers_came_is_of_no_matter(case: Case, random: Random) -> None:
+    order = list(range(case.workers))
+    random.shuffle(order)
+    one, two = played(case), Played(case, order)
+    two.clock.run()
+    assert one.rows == two.rows
+    assert sorted(one.answers) == sorted(two.answers)
+
+
+@QUICK
+@given(cases() | cases(synchronous=False), st.integers(1000, 10**9), st.floats(1e-9, 0.3))
+def test_times_that_floats_do_not_hold_do_not_break_the_order(
+    case: Case, rate: int, delay: float
+) -> None:
+    """Sums of such times round; an arrival must not seem earlier than what was handled before."""
+    case = Case(**{**vars(case), "uplink": rate, "downlink": rate + 7, "delay": 8 * delay})
+    stage = Played(case)
+    times = [0.0]
+    stage.clock.run(lambda: times.append(stage.clock.now))
+    assert times == sorted(times)
+    assert [row[0] for row in stage.rows] == sorted(row[0] for row in stage.rows)
+    assert stage.service.finished
+    for worker in range(case.workers):
+        bases = [row[2] for row in stage.rows if row[1] == worker]
+        assert bases == sorted(bases)
+    stage.clock.drain()
+    assert stage.service.message_bytes == stage.sent_bytes
+
+
+def plain(**changes: Any) -> Case:
+    fields: dict[str, Any] = {
+        "protocol": "pull",
+        "wait_for": None,
+        "updates": 4,
+        "durations": [[4], [4]],
+        "sizes": [[158], [158]],
+        "answers": [[190]] * 12,
+        "uplink": None,
+        "downlink": None,
+    }
+    return Case(**fields | changes)
+
+
+def test_ties_go_to_the_lower_number_and_a_pull_gets_all_that_arrived_until_then() -> None:
+    stage = played(plain())
+    assert [row[:3] for row in stage.rows] == [(1, 0, 0), (1, 1, 0), (2, 0, 2), (2, 1, 2)]
+    assert stage.answers[2:] == [(1, 0, 2), (1, 1, 2)]
+
+
+def test_a_push_whose_size_is_known_late_overtakes_nobody() -> None:
+    # Worker 0's push leaves at 1 s and takes 12.6 s; worker 1's leave from 2 s on, and take 1 s.
+    case = plain(sizes=[[3000 - 8], [158]], durations=[[4], [8]], uplink=2048, updates=6)
+    stage = compare(case)
+    arrival = 1 + 8 * (3024 + 3 * 66) / 2048
+    assert [(row[0], row[1]) for row in stage.rows] == [
+        *((time, 1) for time in (3, 6, 9, 12)),
+        (arrival, 0),
+        (15, 1),
+    ]
+
+
+def test_a_version_that_became_old_while_the_downlink_was_busy_is_not_sent() -> None:
+    # Worker 0 gets parameters in 0.25 s and makes a version of them in 0.25 s more; worker 1, of whom
+    # 958 bytes are sent, gets them in 1 s.
+    case = plain(
+        protocol="push-and-interrupt",
+        wait_for=1,
+        durations=[[1], [100]],
+        answers=[[190], [958]],
+        downlink=8192,
+        updates=6,
+    )
+    stage = compare(case)
+    assert [row[0] for row in stage.rows] == [0.5, 1, 1.5, 2, 2.5, 3]
+    assert [a for a in stage.answers if a[1] == 1] == [(0, 1, 0), (1, 1, 2), (2, 1, 4)]
+
+
+def test_an_interrupted_computation_does_not_finish() -> None:
+    case = plain(protocol="push-and-interrupt", wait_for=1, durations=[[4], [5]], updates=6)
+    stage = compare(case)
+    assert [row[1] for row in stage.rows] == [0] * 6
+    assert stage.asked == [6, 6]
+
+
+def test_a_late_worker_reports_and_goes_on_with_the_newest() -> None:
+    case = plain(protocol="push-and-wait", wait_for=1, durations=[[4], [10]], updates=6)
+    stage = compare(case)
+    assert (2.5, 1, 0, 2, False) in stage.rows
+    assert (2.5, 1, 2) in stage.computations
+    # Reports are messages without a payload.
+    assert stage.reports == 2
+
+
+def test_at_most_a_few_are_told_ahead() -> None:
+    case = plain(durations=[[4]] * 12, sizes=[[158]] * 12, updates=40)
+    stage = Played(case)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, len(stage.told))
+
+    stage.clock.run(look)
+    assert most == AHEAD
+
+
+def test_who_sends_what_it_may_not_is_left_out() -> None:
+    stage = Played(plain(updates=6))
+    real = stage.receive
+
+    def receive(worker: int, keep: bool) -> Arrived | None:
+        arrived = real(worker, keep)
+        if worker == 1 and arrived is not None:
+            arrived.push = Pushed(99, arrived.push.update, 4, 0.0)
+        return arrived
+
+    stage.receive = receive  # type: ignore[method-assign]
+    stage.clock.run()
+    assert [row[1] for row in stage.rows] == [0] * 6
+    (why,) = stage.refused
+    assert why.startswith("1: base version 99")
+    assert stage.service.workers == 1
+
+
+def test_with_too_few_workers_for_an_update_it_ends() -> None:
+    case = plain(wait_for=2, vanishing={1: 1})
+    stage = played(case)
+    assert not stage.service.finished
+    assert stage.service.half.version == 1
+
+
+@pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])
+def test_without_room_on_the_uplink_messages_wait_in_their_order(protocol: Protocol) -> None:
+    # Reports and pushes of one worker queue on an uplink that takes a second and more for each.
+    case = plain(
+        protocol=protocol,
+        wait_for=1,
+        durations=[[1], [2, 1, 3], [1, 2]],
+        sizes=[[190], [3000, 190], [446]],
+        uplink=2048,
+        updates=25,
+    )
+    stage = compare(case)
+    for worker in range(3):
+        bases = [row[2] for row in stage.rows if row[1] == worker]
+        assert bases == sorted(bases)

@@ -1,0 +1,149 @@
+"""The clock's channels to devices, between real processes."""
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from testbed.roles.leave import Leave, Leaves, Order, What
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Leave, Leave]]:
+    """The clock's end and a device's."""
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    clock, device = (Leave(end) for end in pair)
+    yield clock, device
+    clock.close()
+    device.close()
+
+
+def forked(run: Callable[[], None]) -> int:
+    """Run something in a process of its own; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        run()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def test_orders_come_one_by_one_in_their_order(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    given = [(What.BEGIN, 0), (What.ARRIVED, 2**40), (What.FINISHED, 0), (What.ARRIVED, 3)]
+    for what, number in given:
+        clock.give(what, number)
+    assert [device.take() for _ in given] == [Order(what, number) for what, number in given]
+    assert device.take(wait=False) is None
+
+
+def test_taking_without_waiting_sees_what_is_there(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    assert device.take(wait=False) is None
+    clock.give(What.STOP)
+    assert select.select([device], [], [], 1) == ([device], [], [])
+    assert device.take(wait=False) == Order(What.STOP)
+
+
+def test_what_a_device_tells_is_heard_whole_and_in_order(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    # As many messages as the largest mesh's step: beyond a page, and beyond 64 KiB.
+    messages = [(peer, 10_000_000, 10_000_000) for peer in range(4000)]
+    device.tell(base=7, loss=float("inf"), messages=messages)
+    device.tell(lost=3)
+    heard = clock.hear()
+    assert heard["base"] == 7
+    assert heard["loss"] == float("inf")
+    assert heard["messages"] == [list(message) for message in messages]
+    assert clock.hear() == {"lost": 3}
+
+
+def test_a_device_that_is_gone_is_told_nothing(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    device.close()
+    clock.give(What.FINISHED)
+    clock.give(What.STOP)
+
+
+def test_without_the_clock_a_device_is_told_so(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    clock.give(What.FINISHED)
+    clock.close()
+    assert device.take() == Order(What.FINISHED)  # what it said before still counts
+    with pytest.raises(ConnectionError, match="the virtual clock is gone"):
+        device.take()
+    with pytest.raises(OSError, match="Broken pipe"):
+        device.tell(base=1)
+
+
+def test_who_gives_waits_for_a_device_that_is_far_behind(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    count = 5000
+
+    def give() -> None:
+        for number in range(count):
+            clock.give(What.ARRIVED, number)
+
+    giving = threading.Thread(target=give)
+    giving.start()
+    giving.join(0.2)
+    assert giving.is_alive(), "the kernel had room for all"
+    assert [device.take() for _ in range(count)] == [
+        Order(What.ARRIVED, number) for number in range(count)
+    ]
+    giving.join(5)
+    assert not giving.is_alive()
+
+
+def test_each_forked_device_has_its_own() -> None:
+    leaves = Leaves(3)
+
+    def answer(number: int) -> None:
+        mine = leaves.of_device(number)
+        order = mine.take()
+        assert order is not None
+        mine.tell(device=number, got=order.number)
+        assert mine.take() == Order(What.STOP)
+
+    children = [forked(lambda number=number: answer(number)) for number in range(3)]  # type: ignore[misc]
+    clocks = leaves.of_clock()
+    for number in (2, 0, 1):
+        clocks[number].give(What.ARRIVED, 10 * number)
+    for number, clock in enumerate(clocks):
+        assert clock.hear() == {"device": number, "got": 10 * number}
+        clock.give(What.STOP)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    for clock in clocks:
+        clock.close()
+
+
+def test_devices_notice_when_the_clock_s_process_ends() -> None:
+    """Every other process has to have closed the clock's ends, for a device to see it."""
+    leaves = Leaves(2)
+    ready, go = os.pipe()
+
+    def be_the_clock() -> None:
+        leaves.of_clock()[1].give(What.BEGIN)
+        os.read(ready, 1)
+
+    def be_somebody_else() -> None:
+        leaves.close()
+        os.read(ready, 1)
+
+    clock = forked(be_the_clock)
+    evaluator = forked(be_somebody_else)
+    device = leaves.of_device(1)
+    assert device.take() == Order(What.BEGIN)
+    os.write(go, b"12")
+    assert os.waitpid(clock, 0)[1] == os.waitpid(evaluator, 0)[1] == 0
+    with pytest.raises(ConnectionError):
+        device.take()
+    device.close()
+    os.close(ready)
+    os.close(go)

@@ -1,0 +1,293 @@
+"""What a parameter server decides, with the algorithms' own halves and a list for an observer."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.adacomp import AdaptiveStaleness
+from testbed.algorithms.asgd import StalenessDivided
+from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf, SparseUpdate
+from testbed.algorithms.synchronous_sgd import SynchronousServer
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import plan
+from testbed.roles.service import ParameterService, Pushed, UpdateRow, as_loss
+from testbed.telemetry.records import UPDATE
+from testbed.wire.choice import EncodingChoice
+from testbed.wire.encodings import DENSE, Codec
+
+SIZE = 100
+LAYOUT = Layout(("weight", "bias"), (SIZE - 10, 10))
+
+
+class Notes:
+    """An observer that notes."""
+
+    def __init__(self) -> None:
+        self.rows: list[UpdateRow] = []
+        self.versions: list[int] = []
+        self.checkpoints: list[int] = []
+        self.half: ServerHalf
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        self.rows.append(row)
+        self.versions.append(version)
+
+    def checkpoint(self) -> None:
+        self.checkpoints.append(self.half.version)
+
+    def column(self, name: str) -> list[Any]:
+        """As the run's record will have it."""
+        column: list[Any] = np.array(self.rows, UPDATE)[name].tolist()
+        return column
+
+
+def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Notes]:
+    spec = {
+        "name": "service",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 5},
+        "algorithms": ["asgd"],
+        "devices": {"workers": 2},
+        "evaluation": {"every": 2},
+        "clock": "virtual",
+        "compute": {"distribution": "constant", "mean": "1s"},
+    }
+    settings = dataclasses.replace(plan(Spec.model_validate(spec))[0].settings, **changes)
+    notes = Notes()
+    half = half or StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
+    notes.half = half
+    return ParameterService(half, LAYOUT, settings, notes), notes
+
+
+def synchronous(wait_for: int, protocol: Protocol = "pull") -> SynchronousServer:
+    return SynchronousServer(np.zeros(SIZE, np.float32), 0.5, wait_for, protocol)
+
+
+def dense(base: int, value: float = 1.0, loss: float = 1.0) -> Pushed:
+    return Pushed(base, DenseUpdate(np.full(SIZE, value, np.float32)), 4 * SIZE, loss)
+
+
+def sparse(base: int, *indices: int) -> Pushed:
+    at = np.array(indices, np.uint32)
+    update = SparseUpdate(at, np.ones(len(at), np.float32))
+    return Pushed(base, update, 8 * len(at), 0.0)
+
+
+def always(worker: int) -> bool:
+    return True
+
+
+def due(one: ParameterService) -> list[int]:
+    """Who is due, answered as a server would."""
+    workers = []
+    for worker in one.due(always):
+        one.answer(worker)
+        workers.append(worker)
+    return workers
+
+
+def started(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Notes]:
+    one, notes = service(half, **changes)
+    for worker in (0, 1):
+        one.join(worker)
+        one.asked(worker)
+    one.begin()
+    assert due(one) == [0, 1]
+    return one, notes
+
+
+def test_nobody_is_due_before_training_begins() -> None:
+    one, notes = service()
+    one.join(1)
+    one.asked(1)
+    assert one.is_asking(1)
+    assert due(one) == []
+    assert notes.checkpoints == []
+    one.join(0)
+    one.begin()
+    assert notes.checkpoints == [0]
+    assert due(one) == [1]
+    assert not one.is_asking(1)
+    assert due(one) == []
+    one.asked(0)
+    assert due(one) == [0]
+
+
+def test_who_has_no_room_waits_and_keeps_asking() -> None:
+    one, _ = service()
+    for worker in (0, 1):
+        one.join(worker)
+        one.asked(worker)
+    one.begin()
+    assert list(one.due(lambda worker: worker == 1)) == [1]
+    assert one.is_asking(0)
+    assert due(one) == [0]
+
+
+def test_rows_and_bytes() -> None:
+    one, notes = started()
+    one.count(0, 100)
+    one.count(1, 7)
+    one.count(0, 32)
+    one.pushed(0, dense(0, loss=2.5), 1.5, 10.0)
+    one.count(1, 400)
+    one.pushed(1, dense(0), 2.5, 11.0)
+    one.count(0, 5)
+    one.pushed(0, dense(1), 2.5, 12.0)
+    assert notes.column("iteration") == [1, 2, 3]
+    assert notes.column("worker") == [0, 1, 0]
+    assert notes.column("base_version") == [0, 0, 1]
+    assert notes.column("staleness") == [0, 1, 1]
+    assert notes.column("payload_bytes") == [400] * 3
+    assert notes.column("message_bytes") == [132, 407, 5]
+    assert notes.column("loss") == [2.5, 1.0, 1.0]
+    assert notes.column("time") == [1.5, 2.5, 2.5]
+    assert notes.column("host_time") == [10.0, 11.0, 12.0]
+    assert notes.column("applied") == [True] * 3
+    assert notes.versions == [1, 2, 3]
+    assert one.payload_bytes == 1200
+    assert one.message_bytes == 544
+
+
+def test_the_last_update_is_evaluated_whatever_its_number() -> None:
+    one, notes = started()
+    for version in range(5):
+        assert not one.finished
+        one.pushed(0, dense(version), 0.0, 0.0)
+    assert one.finished
+    assert notes.checkpoints == [0, 2, 4, 5]
+
+
+def test_a_push_behind_the_last_update_is_counted_and_not_applied() -> None:
+    one, notes = started(updates=1)
+    one.pushed(0, dense(0), 0.0, 0.0)
+    parameters = one.half.parameters.copy()
+    one.count(1, 432)
+    one.pushed(1, dense(0, 8.0), 1.0, 1.0)
+    # It is not read either, so that even nonsense is no matter any more.
+    one.pushed(1, Pushed(999, None, 10, 0.0), 1.0, 1.0)
+    assert (one.payload_bytes, one.message_bytes) == (810, 432)
+    assert len(notes.rows) == one.half.version == 1
+    assert (one.half.parameters == parameters).all()
+    one.asked(1)
+    assert due(one) == []
+
+
+def test_a_base_version_that_lies_ahead_is_refused() -> None:
+    one, notes = started(synchronous(1, "push-and-wait"))
+    with pytest.raises(ValueError, match="base version 1 is not between 0 and the version 0"):
+        one.pushed(0, dense(1), 0.0, 0.0)
+    with pytest.raises(ValueError, match="base version 1 is ahead of 0"):
+        one.pushed(0, Pushed(1, None, 0, math.nan), 0.0, 0.0)
+    assert notes.rows == []
+
+
+def test_changed_pulls_bring_what_changed_since_this_worker_s_last() -> None:
+    one, _ = started(updates=100, pulls="changed")
+    codec = Codec(EncodingChoice(), LAYOUT.sizes)
+    one.pushed(0, sparse(0, 3, 50), 0.0, 0.0)
+    one.asked(0)
+    assert list(one.due(always)) == [0]
+    answer = one.answer(0)
+    update = codec.decode(answer.encoding, memoryview(b"".join(answer.body)))
+    assert isinstance(update, SparseUpdate)
+    assert answer.version == 1
+    assert answer.vector is one.half.parameters
+    assert update.indices.tolist() == [3, 50]
+    assert update.values.tolist() == [-0.5, -0.5]
+    one.pushed(1, sparse(0, 4), 0.0, 0.0)
+    for worker, changed in ((0, [4]), (1, [3, 4, 50])):
+        one.asked(worker)
+        assert list(one.due(always)) == [worker]
+        answer = one.answer(worker)
+        update = codec.decode(answer.encoding, memoryview(b"".join(answer.body)))
+        assert isinstance(update, SparseUpdate)
+        assert (answer.version, update.indices.tolist()) == (2, changed)
+
+
+def test_the_first_pull_and_every_full_pull_bring_everything() -> None:
+    for pulls in ("full", "changed"):
+        one, _ = service(pulls=pulls)
+        one.join(0)
+        one.asked(0)
+        one.begin()
+        assert list(one.due(always)) == [0]
+        answer = one.answer(0)
+        assert answer.encoding == DENSE
+        assert b"".join(answer.body) == bytes(4 * SIZE)
+
+
+def test_at_the_beginning_and_at_every_version_all_are_sent_it_in_order() -> None:
+    one, _ = service(synchronous(2, "push-and-wait"))
+    for worker in (1, 0):
+        one.join(worker)
+    assert one.workers == 2
+    assert not one.is_asking(0)
+    one.begin()
+    assert due(one) == [0, 1]
+    one.pushed(1, dense(0), 0.0, 0.0)
+    assert due(one) == []  # one of two gradients makes no version
+    one.pushed(0, dense(0), 0.0, 0.0)
+    assert due(one) == [0, 1]
+
+
+def test_who_has_pushed_gets_the_next_version_and_not_this_one_again() -> None:
+    one, _ = started(synchronous(2))
+    one.pushed(0, dense(0), 0.0, 0.0)
+    one.asked(0)
+    assert due(one) == []
+    assert one.is_asking(0)
+    one.pushed(1, dense(0), 0.0, 0.0)
+    assert due(one) == [0]
+
+
+def test_gradients_of_one_version_have_its_row_and_late_ones_the_version_they_found() -> None:
+    one, notes = started(synchronous(1, "push-and-wait"))
+    one.pushed(0, dense(0), 1.0, 0.0)
+    one.pushed(1, dense(0), 2.0, 0.0)
+    one.pushed(1, Pushed(0, None, 0, math.nan), 3.0, 0.0)
+    one.pushed(0, dense(1), 4.0, 0.0)
+    assert notes.column("iteration") == [1, 1, 1, 2]
+    assert notes.column("applied") == [True, False, False, True]
+    assert notes.column("staleness") == [0, 1, 1, 0]
+    assert notes.column("payload_bytes") == [400, 400, 0, 400]
+    assert notes.versions == [1, 1, 1, 2]
+    assert math.isnan(notes.column("loss")[2])
+    assert notes.checkpoints == [0, 2]
+
+
+def test_who_has_left_is_due_nothing_and_its_half_forgets_it() -> None:
+    half = AdaptiveStaleness(np.zeros(SIZE, np.float32), 0.5)
+    one, _ = started(half)
+    assert len(half._copies) == 1
+    one.asked(1)
+    one.leave(1)
+    one.leave(1)
+    assert one.workers == 1
+    assert not one.is_asking(1)
+    assert due(one) == []
+    with pytest.raises(ValueError, match="not the version that it pulled last"):
+        one.pushed(1, dense(0), 0.0, 0.0)
+    one.pushed(0, dense(0), 0.0, 0.0)
+    assert half._copies == {}
+
+
+def test_who_has_left_is_not_sent_later_versions() -> None:
+    one, _ = service(synchronous(1, "push-and-interrupt"))
+    for worker in (0, 1):
+        one.join(worker)
+    one.begin()
+    assert due(one) == [0, 1]
+    one.leave(1)
+    one.pushed(0, dense(0), 0.0, 0.0)
+    assert due(one) == [0]
+
+
+def test_a_loss_is_what_the_wire_would_make_of_it() -> None:
+    assert as_loss(0.1) == float(np.float32(0.1)) != 0.1
+    assert as_loss(math.inf) == math.inf
+    assert math.isnan(as_loss(math.nan))

@@ -1,0 +1,76 @@
+"""The model of wire bytes, against its own rules followed one segment after the other."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+
+
+@settings(deadline=None)  # the host may be busy
+@given(st.lists(st.integers(0, 400_000), max_size=12))
+def test_every_super_frame_of_a_long_message_is_acknowledged(sizes: list[int]) -> None:
+    """Segment by segment: a frame ends when it is full, and with its message."""
+    way = Acknowledgements()
+    rooms = [5, 5, 11, 16, 24, 36]
+    for size in sizes:
+        segments = [min(1448, size - at) for at in range(0, size, 1448)]
+        frames = filled = 0
+        for place in range(len(segments)):
+            frames += filled == 0
+            filled += 1
+            if filled == (rooms[0] if rooms else 45):
+                rooms, filled = rooms[1:], 0
+            elif place == len(segments) - 1:
+                filled = 0
+        if len(segments) <= 1:
+            frames = 0
+        assert way.of(size) == 66 * frames
+
+
+def test_the_congestion_window_opens_once_for_each_connection() -> None:
+    way = Acknowledgements()
+    megabyte = way.of(10**6)
+    assert megabyte == 66 * (6 + -(-(691 - 97) // 45))
+    assert way.of(10**6) == 66 * -(-691 // 45) < megabyte
+    assert Acknowledgements().of(10**6) == megabyte
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [(32, 0), (1448, 0), (1449, 1), (5 * 1448, 1), (5 * 1448 + 1, 2), (10 * 1448 + 1, 3)],
+)
+def test_at_the_borders(size: int, count: int) -> None:
+    assert Acknowledgements().of(size) == 66 * count
+
+
+def test_messages_have_their_headers_and_acknowledgements_are_added() -> None:
+    one = ModelledIngress()
+    one.received(64)
+    assert one.wire_bytes == 64 + 66
+    one.received(10_000)
+    assert one.wire_bytes == 130 + 10_000 + 7 * 66
+    one.acknowledged(132)
+    assert one.wire_bytes == 10_592 + 132
+
+
+def test_a_connection_begins_and_ends() -> None:
+    called, caller = ModelledIngress(), ModelledIngress()
+    called.opened()
+    caller.answered()
+    # Whoever is called gets SYN and ACK, the caller both in one; both have options.
+    assert called.wire_bytes - caller.wire_bytes >= 66
+    assert caller.wire_bytes == 74
+    before = called.wire_bytes
+    called.closed()
+    assert called.wire_bytes > before
+
+
+@settings(deadline=None)  # the host may be busy
+@given(st.lists(st.integers(1, 100_000), max_size=10))
+def test_messages_in_one_go_take_no_more_than_one_by_one(sizes: list[int]) -> None:
+    together, each = ModelledIngress(), ModelledIngress()
+    together.received(sum(sizes))
+    for size in sizes:
+        each.received(size)
+    assert sum(sizes) <= together.wire_bytes <= each.wire_bytes
