@@ -8,7 +8,9 @@ efficiency: updates/s of 200 workers (CNN, b = 10, no waiting, no shaping) over 
 one bare loop per processor: the same gradients on the same kind of mini-batches, no network, no
 server, nothing else. Counted from the moment when every worker has had its first turns. Given for
 the testbed's own gradient and, because that is faster than autograd's, for a loop on plain autograd
-as well.
+as well. The same for a run under the virtual clock, whose gradients take a drawn millisecond that
+nobody waits for, divided by one under the wall clock of the same spec; and for the simulator, which
+computes on one processor, divided by one bare loop pinned to the same one.
 """
 
 import json
@@ -41,6 +43,9 @@ COUNTED = 25
 BARE_SECONDS = 5.0
 IMAGES = 6_000
 
+SIMULATED = 2_000
+"""Updates of a simulation that is measured; it counts from the first on."""
+
 SPEC = """
 name: bench
 dataset: {dataset}
@@ -48,6 +53,7 @@ model: cnn
 training: {{updates: {updates}}}
 algorithms: [{algorithm}]
 devices: {{workers: {workers}}}
+compute: {{distribution: exponential, mean: 1ms}}
 evaluation: {{every: 1000000000, images: 10}}
 """
 
@@ -90,13 +96,16 @@ def bare_loops(dataset: Dataset, autograd: bool) -> float:
         return sum(pool.starmap(_loop, work, chunksize=1))
 
 
-def emulate(folder: Path, algorithm: str, workers: int, updates: int) -> dict[str, Any]:
+def emulate(
+    folder: Path, algorithm: str, workers: int, updates: int, clock: str = "wall"
+) -> dict[str, Any]:
     """One run of the command line; returns its summary and what was measured beside it."""
     spec = folder / "bench.yaml"
     spec.write_text(
         SPEC.format(dataset=folder / "idx", updates=updates, algorithm=algorithm, workers=workers)
     )
     command = [sys.executable, "-m", "testbed", "run", str(spec), "--out", str(folder), "--json"]
+    command += ["--set", f"clock={clock}"]
     began = time.time()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -110,7 +119,7 @@ def emulate(folder: Path, algorithm: str, workers: int, updates: int) -> dict[st
         raise SystemExit(f"bench: {' '.join(command)} ended with status {process.returncode}")
     (summary,) = execution["runs"]
     directory = Path(execution["directory"]) / summary["algorithm"]
-    times = pq.read_table(directory / "updates.parquet")["time"].to_numpy()
+    times = pq.read_table(directory / "updates.parquet")["host_time"].to_numpy()
     skipped = min(WARM_UP * workers, len(times) // 2)
     rate = (len(times) - skipped) / (times[-1] - times[skipped - 1])
     return {
@@ -120,6 +129,31 @@ def emulate(folder: Path, algorithm: str, workers: int, updates: int) -> dict[st
         "wall_seconds": time.time() - began,
         "private_bytes_per_worker": statistics.median(memory) if memory else None,
     }
+
+
+def simulate(folder: Path, algorithm: str) -> float:
+    """Updates per second of a simulation, pinned to one processor with all that it starts."""
+    processor = min(os.sched_getaffinity(0))
+    command = [sys.executable, "-m", "testbed", "simulate", str(folder / "bench.yaml"), "--json"]
+    command += ["--out", str(folder), "--set", f"algorithms=[{algorithm}]"]
+    command += ["--set", f"training.updates={SIMULATED}"]
+    ran = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {processor}),
+    )
+    return float(json.loads(ran.stdout)["runs"][0]["updates_per_second"])
+
+
+def pinned_loop(dataset: Dataset) -> float:
+    """Gradient steps per second of one process, pinned to the simulation's processor."""
+    with get_context("fork").Pool(
+        1, os.sched_setaffinity, (0, {min(os.sched_getaffinity(0))})
+    ) as p:
+        steps: float = p.apply(_loop, (dataset, 0, False))
+    return steps
 
 
 def private_memory(pid: int) -> list[int]:
@@ -185,6 +219,28 @@ def main() -> None:
                 f"{'':8} set-up {run['setup_seconds']:.1f} s from the command to the first update, "
                 f"{result['torch_import_seconds']:.1f} s of it importing torch; private memory "
                 f"{run['private_bytes_per_worker'] / 1e6:.1f} MB per worker (median)",
+                flush=True,
+            )
+        for algorithm in ("asgd", "adacomp"):
+            rates = {"wall": 0.0, "virtual": 0.0}
+            ratios = []
+            for _ in range(3):
+                for clock in rates:
+                    run = emulate(folder, algorithm, WORKERS, updates, clock)
+                    rates[clock] = run["updates_per_second"]
+                ratios.append(rates["virtual"] / rates["wall"])
+            simulated, bare_before = [], pinned_loop(dataset)
+            for _ in range(3):
+                rate, bare_after = simulate(folder, algorithm), pinned_loop(dataset)
+                simulated.append(2 * rate / (bare_before + bare_after))
+                bare_before = bare_after
+            result[algorithm] |= {"virtual_over_wall": ratios, "simulation_over_bare": simulated}
+            print(
+                f"{algorithm:8} virtual clock over wall clock "
+                f"{', '.join(f'{ratio:.2f}' for ratio in ratios)} (median "
+                f"{statistics.median(ratios):.2f}); simulation over one bare loop "
+                f"{', '.join(f'{ratio:.2f}' for ratio in simulated)} (median "
+                f"{statistics.median(simulated):.2f})",
                 flush=True,
             )
         many = emulate(folder, "adacomp", 500, 2500)

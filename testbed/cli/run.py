@@ -10,7 +10,6 @@ import typer
 from testbed.errors import RunError, SpecError
 
 if TYPE_CHECKING:
-    from testbed.experiment.spec import Spec
     from testbed.orchestrator.experiment import Execution
     from testbed.orchestrator.plan import Plan
 
@@ -95,14 +94,15 @@ def plan(
     spec: SpecFile, set_: Overrides = None, seed: Seed = None, as_json: AsJson = False
 ) -> None:
     """Show what an experiment would create, and start nothing."""
+    from testbed.cli import plan_text
     from testbed.experiment.load import load
     from testbed.orchestrator import plan as planning
 
     plans = planning.plan(load(spec, set_ or (), seed))
     if as_json:
-        typer.echo(json.dumps([_plan_as_json(one) for one in plans], indent=2))
+        typer.echo(json.dumps([plan_text.as_json(one) for one in plans], indent=2))
         return
-    for line in _describe(plans):
+    for line in plan_text.describe(plans):
         typer.echo(line)
 
 
@@ -123,8 +123,15 @@ def check_data(one: "Plan") -> None:
     from testbed.cli import plan_durations
     from testbed.learning.datasets import check
 
-    plan_durations.means(one)
-    settings = one.settings
+    settings, network = one.settings, one.spec.network
+    takes_time = any(plan_durations.means(one).values())
+    if settings.clock == "virtual" and not (
+        takes_time or network.uplink or network.downlink or network.delay
+    ):
+        raise SpecError(
+            "clock: nothing takes any time (the trace holds only zeros), and the virtual clock would "
+            "stand still: give computing or waiting a duration"
+        )
     images = check(settings.dataset, settings.train_images)
     if images // settings.workers < settings.batch_size:
         raise SpecError(
@@ -162,70 +169,3 @@ def _as_json(execution: "Execution") -> dict[str, Any]:
         "report": str(execution.report),
         "runs": list(execution.summaries),
     }
-
-
-def _plan_as_json(one: "Plan") -> dict[str, Any]:
-    from testbed.cli import plan_durations
-
-    return {
-        "label": one.label,
-        "devices": [
-            {
-                "name": link.device,
-                "address": link.device_address,
-                "core_address": link.core_address,
-                "uplink": link.uplink.rate,
-                "downlink": link.downlink.rate,
-            }
-            for link in one.links
-        ],
-        "memory_bytes": one.memory,
-        "open_files": one.open_files,
-        "updates": one.settings.updates,
-        "durations": plan_durations.means(one),
-    }
-
-
-def _encoding(one: "Plan") -> str:
-    from testbed.wire.choice import EncodingChoice
-
-    return EncodingChoice.model_validate(one.settings.encoding).name
-
-
-def _traffic(spec: "Spec") -> str:
-    how = spec.model_dump(mode="json")["traffic"]
-    counters = f"counters of every link each {how['period']}"
-    if not how["capture"]:
-        return f"traffic: {counters}; not captured"
-    return (
-        f"traffic: headers captured at the server's link, {how['total_size']} at most; {counters}"
-    )
-
-
-def _describe(plans: "list[Plan]") -> list[str]:
-    from testbed.cli import plan_durations
-
-    first = plans[0]
-    spec, workers = first.spec, first.links[2:]
-    network = spec.model_dump(mode="json")["network"]
-    rate = {key: network[key] or "not shaped" for key in ("uplink", "downlink")}
-    lines = [
-        f"{spec.name}: {len(plans)} run(s), one after the other, seed {spec.seed}",
-        *(
-            f"  {i}. {one.label}: {one.settings.updates:,} updates, "
-            f"encoding {_encoding(one)}, pulls {one.settings.pulls}"
-            for i, one in enumerate(plans, 1)
-        ),
-        f"model {spec.model.name}, dataset {spec.dataset.name}, "
-        f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
-        "each run makes, in namespaces of its own:",
-        "  core          routes between the links below",
-        f"  server        {first.links[0].device_address}  link not shaped; ingress counted here",
-        f"  evaluator     {first.links[1].device_address}  link not shaped; not counted",
-        f"  {len(workers)} worker(s)   {workers[0].device_address} to {workers[-1].device_address}"
-        f"  uplink {rate['uplink']}, downlink {rate['downlink']}",
-        *plan_durations.describe(first),
-        _traffic(spec),
-        f"about {first.memory / 2**30:.1f} GiB of memory, {first.open_files} open files",
-    ]
-    return lines

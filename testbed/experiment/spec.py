@@ -406,7 +406,17 @@ class Spec(Section):
             self.training.batch_size,
             self.training.updates,
             self.network.uplink,
-            self.compute.mean + self.waiting.mean if self.clock == "virtual" else None,
+            self._gradient_time(),
+        )
+
+    def _gradient_time(self) -> float | None:
+        """Mean of computing and waiting over the devices; None where only the host or a trace knows."""
+        parts = (self.compute, self.waiting)
+        if self.clock == "wall" or any(part.distribution == "trace" for part in parts):
+            return None
+        return sum(
+            part.mean * (sum(one.share * one.factor for one in part.classes) or 1.0)
+            for part in parts
         )
 
     def runs(self) -> dict[str, "Spec"]:

@@ -1,0 +1,126 @@
+"""What ``testbed plan`` says of an experiment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from testbed.cli import plan_durations
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import Plan
+from testbed.wire.choice import EncodingChoice
+
+
+def as_json(one: Plan) -> dict[str, Any]:
+    """A run's plan for scripts."""
+    from testbed.cli import plan_durations
+
+    return {
+        "label": one.label,
+        "devices": [
+            {
+                "name": link.device,
+                "address": link.device_address,
+                "core_address": link.core_address,
+                "uplink": link.uplink.rate,
+                "downlink": link.downlink.rate,
+            }
+            for link in one.links
+        ],
+        "memory_bytes": one.memory,
+        "open_files": one.open_files,
+        "updates": one.settings.updates,
+        "durations": plan_durations.means(one),
+    }
+
+
+def describe(plans: Sequence[Plan]) -> list[str]:
+    """An experiment's plans for people, in lines."""
+    spec = plans[0].spec
+    runs = [
+        f"  {i}. {one.label}: {one.settings.updates:,} updates, encoding {_encoding(one)}"
+        + (f", pulls {one.settings.pulls}" if one.served else ", peers without a server")
+        for i, one in enumerate(plans, 1)
+    ]
+    simulated = spec.engine == "simulation"
+    made = (
+        ["simulated in one process under the virtual clock: no node, no network is made"]
+        if simulated
+        else [
+            f"clock: {spec.clock}" + _about_clock(spec),
+            "each run makes, in namespaces of its own:",
+            "  core          routes between the links below",
+            *_devices(plans),
+        ]
+    )
+    return [
+        f"{spec.name}: {len(plans)} run(s), one after the other, seed {spec.seed}",
+        *runs,
+        f"model {spec.model.name}, dataset {spec.dataset.name}, "
+        f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
+        *made,
+        *plan_durations.describe(plans[0]),
+        *([] if simulated else [_traffic(spec)]),
+        f"about {plans[0].memory / 2**30:.1f} GiB of memory"
+        + ("" if simulated else f", {max(one.open_files for one in plans)} open files"),
+    ]
+
+
+def _about_clock(spec: Spec) -> str:
+    if spec.clock == "wall":
+        return ""
+    return " (nothing is waited for; links are not shaped, the time of a message is computed)"
+
+
+def _devices(plans: Sequence[Plan]) -> list[str]:
+    """The devices of the runs with a server, and of those without, if there are both."""
+    lines: list[str] = []
+    kinds = {one.served: one for one in reversed(plans)}
+    for served in (True, False):
+        if served not in kinds:
+            continue
+        one = kinds[served]
+        if len(kinds) > 1:
+            which = "with" if served else "without"
+            lines.append(f"  {which} a server:")
+        lines += _star(one) if served else _mesh(one)
+    return lines
+
+
+def _star(one: Plan) -> list[str]:
+    server, evaluator = one.links[:2]
+    return [
+        f"  server        {server.device_address}  link not shaped; ingress counted here",
+        f"  evaluator     {evaluator.device_address}  link not shaped; not counted",
+        f"  {_many(one, 'worker')}",
+    ]
+
+
+def _mesh(one: Plan) -> list[str]:
+    return [
+        f"  evaluator     {one.links[0].device_address}  link not shaped; not counted",
+        f"  {_many(one, 'peer')}; ingress counted at each",
+        f"  {one.observed} is evaluated, and its link captured",
+    ]
+
+
+def _many(one: Plan, what: str) -> str:
+    network = one.spec.model_dump(mode="json")["network"]
+    rate = {key: network[key] or "not shaped" for key in ("uplink", "downlink")}
+    links = one.links[-one.settings.workers :]
+    return (
+        f"{len(links)} {what}(s)   {links[0].device_address} to {links[-1].device_address}"
+        f"  uplink {rate['uplink']}, downlink {rate['downlink']}"
+    )
+
+
+def _encoding(one: Plan) -> str:
+    return EncodingChoice.model_validate(one.settings.encoding).name
+
+
+def _traffic(spec: Spec) -> str:
+    how = spec.model_dump(mode="json")["traffic"]
+    counters = f"counters of every link each {how['period']}"
+    if not how["capture"]:
+        return f"traffic: {counters}; not captured"
+    return (
+        f"traffic: headers captured at the server's link, {how['total_size']} at most; {counters}"
+    )
