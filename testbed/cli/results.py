@@ -96,6 +96,11 @@ def show(
         typer.echo(row.name)
         for name, value in _facts(one).items():
             typer.echo(f"  {name:<12}{value}")
+        for name, peer in one.summary.peers.items():
+            typer.echo(
+                f"  {name:<12}payload {q.as_bytes(peer.payload_bytes)}, message "
+                f"{q.as_bytes(peer.message_bytes)}, wire {q.as_bytes(peer.wire_bytes)} in all"
+            )
 
 
 def compare(
@@ -248,7 +253,8 @@ def _facts(run: Run) -> dict[str, str]:
         "state": summary.ended + (f": {summary.reason}" if summary.reason else ""),
         "started": manifest.started.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "set-up": q.as_duration(summary.setup_seconds),
-        "training": q.as_duration(summary.training_seconds),
+        "engine": run.clock,
+        "training": run.trained,
         "workers": f"{manifest.workers:,}, lost {q.as_count(summary.workers_lost)}",
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",

@@ -17,6 +17,7 @@ import psutil
 from pydantic import ValidationError
 
 from testbed.results.journals import NoRunError, read_evaluations, read_updates
+from testbed.results.quantities import as_duration
 from testbed.results.records import Ended, Event, Ingress, Manifest, Summary
 
 KILLED = "the orchestrator was killed"
@@ -121,6 +122,21 @@ class Run:
             return Summary.model_validate(content | {"reconstructed": False})
         except (OSError, ValueError, TypeError):  # not written yet, or cut off by a kill
             return self._reconstructed()
+
+    @property
+    def clock(self) -> str:
+        """What ran it, by which clock, for people."""
+        manifest = self.manifest
+        return f"{manifest.engine}, {manifest.clock} clock"
+
+    @property
+    def trained(self) -> str:
+        """How long training took, by the run's clock and, if that is virtual, by the host's."""
+        summary = self.summary
+        took = as_duration(summary.training_seconds)
+        if self.manifest.clock == "wall":
+            return took
+        return f"{took} by the virtual clock, {as_duration(summary.host_seconds)} by the host's"
 
     @property
     def ended(self) -> Ended:

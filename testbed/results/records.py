@@ -115,11 +115,18 @@ class Traffic(_Record):
     modelled: bool = False
 
 
+class Peer(Ingress):
+    """Bytes that entered one peer from the others, and what became of its model."""
+
+    parameters_sha256: str | None = None
+
+
 class Summary(_Record):
     """``summary.json``: what came out. Accuracies in percent, durations in seconds.
 
     ``training_seconds`` are those of the run's clock, ``host_seconds`` the host's; updates per second
-    are by the host's.
+    are by the host's. ``peers`` are those of a run without a server: everything until their connections
+    were closed.
 
     Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
     bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None. So is
@@ -136,6 +143,7 @@ class Summary(_Record):
     host_seconds: Number = None
     workers_lost: int | None = None
     parameters_sha256: str | None = None
+    peers: dict[str, Peer] = {}
     traffic: Traffic | None = None
     ended: Ended
     reason: str | None = None
