@@ -112,8 +112,11 @@ class MeshClock:
                 self._service.count(peer, message)
 
     def remove(self, peer: int) -> None:
-        """A peer is gone."""
+        """A peer is gone, and others may have waited for it."""
         self._peers.pop(peer, None)
+        for blocked in sorted(self._blocked):
+            self._post(self.now, _BEGIN, blocked)
+        self._blocked.clear()
 
     def _post(
         self, time: float, rank: int, peer: int, sender: int = -1, message: Message = _NOTHING

@@ -59,7 +59,7 @@ def dump(spec: Spec) -> str:
     """The spec as readable YAML, with every default written out; ``load`` gives an equal spec."""
     data = spec.model_dump(mode="json")
     for algorithm in data["algorithms"]:
-        for key in ("label", "encoding", "pulls"):
+        for key in ("label", "learning_rate", "encoding", "pulls"):
             if algorithm[key] is None:
                 del algorithm[key]  # says nothing: `runs` gives a label, the spec has the others
     return yaml.dump(

@@ -7,6 +7,7 @@ have an absolute path, and everything left out has its default.
 """
 
 import difflib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -373,11 +374,12 @@ class Spec(Section):
         return conflicts
 
     def _algorithm_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
-        conditions = self.conditions()
+        shared = self.conditions()
         conflicts: list[tuple[tuple[Any, ...], str]] = []
         for i, options in enumerate(self.algorithms):
+            rate = options.learning_rate or shared.learning_rate
             try:
-                ALGORITHMS[options.name].check(options, conditions)
+                ALGORITHMS[options.name].check(options, replace(shared, learning_rate=rate))
             except SpecError as error:
                 conflicts.append((("algorithms", i), str(error)))
         return conflicts

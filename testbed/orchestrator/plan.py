@@ -92,7 +92,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
         Link(worker_name(i) if served else peer_name(i), 2 + i, uplink, downlink)
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
-    addresses = () if served else tuple(link.device_address for link in links[1:])
+    addresses = [] if served else [link.device_address for link in links[1:]]
     encoding = algorithm.encoding or spec.encoding
     return Plan(
         spec,

@@ -228,6 +228,8 @@ class Run:
         if self._outcome.updates == self._settings.updates:
             return "completed", None
         updates, wanted = self._outcome.updates, self._settings.updates
+        if self._outcome.workers_lost >= self._settings.workers:
+            return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
         return "failed", f"no further update could come about after {updates:,} of {wanted:,}"
 
     # -- what the agent says

@@ -62,6 +62,7 @@ class _Counted:
     start: int
     seconds: Mapping[str, Floats]
     workers: Mapping[str, int]
+    captured: bool
 
 
 def ingress_of(curve: Curve) -> Ingress:
@@ -151,7 +152,7 @@ def _captured(run: Run) -> _Counted:
         for i, name in enumerate(known)
         if name.startswith(("worker", "peer"))
     }
-    return _Counted(start, seconds, workers)
+    return _Counted(start, seconds, workers, captured=True)
 
 
 def _applied(run: Run) -> _Counted:
@@ -162,8 +163,9 @@ def _applied(run: Run) -> _Counted:
     start, seconds = _by_second(second, {"message_bytes": size})
     who, place = np.unique(worker, return_inverse=True)
     sent = np.bincount(place, size, minlength=len(who))
-    workers = {f"worker-{i}": int(total) for i, total in zip(who, sent, strict=True)}
-    return _Counted(start, seconds, workers)
+    kind = "peer" if run.summary.peers else "worker"
+    workers = {f"{kind}-{i}": int(total) for i, total in zip(who, sent, strict=True)}
+    return _Counted(start, seconds, workers, captured=False)
 
 
 def _by_second(
@@ -212,7 +214,9 @@ def _by_worker(
     shares: list[float] = []
     for run, one in zip(runs, counted, strict=True):
         # A worker that crashed before it sent anything is one of them all the same.
-        silent = max(0, run.manifest.workers - len(one.workers))
+        # Of peers, the one whose link was captured sends nothing to itself.
+        expected = run.manifest.workers - bool(run.summary.peers and one.captured)
+        silent = max(0, expected - len(one.workers))
         totals = [*one.workers.values(), *[0] * silent]
         seed = f" (seed {run.manifest.seed})" if len(runs) > 1 else ""
         names += [f"{name}{seed}" for name in (*one.workers, *["a worker never heard of"] * silent)]

@@ -103,6 +103,7 @@ class Coordinator:
         for key, _ in self._selector.select(patience):
             told = self._leaves[key.data].hear()
             if "lost" in told:
+                self._ready[key.data] = told["ready"]
                 self._lose(told["lost"])
             else:
                 self._told[key.data].append(told)

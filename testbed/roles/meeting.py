@@ -5,7 +5,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from testbed.algorithms.interface import FloatVector, as_bytes
 from testbed.roles.connection import Connection
@@ -115,10 +115,26 @@ class Meeting:
 
     # -- the loop
 
-    @property
-    def pending(self) -> bool:
-        """Whether something for other peers has not left yet."""
-        return any(connection.pending for connection in self._peers.values())
+    def given(self) -> dict[int, int]:
+        """Bytes that were given to be sent to each peer so far, for ``left``."""
+        return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
+
+    def left(self, given: Mapping[int, int]) -> bool:
+        """Whether all that had been given by then has left, as far as its receivers are there."""
+        return all(c.sent_bytes >= given.get(n, 0) for n, c in self._peers.items())
+
+    def look_for_losses(self) -> None:
+        """Close the connections that have broken while nobody read from them."""
+        for connection in list(self._peers.values()):
+            if connection.ended:
+                continue
+            try:
+                if connection.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
+                    self._close(connection, None)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._close(connection, f"{error}")
 
     def turn(
         self, patience: float | None, leave: Leave | None = None, reading: int | None = -1

@@ -11,7 +11,7 @@ virtual clock it does what the coordinator says has happened, in that order, and
 import hashlib
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from testbed.roles.peer_computation import PeerComputation, Sending
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.wire.frames import Frame, header
+
+LOOK_PERIOD = 1.0
+"""Seconds between two looks for peers that are gone, while the clock has nothing to say."""
 
 
 class Peer:
@@ -49,6 +52,7 @@ class Peer:
         self._meeting = meeting
         self._meeting.selector.register(leave, selectors.EVENT_READ)
         self._stopped = False
+        self._before: Mapping[int, int] = {}
 
     def run(self, times: DeviceTimes | None) -> None:
         """Meet the others, work until the coordinator says STOP, and part from them.
@@ -89,12 +93,13 @@ class Peer:
             self._turn_until(lambda: False, until)
             if self._stopped:
                 return
-            # It computes while it sends, and no more than one step's messages wait to be sent.
-            self._turn_until(lambda: not self._meeting.pending, None)
-            if self._stopped:
-                return
+            self._before = self._meeting.given()
             self._step()
-            self._turn_until(lambda: self._half.ready, None)
+            self._turn_until(self._may_begin, None)
+
+    def _may_begin(self) -> bool:
+        # It computes while it sends, and no more than one step's messages wait to be sent.
+        return self._half.ready and self._meeting.left(self._before)
 
     def _turn_until(
         self, reached: Callable[[], bool], until: float | None, order: What | None = None
@@ -132,14 +137,15 @@ class Peer:
     def _tell_losses(self) -> None:
         for peer in self._meeting.lost():
             self._half.forget(peer)
-            self._leave.tell(lost=peer)
+            self._leave.tell(lost=peer, ready=self._half.ready)
 
     # -- by the virtual clock
 
     def _by_virtual_clock(self) -> None:
         meeting = self._meeting
         while True:
-            while not meeting.turn(None, self._leave, reading=None):
+            while not meeting.turn(LOOK_PERIOD, self._leave, reading=None):
+                meeting.look_for_losses()
                 self._tell_losses()
             order = self._leave.take()
             assert order is not None

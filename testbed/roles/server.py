@@ -174,6 +174,9 @@ class Server:
     def _check_workers(self) -> None:
         """End the run if there are too few workers for another update."""
         needed = self._service.half.needed
+        if self._service.stalled and not self._finished:
+            self._report.event("error", "all workers wait for parameters, and nobody will push")
+            self._finished = True
         if len(self._workers) >= needed:
             return
         left = f"{len(self._workers)} workers are left, and an update needs {needed}"

@@ -136,6 +136,11 @@ class ParameterService:
         """A worker asks for parameters."""
         self._asking[worker] = None
 
+    @property
+    def stalled(self) -> bool:
+        """Whether all workers wait for parameters that they may not have: nobody will push."""
+        return self._begun and 0 < len(self._workers) == len(self._blocked)
+
     def is_asking(self, worker: int) -> bool:
         """Whether it has asked and was not sent any yet."""
         return worker in self._asking or worker in self._blocked

@@ -1,5 +1,6 @@
 """What the roles of one run need to know; plain values that cross a process boundary as JSON."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -74,7 +75,7 @@ class Settings:
     gradient_time: float | None
     evaluated_peer: int
     server_address: str
-    peer_addresses: tuple[str, ...]
+    peer_addresses: Sequence[str]
     secret: str
 
     def to_json(self) -> dict[str, Any]:

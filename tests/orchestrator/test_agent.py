@@ -78,7 +78,8 @@ class Harness:
         self.control.send(
             {
                 "network": {
-                    "server": devices[0],
+                    "observed": devices[0],
+                    "counted": [devices[0]],
                     "uncounted": [devices[1]],
                     "links": links,
                     "traffic": traffic,

@@ -337,7 +337,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None
     assert any("it closed the connection" in text for text in place.events(0))
     turned(peers[1], lambda: list(peers[1].lost()) == [2])
     peers[0].send(2, push(0, 1.0))  # to nobody
-    assert not peers[0].pending
+    assert peers[0].left(peers[0].given())
     peers[0].send(1, push(8, 1.0))
     frame = peers[1].next_from(0)
     assert frame is not None
@@ -389,7 +389,7 @@ def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     for step in range(count):
         peers[0].send(1, push(step, 1.0))
-    assert peers[0].pending
+    assert not peers[0].left(peers[0].given())
     numbers: list[int] = []
 
     def drain() -> None:
@@ -398,7 +398,7 @@ def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
             numbers.extend(frame.number for _, frame in peers[1].frames())
 
     def send() -> None:
-        while peers[0].pending:
+        while not peers[0].left(peers[0].given()):
             peers[0].turn(1.0)
 
     place.together(drain, send)
@@ -406,7 +406,7 @@ def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
     # Parting brings what is pending to its receiver first.
     for step in range(count):
         peers[1].send(0, push(step, 1.0))
-    assert peers[1].pending
+    assert not peers[1].left(peers[1].given())
     place.connections[0].close()
     place.together(*(one.part for one in peers))
     assert peers[0].payload_bytes == count * 4 * SIZE
