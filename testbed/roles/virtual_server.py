@@ -20,6 +20,7 @@ from testbed.roles.server import REPORT_PERIOD, Server
 from testbed.roles.service import Pushed
 from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.wire import WireError
 from testbed.wire.frames import Frame, Kind
 
 PATIENCE = 30.0
@@ -87,6 +88,11 @@ class VirtualServer(Server):
         if self._started is None:
             self._started = time.monotonic()
             self._report.send(training=self._started)
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        if self._clock is not None and frame.number < self._settings.workers:
+            raise WireError(f"worker {frame.number} comes when training has begun without it")
+        super()._greet(connection, frame)
 
     def _gathered(self) -> bool:
         """Whether all workers are there, and whoever asks has asked."""
