@@ -272,7 +272,8 @@ class Spec(Section):
     )
     compute: ComputeSpec = Field(
         default_factory=ComputeSpec,
-        description="How long a device computes a gradient; default: no time.",
+        description="How long a device computes a gradient; default: no time. A round trip drawn as a "
+        "whole (as in DBW) is this, on links that are not shaped.",
         examples=[{"distribution": "cvb", "mean": "100ms"}],
     )
     waiting: WaitingSpec = Field(
