@@ -124,7 +124,7 @@ def check_data(one: "Plan") -> None:
     from testbed.learning.datasets import check
 
     settings, network = one.settings, one.spec.network
-    takes_time = any(plan_durations.means(one).values())
+    takes_time = any(part["mean"] for part in plan_durations.means(one).values())
     if settings.clock == "virtual" and not (
         takes_time or network.uplink or network.downlink or network.delay
     ):

@@ -105,12 +105,6 @@ class MeshClock:
                 self.now = time
                 self._handle(rank, peer, sender, message)
 
-    def drain(self) -> None:
-        """Count the messages that were under way when the run ended; nobody applies them."""
-        for _, rank, peer, _, _, message in self._events:
-            if rank in (_AT_CORE, _ARRIVED) and peer in self._peers:
-                self._service.count(peer, message)
-
     def remove(self, peer: int) -> None:
         """A peer is gone, and others may have waited for it."""
         self._peers.pop(peer, None)
@@ -128,7 +122,6 @@ class MeshClock:
             arrival = self._peers[peer].down.send(self.now, message.size)
             self._post(arrival, _ARRIVED, peer, sender, message)
         elif rank == _ARRIVED:
-            self._service.count(peer, message)
             self._send(peer, self._stage.arrive(peer, sender))
             if peer in self._blocked and self._stage.ready(peer):
                 self._blocked.remove(peer)
@@ -158,5 +151,7 @@ class MeshClock:
         one = self._peers.get(peer)
         for message in messages:
             if one is not None and message.receiver in self._peers:
+                # Under way it is on the wire: it is counted when it is sent, as wire bytes are.
+                self._service.count(message.receiver, message)
                 left = one.up.send(self.now, message.size)
                 self._post(left, _AT_CORE, message.receiver, peer, message)

@@ -25,7 +25,7 @@ from testbed.roles.service import ParameterService, Pushed
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER
 
-AHEAD = 4
+AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 

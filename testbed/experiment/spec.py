@@ -378,6 +378,9 @@ class Spec(Section):
         shared = self.conditions()
         conflicts: list[tuple[tuple[Any, ...], str]] = []
         for i, options in enumerate(self.algorithms):
+            if options.pulls is not None and not is_served(options.name):
+                text = "there is no server to pull from: take it out"
+                conflicts.append((("algorithms", i, "pulls"), text))
             rate = options.learning_rate or shared.learning_rate
             try:
                 ALGORITHMS[options.name].check(options, replace(shared, learning_rate=rate))

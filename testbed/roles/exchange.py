@@ -48,7 +48,7 @@ class ExchangeService:
 
     Attributes:
         updates: steps so far, of all peers.
-        payload_bytes, message_bytes: that have arrived at each peer.
+        payload_bytes, message_bytes: that were sent to each peer.
     """
 
     def __init__(self, settings: Settings, observer: Observer) -> None:
@@ -77,7 +77,7 @@ class ExchangeService:
             self.message_bytes[peer] += HEADER.size * (len(self.message_bytes) - 1)
 
     def count(self, peer: int, message: Message) -> None:
-        """A message has arrived at a peer."""
+        """A message was sent to a peer."""
         self.payload_bytes[peer] += message.payload
         self.message_bytes[peer] += message.size
 

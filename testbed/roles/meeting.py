@@ -123,19 +123,6 @@ class Meeting:
         """Whether all that had been given by then has left, as far as its receivers are there."""
         return all(c.sent_bytes >= given.get(n, 0) for n, c in self._peers.items())
 
-    def look_for_losses(self) -> None:
-        """Close the connections that have broken while nobody read from them."""
-        for connection in list(self._peers.values()):
-            if connection.ended:
-                continue
-            try:
-                if connection.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
-                    self._close(connection, None)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                self._close(connection, f"{error}")
-
     def turn(
         self, patience: float | None, leave: Leave | None = None, reading: int | None = -1
     ) -> bool:

@@ -145,7 +145,9 @@ class Peer:
         meeting = self._meeting
         while True:
             while not meeting.turn(LOOK_PERIOD, self._leave, reading=None):
-                meeting.look_for_losses()
+                # Nothing to do: read what there is, behind which a connection may have ended.
+                if meeting.turn(0.0, self._leave):
+                    break
                 self._tell_losses()
             order = self._leave.take()
             assert order is not None

@@ -52,8 +52,7 @@ class System(ABC):
         """Payload, message and modelled wire bytes so far."""
 
     def drain(self) -> None:
-        """Let what is under way arrive, when training has ended, and close all connections."""
-        self.clock.drain()
+        """Count what is under way when training has ended, and close all connections."""
         self._close()
 
     @abstractmethod
@@ -95,7 +94,7 @@ class StarSystem(System):
             settings=settings,
             dataset=dataset,
         )
-        self.clock = StarClock(
+        self.clock = self._star = StarClock(
             self._service,
             self._workers,
             workers=range(settings.workers),
@@ -124,6 +123,7 @@ class StarSystem(System):
         }
 
     def _close(self) -> None:
+        self._star.drain()
         for _ in range(self._count):
             self._workers.ingress.closed()
 

@@ -299,7 +299,6 @@ def test_a_peer_that_is_gone_is_left_out_and_the_rest_goes_on(
 def test_in_the_end_all_that_was_sent_has_been_counted(case: Case) -> None:
     stage = Played(case)
     stage.clock.run()
-    stage.clock.drain()
     meeting = 32 * (case.peers - 1)
     for peer in range(case.peers):
         sizes = [
