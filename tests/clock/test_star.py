@@ -473,7 +473,7 @@ def plain(**changes: Any) -> Case:
         "updates": 4,
         "durations": [[4], [4]],
         "sizes": [[158], [158]],
-        "answers": [[190]] * 12,
+        "answers": [[190]] * 40,
         "uplink": None,
         "downlink": None,
     }
@@ -531,7 +531,8 @@ def test_a_late_worker_reports_and_goes_on_with_the_newest() -> None:
 
 
 def test_at_most_a_few_are_told_ahead() -> None:
-    case = plain(durations=[[4]] * 12, sizes=[[158]] * 12, updates=40)
+    workers = 2 * AHEAD
+    case = plain(durations=[[4]] * workers, sizes=[[158]] * workers, updates=3 * workers)
     stage = Played(case)
     most = 0
 
