@@ -66,7 +66,6 @@ class Run:
         self._alive: set[str] = set()
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
-        self._rates: list[tuple[float, int]] = []
         self._ledgers = Ledgers(
             self._settings.server_address,
             {link.device_address: link.device for link in plan.links},
@@ -356,11 +355,7 @@ class Run:
             assert self._training is not None
             outcome.first_update = self._training + float(rows["host_time"][0]) - self._began
         outcome.took_in(rows, version)
-        self._progress.updates = version
-        self._rates = [*self._rates[-25:], (outcome.host_seconds, outcome.updates)]
-        (then, before), (now, after) = self._rates[0], self._rates[-1]
-        if now > then:
-            self._progress.rate = (after - before) / (now - then)
+        self._progress.moved(outcome.host_seconds, version)
 
     def _write_evaluations(self) -> None:
         for row in self._ingress.complete():

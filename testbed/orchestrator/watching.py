@@ -1,6 +1,6 @@
 """How far a run is, for whoever watches it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -31,6 +31,15 @@ class Progress:
     evaluations_due: int = 0
     wire_bytes: int = 0
     lost: int = 0
+    _recent: list[tuple[float, int]] = field(default_factory=list)
+
+    def moved(self, when: float, updates: int) -> None:
+        """Note how many updates there are at a moment of the host's clock, in seconds."""
+        self.updates = updates
+        self._recent = [*self._recent[-25:], (when, updates)]
+        (then, before), (now, after) = self._recent[0], self._recent[-1]
+        if now > then:
+            self.rate = (after - before) / (now - then)
 
     @property
     def time_left(self) -> float | None:

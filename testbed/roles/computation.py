@@ -1,6 +1,6 @@
 """What a worker computes, whoever drives it: mini-batches, local steps, selection, encoding."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,13 @@ from testbed.algorithms.interface import (
     Update,
     WorkerHalf,
 )
+from testbed.clock.transfers import Line
 from testbed.durations import DeviceDurations, Durations
 from testbed.learning.batches import Batches
+from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.roles.settings import Settings
+from testbed.streams import stream
 from testbed.wire.encodings import Codec
 
 
@@ -38,6 +41,27 @@ def conditions(settings: Settings) -> Conditions:
         settings.uplink,
         settings.gradient_time,
     )
+
+
+def lines(settings: Settings) -> tuple[Line, Line]:
+    """A device's uplink and downlink under the virtual clock."""
+    return Line(settings.uplink, settings.delay), Line(settings.downlink)
+
+
+def batches(
+    settings: Settings,
+    dataset: Dataset,
+    shard: npt.NDArray[np.int64],
+    number: int,
+    memory: Batches | None = None,
+) -> Batches:
+    """Device ``number``'s mini-batches, of its shard of the training images.
+
+    Args:
+        memory: gather into this one's arrays.
+    """
+    generator = stream(settings.seed, "batches", number)
+    return Batches(dataset, shard, settings.batch_size, generator, memory)
 
 
 def _served(settings: Settings) -> tuple[type[ServedAlgorithm], Options]:
@@ -63,19 +87,21 @@ def protocol(settings: Settings) -> Protocol:
     return algorithm.protocol(options)
 
 
-def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
-    """A peer's half of the run's algorithm; takes ``parameters`` over."""
+def _of_peers(settings: Settings) -> tuple[type[PeerAlgorithm], Options]:
     algorithm = ALGORITHMS[settings.algorithm["name"]]
     assert issubclass(algorithm, PeerAlgorithm)
-    options = algorithm.options_type.model_validate(settings.algorithm)
+    return algorithm, algorithm.options_type.model_validate(settings.algorithm)
+
+
+def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
+    """A peer's half of the run's algorithm; takes ``parameters`` over."""
+    algorithm, options = _of_peers(settings)
     return algorithm.peer(options, layout, parameters, number, conditions(settings))
 
 
 def computing(settings: Settings) -> int:
     """How many of the run's peers compute gradients."""
-    algorithm = ALGORITHMS[settings.algorithm["name"]]
-    assert issubclass(algorithm, PeerAlgorithm)
-    options = algorithm.options_type.model_validate(settings.algorithm)
+    algorithm, options = _of_peers(settings)
     return algorithm.computing(options, conditions(settings))
 
 
@@ -103,6 +129,12 @@ class Times:
             return Durations.of(section, settings.seed, purpose, settings.workers)
 
         return cls(durations(settings.compute, "compute"), durations(settings.waiting, "waiting"))
+
+    def busy(self, local_steps: int = 1) -> Callable[[int, float], float]:
+        """Seconds that a device computes and then waits, from a moment on; as a clock asks for it."""
+        devices = range(self.compute.devices)
+        own = [self.of_device(device, local_steps) for device in devices]
+        return lambda device, now: sum(own[device].draw(now))
 
     def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
         """One device's, from the beginning of its streams."""

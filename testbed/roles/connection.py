@@ -3,6 +3,7 @@
 import array
 import contextlib
 import fcntl
+import selectors
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,6 +82,21 @@ class Connection:
             return
         self.pending = send_available(self.socket, pieces)
         self.sent_bytes += sum(map(len, pieces)) - len(self.pending)
+
+    def watch(self, selector: selectors.BaseSelector, read: bool) -> None:
+        """Wait for something to read, if that is wanted, and for room for what is pending."""
+        wanted = selectors.EVENT_READ if read else 0
+        if self.pending:
+            wanted |= selectors.EVENT_WRITE
+        key = selector.get_map().get(self.socket)
+        if key is None:
+            if wanted:
+                selector.register(self.socket, wanted, self)
+        elif not wanted:
+            # Still registered, a connection that broke would be told of again and again.
+            selector.unregister(self.socket)
+        elif key.events != wanted:
+            selector.modify(self.socket, wanted, self)
 
     def end(self) -> None:
         """Send nothing more after ``pending``: the peer sees the end of the stream behind it."""

@@ -13,8 +13,7 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.clock.mesh import MeshClock
-from testbed.clock.transfers import Line
-from testbed.roles.computation import Times
+from testbed.roles.computation import Times, lines
 from testbed.roles.exchange import ExchangeService, Message, Step
 from testbed.roles.leave import Leave, What
 from testbed.roles.reporting import Report
@@ -55,7 +54,7 @@ class Coordinator:
         self._computing = computing
         self._tells = tells
         self._ready = [True] * settings.workers
-        self._own_times = [times.of_device(i) for i in range(settings.workers)]
+        self._busy = times.busy()
         self._clock: MeshClock | None = None
         self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
         self._gone: set[int] = set()
@@ -168,8 +167,8 @@ class Coordinator:
             self,
             peers=range(settings.workers),
             computing=self._computing,
-            busy=lambda peer, now: sum(self._own_times[peer].draw(now)),
-            lines=lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink)),
+            busy=self._busy,
+            lines=lambda: lines(settings),
         )
         self._clock.run(self._look_after)
 

@@ -116,17 +116,16 @@ class Loaded:
         initial = self.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
-        batches: Batches | None = None
+        batches = times = None
         if number < computing:
             shards = datasets.shards(len(self.dataset.train_images), computing, settings.seed)
-            generator = stream(settings.seed, "batches", number)
-            batches = Batches(self.dataset, shards[number], settings.batch_size, generator)
+            batches = computation.batches(settings, self.dataset, shards[number], number)
+            times = self.times.of_device(number)
         both = codecs(settings.encoding, layout.sizes)
         learners = TurnTaking(self.learner, self.shared_learners, self.turns)
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
         meeting = Meeting(settings, number, layout.total, longest, Report(report))
-        times = self.times.of_device(number) if number < computing else None
         Peer(settings, number, mine, learners, leave, meeting).run(times)
 
     def _evaluate(self, report: Channel) -> None:

@@ -154,17 +154,7 @@ class Meeting:
     def _watch(self, connection: Connection) -> None:
         """Wait for what there is to wait for on a connection, and for nothing else."""
         read = connection.device not in self._peers or self._reading in (-1, connection.device)
-        wanted = selectors.EVENT_READ if read and not connection.ended else 0
-        if connection.pending:
-            wanted |= selectors.EVENT_WRITE
-        key = self.selector.get_map().get(connection.socket)
-        if key is None:
-            if wanted:
-                self.selector.register(connection.socket, wanted, connection)
-        elif not wanted:
-            self.selector.unregister(connection.socket)
-        elif key.events != wanted:
-            self.selector.modify(connection.socket, wanted, connection)
+        connection.watch(self.selector, read and not connection.ended)
 
     def _serve(self, connection: Connection, events: int) -> None:
         try:

@@ -136,22 +136,11 @@ class Server:
             version, parameters = self._snapshots.get()
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
-        wanted = self._wanted(connection)
-        if connection.pending:
-            wanted |= selectors.EVENT_WRITE
-        key = self._selector.get_map().get(connection.socket)
-        if key is None:
-            if wanted:
-                self._selector.register(connection.socket, wanted, connection)
-        elif not wanted:
-            # Still registered, a connection that broke would be told of again and again.
-            self._selector.unregister(connection.socket)
-        elif key.events != wanted:
-            self._selector.modify(connection.socket, wanted, connection)
+        connection.watch(self._selector, self._reads(connection))
 
-    def _wanted(self, connection: Connection) -> int:
-        """What to wait for on a connection, beside room for what is pending."""
-        return selectors.EVENT_READ
+    def _reads(self, connection: Connection) -> bool:
+        """Whether a connection is read from now."""
+        return True
 
     def _look_after(self) -> None:
         """Now and then: report, and see who is missing."""

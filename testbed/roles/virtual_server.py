@@ -5,15 +5,13 @@ the clock has told them that they have finished; the server reads from a worker 
 what comes next, and from nobody else.
 """
 
-import selectors
 import socket
 import time
 
 from testbed.algorithms.interface import Layout, ServerHalf
 from testbed.channel import Channel
 from testbed.clock.star import Arrived, StarClock
-from testbed.clock.transfers import Line
-from testbed.roles.computation import Times
+from testbed.roles.computation import Times, lines
 from testbed.roles.connection import Connection
 from testbed.roles.leave import Leave, What
 from testbed.roles.server import REPORT_PERIOD, Server
@@ -43,9 +41,7 @@ class VirtualServer(Server):
     ) -> None:
         super().__init__(settings, half, layout, channel)
         self._leaves = leaves
-        self._times = {
-            number: times.of_device(number, local_steps) for number in range(settings.workers)
-        }
+        self._busy = times.busy(local_steps)
         self._listener: socket.socket | None = None
         self._clock: StarClock | None = None
         self._awaited: Connection | None = None
@@ -66,11 +62,8 @@ class VirtualServer(Server):
             self,
             workers=sorted(self._workers),
             protocol=self._protocol,
-            busy=lambda worker, now: sum(self._times[worker].draw(now)),
-            lines=lambda: (
-                Line(self._settings.uplink, self._settings.delay),
-                Line(self._settings.downlink),
-            ),
+            busy=self._busy,
+            lines=lambda: lines(self._settings),
         )
         for connection in self._workers.values():
             self._watch(connection)  # from here on they are read when it is their turn
@@ -118,17 +111,13 @@ class VirtualServer(Server):
 
     # -- reading
 
-    def _wanted(self, connection: Connection) -> int:
+    def _reads(self, connection: Connection) -> bool:
         if self._clock is None or self._finished or connection.device not in self._workers:
-            return selectors.EVENT_READ
-        return selectors.EVENT_READ if connection is self._awaited else 0
+            return True
+        return connection is self._awaited
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
-        if connection.device is None or self._finished:
-            super()._handle(connection, frame)
-        elif self._clock is None:
-            # What comes before training begins can only be the pull of a worker that asks, and the
-            # clock knows of it.
+        if connection.device is None or self._clock is None or self._finished:
             super()._handle(connection, frame)
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)

@@ -1,7 +1,6 @@
 """A worker: its data, its half of the algorithm, its connection, and how it comes by parameters."""
 
 from testbed.learning import datasets
-from testbed.learning.batches import Batches
 from testbed.roles import computation
 from testbed.roles.asking import ask
 from testbed.roles.computation import Computation, Times
@@ -13,7 +12,6 @@ from testbed.roles.pulling import ANSWERS
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
-from testbed.streams import stream
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
@@ -33,8 +31,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """
     layout = learners.own.layout
     shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
-    generator = stream(settings.seed, "batches", number)
-    batches = Batches(dataset, shards[number], settings.batch_size, generator)
+    batches = computation.batches(settings, dataset, shards[number], number)
     half = computation.worker_half(settings, layout)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)

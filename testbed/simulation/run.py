@@ -52,7 +52,6 @@ class SimulatedRun:
         self._count = self._version = 0
         self._ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         self._after_drain: dict[str, int] | None = None
-        self._rates: list[tuple[float, int]] = []
         self._next_look = 0.0
 
     def execute(self) -> dict[str, Any]:
@@ -157,12 +156,8 @@ class SimulatedRun:
             number = os.read(wake_up, 1)[0]
             raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
         progress = self._progress
-        progress.updates = self._system.version
         progress.wire_bytes = self._system.ledger()["wire_bytes"]
-        self._rates = [*self._rates[-25:], (now, progress.updates)]
-        (then, before), (_, after) = self._rates[0], self._rates[-1]
-        if now > then:
-            progress.rate = (after - before) / (now - then)
+        progress.moved(now, self._system.version)
         self._watcher.progress(progress)
 
     def _write_end(self) -> dict[str, Any]:

@@ -141,10 +141,9 @@ class SimulatedWorkers:
         begun = self._computing[worker]
         assert begun is not None
         self._computing[worker] = None
-        self._outbox[worker].append(begun)
         if late:
             self._drop(begun)
-            self._outbox[worker][-1] = begun.version
+        self._outbox[worker].append(begun.version if late else begun)
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
         """What the worker sends."""

@@ -1,7 +1,7 @@
 """What is simulated: a server with its workers, or peers, each with its clock."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,11 @@ from testbed.algorithms import is_served
 from testbed.algorithms.interface import FloatVector
 from testbed.clock.mesh import MeshClock
 from testbed.clock.star import StarClock
-from testbed.clock.transfers import Line
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.roles import computation
-from testbed.roles.computation import Computation, Times
+from testbed.roles.computation import Computation, Times, lines
 from testbed.roles.exchange import ExchangeService
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.service import Observer, ParameterService
@@ -23,7 +22,6 @@ from testbed.roles.settings import Settings, peer_name
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers
-from testbed.streams import stream
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
@@ -51,12 +49,9 @@ class System(ABC):
     def ledger(self) -> dict[str, int]:
         """Payload, message and modelled wire bytes so far."""
 
+    @abstractmethod
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
-        self._close()
-
-    @abstractmethod
-    def _close(self) -> None: ...
 
     def told(self) -> dict[str, Any]:
         """What the summary says beside what all runs have."""
@@ -65,6 +60,8 @@ class System(ABC):
 
 class StarSystem(System):
     """A server and its workers."""
+
+    clock: StarClock
 
     def __init__(
         self,
@@ -94,13 +91,13 @@ class StarSystem(System):
             settings=settings,
             dataset=dataset,
         )
-        self.clock = self._star = StarClock(
+        self.clock = StarClock(
             self._service,
             self._workers,
             workers=range(settings.workers),
             protocol=protocol,
-            busy=_busy(settings, computations[0].half.local_steps),
-            lines=_lines(settings),
+            busy=Times.of(settings).busy(computations[0].half.local_steps),
+            lines=lambda: lines(settings),
         )
         self._count = settings.workers
 
@@ -122,8 +119,9 @@ class StarSystem(System):
             "wire_bytes": self._workers.ingress.wire_bytes,
         }
 
-    def _close(self) -> None:
-        self._star.drain()
+    def drain(self) -> None:
+        """Count what is under way when training has ended, and close all connections."""
+        self.clock.drain()
         for _ in range(self._count):
             self._workers.ingress.closed()
 
@@ -154,11 +152,10 @@ class MeshSystem(System):
             self._peers,
             peers=range(settings.workers),
             computing=computing,
-            busy=_busy(settings, 1),
-            lines=_lines(settings),
+            busy=Times.of(settings).busy(),
+            lines=lambda: lines(settings),
         )
         self._evaluated = settings.evaluated_peer
-        self._count = settings.workers
 
     @property
     def version(self) -> int:
@@ -178,7 +175,8 @@ class MeshSystem(System):
             "wire_bytes": sum(self._peers.wire_bytes),
         }
 
-    def _close(self) -> None:
+    def drain(self) -> None:
+        """What is under way was counted when it was sent; close all connections."""
         self._peers.closed()
 
     def told(self) -> dict[str, Any]:
@@ -216,16 +214,5 @@ def _batches(settings: Settings, dataset: datasets.Dataset, devices: int) -> Ite
     shards = datasets.shards(len(dataset.train_images), devices, settings.seed)
     memory: Batches | None = None
     for number, shard in enumerate(shards):
-        generator = stream(settings.seed, "batches", number)
-        memory = Batches(dataset, shard, settings.batch_size, generator, memory)
+        memory = computation.batches(settings, dataset, shard, number, memory)
         yield memory
-
-
-def _busy(settings: Settings, local_steps: int) -> Callable[[int, float], float]:
-    times = Times.of(settings)
-    own = [times.of_device(number, local_steps) for number in range(settings.workers)]
-    return lambda device, now: sum(own[device].draw(now))
-
-
-def _lines(settings: Settings) -> Callable[[], tuple[Line, Line]]:
-    return lambda: (Line(settings.uplink, settings.delay), Line(settings.downlink))
