@@ -40,8 +40,7 @@ def ask(
             # The gradient is there only for the turn; what is not sent in it is copied.
             at_once = pause.over()
             rest = send_available(connection, pieces) if at_once else b"".join(pieces)
-        if not at_once:
-            if not pause.wait(connection):
-                return
-            answers.listen()
+        if not at_once and not pause.wait(connection):
+            return
+        answers.listen()
         connection.sendall(rest)

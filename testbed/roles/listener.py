@@ -14,7 +14,7 @@ import numpy as np
 from testbed.algorithms.interface import FloatVector
 from testbed.roles.computation import Computation, DeviceTimes
 from testbed.roles.leave import Leave, What
-from testbed.roles.pulling import Answers
+from testbed.roles.pulling import STALLED, Answers
 from testbed.roles.pushing import push
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WorkerProtocol
@@ -70,9 +70,10 @@ class Listener:
         poll.register(self._connection, select.POLLIN)
         self._answers.listen()
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = {fd for fd, _ in poll.poll(1000 * STALLED)}
             if leave.fileno() not in ready:
-                self._receive()
+                if ready or self._answers.stands_still():
+                    self._receive()
                 continue
             order = leave.take()
             assert order is not None

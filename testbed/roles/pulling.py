@@ -5,13 +5,17 @@ and is woken once for it: SO_RCVLOWAT makes the connection readable when the who
 (or the end of the stream behind a STOP). An answer longer than the kernel's buffers wakes early, and
 one that stands still is read as far as it came: where segments are long (loopback's are 64 KiB) the
 sender may wait for more window than is left before the mark, and nothing else would ever end that.
+The mark holds for whoever reads, too: a reader that has some and sleeps for the rest is not woken by
+less than the mark, so it is taken away before anything is read.
 """
 
 import array
 import fcntl
+import math
 import select
 import socket
 import termios
+import time
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -30,7 +34,7 @@ STALLED = 1.0
 class Answers(ABC):
     """The answers to the pulls of one connection.
 
-    Usage: ``listen`` whenever a pull is sent or was; ``wait``; then ``take`` what was announced.
+    Usage, for each answer: ``listen``; ``wait``; then ``take`` what was announced.
     """
 
     def __init__(self, connection: socket.socket, longest: int) -> None:
@@ -40,6 +44,7 @@ class Answers(ABC):
         self._arrived.register(connection, select.POLLIN)
         self._encoding = 0
         self._length = 0
+        self._there = 0
 
     @abstractmethod
     def listen(self) -> None:
@@ -52,7 +57,7 @@ class Answers(ABC):
             WireError: it is not what this run's server answers.
             ConnectionError: the connection ended.
         """
-        self._await_mark()
+        self.arrived(None)
         kind, self._encoding, version, _, self._length = receive_header(
             self._connection, self._accepts
         )
@@ -69,17 +74,21 @@ class Answers(ABC):
 
     def arrived(self, seconds: float | None) -> bool:
         """Wait for an answer, at most so many seconds; whether there is one (whole, where possible)."""
-        return bool(self._arrived.poll(None if seconds is None else seconds * 1000))
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while not self._arrived.poll(1000 * min(STALLED, max(0.0, until - time.monotonic()))):
+            if self.stands_still():
+                break
+            if time.monotonic() >= until:
+                return False
+        self._wake_at(1)
+        return True
 
-    def _await_mark(self) -> None:
-        """Wait until as many bytes are there as ``_wake_at`` said, or as many as will come."""
-        before = 0
-        while not self._arrived.poll(STALLED * 1000):
-            there = array.array("i", [0])
-            fcntl.ioctl(self._connection, termios.FIONREAD, there)
-            if there[0] and there[0] == before:
-                return
-            before = there[0]
+    def stands_still(self) -> bool:
+        """Whether some of an answer is there, and no more than when this was asked last."""
+        there = array.array("i", [0])
+        fcntl.ioctl(self._connection, termios.FIONREAD, there)
+        before, self._there = self._there, there[0]
+        return 0 < before == self._there
 
     def _wake_at(self, count: int) -> None:
         """Make the connection readable from so many bytes on."""
@@ -126,7 +135,7 @@ class ChangedAnswers(Answers):
         version = super().wait()
         if version is not None and self._length:
             self._wake_at(self._length)
-            self._await_mark()
+            self.arrived(None)
         return version
 
     def take(self, parameters: FloatVector) -> None:
@@ -140,7 +149,6 @@ class ChangedAnswers(Answers):
             if not self._complete or not isinstance(changes, SparseUpdate):
                 raise WireError("changed parameters before there were any to change")
             self._own[changes.indices] = changes.values
-        self.listen()
         np.copyto(parameters, self._own)
 
 

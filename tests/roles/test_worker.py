@@ -238,7 +238,6 @@ def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
     got = np.empty_like(expected)
     with ours, theirs:
         answers = ChangedAnswers(ours, layout)
-        answers.listen()
         first = header(Kind.PARAMETERS, 0, encoding=1, length=400_000) + expected.tobytes()
         for version, count in enumerate([None, 5, 20_000, 0, 1, 3000]):
             message = first
@@ -251,6 +250,7 @@ def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
                 message = header(Kind.PARAMETERS, version, encoding=encoding, length=len(body))
                 message += body
             last = max(len(message) - 1, 0)
+            answers.listen()
             sending = threading.Thread(target=_send_late, args=(theirs, message, last))
             sending.start()
             began = time.monotonic()
@@ -282,8 +282,14 @@ def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
         answers.listen()
         theirs.sendall(message[:20_000])
         assert answers.wait() == 3
-        theirs.sendall(message[20_000:])
-        answers.take(got)
+        # The rest comes when the reader sleeps already: less than the mark has to wake it.
+        late = threading.Timer(0.2, theirs.sendall, [message[20_000:]])
+        late.start()
+        taking = threading.Thread(target=answers.take, args=(got,), daemon=True)
+        taking.start()
+        taking.join(10)
+        assert not taking.is_alive()
+        late.join()
     assert got.tobytes() == vector.tobytes()
 
 
