@@ -1,0 +1,1 @@
+"""Grafana dashboards as code, and what generates their JSON."""

@@ -1,0 +1,1 @@
+"""The image that serves all roles, and what builds it."""
