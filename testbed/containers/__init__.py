@@ -1,0 +1,1 @@
+"""Docker: finding the engine and the image of this code."""
