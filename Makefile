@@ -4,6 +4,7 @@ PIP_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
+RUNTIME ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install run agree test lint format bench traffic clean
@@ -20,8 +21,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml
-	$(BIN)/testbed run $(SPEC)
+run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
+	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
 agree: install ## run one experiment in namespaces and in the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree

@@ -39,6 +39,8 @@ from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
+SETUP_TIMEOUT_STARTED = 10.0
+"""Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 """Seconds that the agent has to remove everything."""
 
@@ -75,6 +77,9 @@ class Run:
             plan.spec.traffic.capture,
         )
         self._stopping = self._observed = False
+        section = plan.spec.devices
+        alone = section.runtime == "docker" and section.launched == "image"
+        self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
         self._hub = SERVER if plan.served else COORDINATOR
         self._peers: dict[str, dict[str, Any]] = {}
         # Every link's counters, in the order in which the agent samples them.
@@ -234,9 +239,9 @@ class Run:
                         self._from_role(message)
                 self._write_evaluations()
                 self._watcher.progress(self._progress)
-                late = time.monotonic() - self._began > SETUP_TIMEOUT
+                late = time.monotonic() - self._began > self._patience
                 if self._training is None and late:
-                    raise EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
+                    raise EndError("failed", f"training did not begin within {self._patience:g} s")
                 if self._complete() and not self._stopping:
                     self._stopping = True
                     self._control.send({"stop": "traffic"})
