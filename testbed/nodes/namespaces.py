@@ -20,6 +20,10 @@ class NamespaceNodes:
         self._group = control_group.create()
         self._networks: dict[str, int] = {}
 
+    @property
+    def fork_server(self) -> int | None:
+        return self._fork_server.process
+
     def fileno(self) -> int:
         return self._fork_server.channel.fileno()
 

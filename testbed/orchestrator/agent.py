@@ -45,6 +45,8 @@ class Agent:
         self._observation: Any = None
         self._requests: deque[dict[str, Any]] = deque()
         self._finished = False
+        self._extras: Any = None
+        self._usage: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
@@ -59,6 +61,8 @@ class Agent:
                     self._hear(self._control.receive())
                     continue
                 for event in self._nodes.events():
+                    if "started" in event and self._usage:
+                        self._usage.started(event["started"], event["process"])
                     self._control.send(event)
                     self._finished = self._finished or "failed" in event
             while self._requests and not self._finished:
@@ -91,7 +95,7 @@ class Agent:
             case {"read": "counter"}:
                 self._read_counter()
             case {"stop": "traffic"}:
-                self._control.send({"traffic": self._observation.stop()})
+                self._control.send({"traffic": self._observation.stop()} | self._egress())
                 self._sample_counters()
                 self._control.send({"sampled": "the last time"})
             case _:
@@ -118,12 +122,14 @@ class Agent:
             return
         networks = {link.device: self._nodes.network(link.device) for link in links}
         star.build(links, networks, plan["counted"], plan["uncounted"])
-        self._observation = Observation(
-            plan["traffic"],
-            links,
-            Counted(plan["observed"], plan["counted"], plan["uncounted"]),
-            networks,
-        )
+        counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
+        self._observation = Observation(plan["traffic"], links, counted, networks)
+        if plan["traffic"].get("metrics"):
+            from testbed.orchestrator.extras import Extras
+            from testbed.orchestrator.usage import Usage
+
+            self._usage = Usage(self._nodes.fork_server)
+            self._extras = Extras(links, counted, networks, self._observation, self._usage)
         self._control.send({"network": "built"})
 
     def _is_finished(self) -> bool:
@@ -133,7 +139,10 @@ class Agent:
         return self._finished
 
     def _read_counter(self) -> None:
-        self._control.send({"counter": self._observation.read_ingress()})
+        self._control.send({"counter": self._observation.read_ingress()} | self._egress())
+
+    def _egress(self) -> dict[str, Any]:
+        return self._extras.egress() if self._extras else {}
 
     def _sample_counters(self) -> None:
         complaint = self._observation.complaint()
@@ -141,6 +150,10 @@ class Agent:
             self._control.send({"warning": complaint})
         for rows in self._observation.sample():
             self._control.send({"sampled": "counters"}, rows)
+        if self._extras:
+            for rows in self._extras.uplinks():
+                self._control.send({"sampled": "uplinks"}, rows)
+            self._control.send({"extras": self._extras.sample()})
 
     def take_down(self) -> None:
         """End every node, remove what was made of them, and tell what could not be removed."""
