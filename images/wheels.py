@@ -49,7 +49,11 @@ class Target:
         newest, older = self.glibc[1], ("2014", "2010", "1")
         platforms = [f"manylinux_2_{n}_{self.machine}" for n in range(newest, 4, -1)]
         platforms += [f"manylinux{name}_{self.machine}" for name in older]
-        options = ["--only-binary=:all:", "--implementation=cp", f"--python-version={major}.{minor}"]
+        options = [
+            "--only-binary=:all:",
+            "--implementation=cp",
+            f"--python-version={major}.{minor}",
+        ]
         options += [f"--abi={abi}" for abi in (f"cp{major}{minor}", "abi3", "none")]
         return options + [f"--platform={platform}" for platform in platforms]
 
@@ -84,7 +88,9 @@ def prepare(
     own = [package_digest(), (project / "pyproject.toml").read_text(encoding="utf-8")]
     _have(folder / DEPENDENCIES, "\n".join(wanted), download)
     _have(folder / PACKAGE, "\n".join(own), build)
-    return sorted(path for name in (DEPENDENCIES, PACKAGE) for path in (folder / name).glob("*.whl"))
+    return sorted(
+        path for name in (DEPENDENCIES, PACKAGE) for path in (folder / name).glob("*.whl")
+    )
 
 
 def _have(folder: Path, wanted: str, make: Callable[[Path], None]) -> None:
