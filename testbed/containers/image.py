@@ -54,8 +54,11 @@ def code_files(folder: Path) -> list[Path]:
     )
 
 
-def find_image(client: docker.DockerClient, name: str) -> Image:
-    """The image by this name, which is of this code.
+def find_image(client: docker.DockerClient, name: str, *, of_this_code: bool = True) -> Image:
+    """The image by this name.
+
+    Args:
+        of_this_code: refuse one that was made of other code.
 
     Raises:
         HostError: there is none, or it was made of other code.
@@ -65,7 +68,7 @@ def find_image(client: docker.DockerClient, name: str) -> Image:
         image = client.images.get(name)
     except ImageNotFound:
         raise HostError(f"there is no image {name}: `make images` builds it") from None
-    if image.labels.get(DIGEST_LABEL) != package_digest():
+    if of_this_code and image.labels.get(DIGEST_LABEL) != package_digest():
         raise HostError(
             f"image {name} was built from other code than this: `make images` builds it anew"
         )

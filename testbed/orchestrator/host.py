@@ -1,5 +1,6 @@
 """What this host can do, asked of the host itself: before a run, and for ``testbed doctor``."""
 
+import contextlib
 import errno
 import os
 import platform
@@ -64,6 +65,8 @@ def _check_nodes(plans: list[Plan]) -> None:
     problem = _try_in_child(_make_namespaces)
     if problem:
         raise HostError(f"namespaces cannot be made here: {problem}")
+    if plans[0].spec.devices.runtime == "docker":
+        _check_engine(plans)
     if any(link.uplink.needs_netem for one in plans for link in one.links):
         missing = _missing_disciplines()
         if "netem" in missing:
@@ -76,6 +79,24 @@ def _check_nodes(plans: list[Plan]) -> None:
         problem = _try_in_child(_open_capture)
         if problem:
             raise HostError(f"packets cannot be captured here: {problem}; {_WITHOUT_CAPTURE}")
+
+
+def _check_engine(plans: list[Plan]) -> None:
+    """Check that there is a Docker engine, with the image, that can make the runs' containers."""
+    from testbed.containers import engine, image
+    from testbed.orchestrator.node_plan import image_name
+
+    section = plans[0].spec.devices
+    with contextlib.closing(engine.connect()) as client:
+        engine.check(client, max(len(one.links) for one in plans))
+        # What is forked is this code whatever the image; somebody's own image has to be there only.
+        of_this_code = section.image is None or section.launched == "image"
+        image.find_image(client, image_name(plans[0]), of_this_code=of_this_code)
+        if section.limits_processors and not engine.limits_processors(client):
+            raise HostError(
+                "devices.cpus: this kernel cannot limit processors (CONFIG_CFS_BANDWIDTH): take it "
+                "out"
+            )
 
 
 def _check_accelerator() -> None:

@@ -8,6 +8,7 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from testbed.channel import Channel, Message
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.network.star import DEVICE_INTERFACE
+from testbed.orchestrator import node_plan
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
@@ -37,7 +39,8 @@ from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
-TAKE_DOWN_TIMEOUT = 30.0
+TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
+"""Seconds that the agent has to remove everything."""
 
 
 class Run:
@@ -178,20 +181,40 @@ class Run:
         finally:
             self._progress.phase = "finishing"
             self._watcher.progress(self._progress)
+            deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
             with contextlib.suppress(OSError):
                 self._control.send({"finish": True})
-            self._control.close()
             self._report.close()
+            self._hear_what_is_left(deadline)
+            self._control.close()
             try:
-                agent.wait(TAKE_DOWN_TIMEOUT)
+                agent.wait(max(1.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 # The kernel ends the fork server and every node with the agent.
                 agent.kill()
                 agent.wait()
 
+    def _hear_what_is_left(self, deadline: float) -> None:
+        """Hear the agent out: the last thing that it says is what it could not remove."""
+        with contextlib.suppress(OSError):
+            while select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                message = self._control.receive()
+                if message is None:
+                    return
+                if "left" in message.fields:
+                    self._event("error", f"not all was removed: {message.fields['left']}", None)
+
     def _loop(self, wake_up: int) -> None:
         self._control.send(
-            {"load": {"entry": "testbed.roles.entry:load", "arguments": self._settings.to_json()}}
+            {
+                "load": {
+                    "entry": "testbed.roles.entry:load",
+                    "entry_inside": "testbed.roles.entry:load_alone",
+                    "shared": "testbed.roles.sharing:Shared.make",
+                    "arguments": self._settings.to_json(),
+                },
+                "nodes": node_plan.chosen(self._plan),
+            }
         )
         self._control.send({"network": _network(self._plan, self._log.traffic)})
         with selectors.DefaultSelector() as selector:
@@ -389,6 +412,7 @@ def _network(plan: Plan, directory: Path) -> dict[str, Any]:
         return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
 
     return {
+        "devices": node_plan.devices(plan),
         "observed": plan.observed,
         "counted": plan.counted,
         "uncounted": [EVALUATOR],

@@ -1,9 +1,14 @@
-"""What the fork server loads once and what it runs in every node."""
+"""What is loaded before a role can run, and the roles themselves.
 
+The fork server loads once for all nodes (``load``); a container that starts its own role loads for
+itself (``load_alone``).
+"""
+
+import functools
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -13,18 +18,17 @@ from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
-from testbed.nodes.turns import Turns
 from testbed.roles import computation
 from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
-from testbed.roles.leave import Leaves
 from testbed.roles.meeting import Meeting
 from testbed.roles.peer import Peer
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
+from testbed.roles.sharing import Shared
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
@@ -37,18 +41,18 @@ FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What all nodes of a run share, copy-on-write or for good.
+    """What roles are made of; forked ones share it, copy-on-write or for good.
 
-    ``leaves`` are the virtual clock's channels; None under the wall clock.
+    Attributes:
+        learner: its parameters are the initial ones.
+        shared_learners: one per turn, in memory that is shared for good.
     """
 
     settings: Settings
     dataset: datasets.Dataset
     learner: Learner
     shared_learners: tuple[Learner, ...]
-    turns: Turns
     times: Times
-    leaves: Leaves | None
 
     def warm_up(self) -> None:
         """Compute once: what the libraries set up at first use is set up once, for all nodes."""
@@ -59,15 +63,27 @@ class Loaded:
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
 
-    def run(self, arguments: Mapping[str, Any], report: Channel) -> int:
+    def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node; returns the node's exit status."""
+        return _Role(self, shared, report).run(arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """A role in its own process."""
+
+    loaded: Loaded
+    shared: Shared
+    report: Channel
+
+    def run(self, arguments: Mapping[str, Any]) -> int:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
-            "server": lambda: self._serve(report),
-            "evaluator": lambda: self._evaluate(report),
+            "server": self._serve,
+            "evaluator": self._evaluate,
             "worker": lambda: self._work(number),
-            "peer": lambda: self._exchange(number, report),
-            "coordinator": lambda: self._coordinate(report),
+            "peer": lambda: self._exchange(number),
+            "coordinator": self._coordinate,
         }
         try:
             roles[arguments["role"]]()
@@ -75,72 +91,96 @@ class Loaded:
             if not isinstance(error, OSError | WireError):
                 traceback.print_exc()
             text = f"{type(error).__name__}: {error}"[:1000]
-            report.send({"event": text, "level": "error", "number": number})
+            self.report.send({"event": text, "level": "error", "number": number})
             return FAILED
         return 0
 
-    def _serve(self, report: Channel) -> None:
-        settings, layout = self.settings, self.learner.layout
-        half = computation.server_half(settings, layout, self.learner.parameters.copy())
-        if self.leaves is None:
-            Server(settings, half, layout, report).serve()
+    def _serve(self) -> None:
+        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
+        if self.shared.leaves is None:
+            Server(settings, half, layout, self.report).serve()
             return
         local_steps = computation.worker_half(settings, layout).local_steps
         VirtualServer(
             settings,
             half,
             layout,
-            report,
-            times=self.times,
+            self.report,
+            times=self.loaded.times,
             local_steps=local_steps,
-            leaves=self.leaves.of_clock(),
+            leaves=self.shared.leaves.of_clock(),
         ).serve()
 
-    def _coordinate(self, report: Channel) -> None:
-        assert self.leaves is not None
-        settings, layout = self.settings, self.learner.layout
-        half = computation.peer_half(settings, layout, self.learner.parameters, 0)
+    def _coordinate(self) -> None:
+        assert self.shared.leaves is not None
+        settings, learner = self.loaded.settings, self.loaded.learner
+        half = computation.peer_half(settings, learner.layout, learner.parameters, 0)
         Coordinator(
             settings,
-            self.times,
-            self.leaves.of_clock(),
-            report,
+            self.loaded.times,
+            self.shared.leaves.of_clock(),
+            self.report,
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
         ).run()
 
-    def _exchange(self, number: int, report: Channel) -> None:
-        assert self.leaves is not None
-        settings, layout = self.settings, self.learner.layout
-        leave = self.leaves.of_device(number)
-        initial = self.learner.parameters.copy()
+    def _exchange(self, number: int) -> None:
+        assert self.shared.leaves is not None
+        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        leave = self.shared.leaves.of_device(number)
+        initial = self.loaded.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
+        dataset = self.loaded.dataset
         batches = times = None
         if number < computing:
-            shards = datasets.shards(len(self.dataset.train_images), computing, settings.seed)
-            batches = computation.batches(settings, self.dataset, shards[number], number)
-            times = self.times.of_device(number)
+            shards = datasets.shards(len(dataset.train_images), computing, settings.seed)
+            batches = computation.batches(settings, dataset, shards[number], number)
+            times = self.loaded.times.of_device(number)
         both = codecs(settings.encoding, layout.sizes)
-        learners = TurnTaking(self.learner, self.shared_learners, self.turns)
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
-        meeting = Meeting(settings, number, layout.total, longest, Report(report))
-        Peer(settings, number, mine, learners, leave, meeting).run(times)
+        meeting = Meeting(settings, number, layout.total, longest, Report(self.report))
+        Peer(settings, number, mine, self._learners(), leave, meeting).run(times)
 
-    def _evaluate(self, report: Channel) -> None:
-        if self.leaves is not None:
-            self.leaves.close()
-        evaluate(self.settings, self.dataset, self.learner, report)
+    def _evaluate(self) -> None:
+        if self.shared.leaves is not None:
+            self.shared.leaves.close()
+        loaded = self.loaded
+        evaluate(loaded.settings, loaded.dataset, loaded.learner, self.report)
 
     def _work(self, number: int) -> None:
-        leave = None if self.leaves is None else self.leaves.of_device(number)
-        learners = TurnTaking(self.learner, self.shared_learners, self.turns)
-        work(self.settings, number, self.dataset, learners, self.times, leave)
+        leaves, loaded = self.shared.leaves, self.loaded
+        leave = None if leaves is None else leaves.of_device(number)
+        work(loaded.settings, number, loaded.dataset, self._learners(), loaded.times, leave)
+
+    def _learners(self) -> TurnTaking:
+        return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
-    """Load libraries, dataset and model; returns the function that runs a role with them."""
+    """Load libraries, dataset and model; returns the function that runs a forked role with them."""
+    shared = Shared.make(arguments)
+    turns = 0 if shared.turns is None else shared.turns.count
+    return functools.partial(_load(arguments, turns).run, shared)
+
+
+RoleAlone: TypeAlias = Callable[[Mapping[str, Any], Channel, Sequence[int]], int]
+"""As ``Role``, with the descriptors of what the run's roles share."""
+
+
+def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
+    """As ``load``, for the only role of this process."""
+    loaded = _load(arguments, 0)
+
+    def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:
+        return loaded.run(Shared.handed(arguments, role, descriptors), role, report)
+
+    return run
+
+
+def _load(arguments: Mapping[str, Any], turns: int) -> Loaded:
     torch.set_num_threads(1)
     settings = Settings(**arguments)
     dataset = datasets.load(
@@ -150,13 +190,9 @@ def load(arguments: Mapping[str, Any]) -> Role:
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
     )
-    turns = Turns()
-    shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns.count))
+    shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns))
     for one in shared:
         one.share_memory()
-    # Peers have a coordinator under either clock.
-    coordinated = settings.clock == "virtual" or bool(settings.peer_addresses)
-    leaves = Leaves(settings.workers) if coordinated else None
-    loaded = Loaded(settings, dataset, learner, shared, turns, Times.of(settings), leaves)
+    loaded = Loaded(settings, dataset, learner, shared, Times.of(settings))
     loaded.warm_up()
-    return loaded.run
+    return loaded
