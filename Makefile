@@ -7,7 +7,7 @@ SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench traffic clean
+.PHONY: help install run agree test lint format bench traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ bench: install ## measure efficiency, set-up time and memory; writes bench.json
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
 	$(BIN)/python -m bench.traffic
+
+images: install ## build the Docker image: make images BASE=... IMAGE=...
+	PIP_ARGS='$(PIP_ARGS)' $(BIN)/python -m images build $(if $(BASE),--base $(BASE)) $(if $(IMAGE),--tag $(IMAGE))
+
+base-image: install ## make a base for it without a registry, by debootstrap: make base-image MIRROR=...
+	$(BIN)/python -m images base $(if $(MIRROR),--mirror $(MIRROR))
 
 clean: ## remove what killed runs left on this host, and the virtual environment
 	-[ -x $(BIN)/testbed ] && $(BIN)/testbed clean

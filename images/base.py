@@ -170,7 +170,7 @@ def _is_documentation(path: PurePosixPath) -> bool:
 def _import(client: docker.DockerClient, archive: object) -> str:
     repository, _, tag = BASE_IMAGE.partition(":")
     answer = client.api.import_image(
-        src=archive,  # type: ignore[arg-type]
+        src=archive,
         repository=repository,
         tag=tag,
         changes=[
