@@ -83,18 +83,23 @@ def prepare(
         _pip([*arguments, "--dest", str(into), *requirements])
 
     def build(into: Path) -> None:
-        _build(project, into, pip_arguments)
+        build_package(project, into, pip_arguments)
 
     own = [package_digest(), (project / "pyproject.toml").read_text(encoding="utf-8")]
-    _have(folder / DEPENDENCIES, "\n".join(wanted), download)
-    _have(folder / PACKAGE, "\n".join(own), build)
+    make_once(folder / DEPENDENCIES, "\n".join(wanted), download)
+    make_once(folder / PACKAGE, "\n".join(own), build)
     return sorted(
         path for name in (DEPENDENCIES, PACKAGE) for path in (folder / name).glob("*.whl")
     )
 
 
-def _have(folder: Path, wanted: str, make: Callable[[Path], None]) -> None:
-    """Make a folder anew unless it was made of the same; a broken attempt leaves nothing."""
+def make_once(folder: Path, wanted: str, make: Callable[[Path], None]) -> None:
+    """Make a folder anew unless it was made of the same; a broken attempt leaves what was there.
+
+    Args:
+        wanted: all that its contents depend on.
+        make: fills the folder that it is given.
+    """
     key = hashlib.sha256(wanted.encode()).hexdigest()
     if (folder / _KEY).is_file() and (folder / _KEY).read_text() == key:
         return
@@ -108,8 +113,12 @@ def _have(folder: Path, wanted: str, make: Callable[[Path], None]) -> None:
         into.rename(folder)
 
 
-def _build(project: Path, into: Path, pip_arguments: Sequence[str]) -> None:
-    """Make the testbed's wheel of a copy: a build folder in the checkout may hold what is no more."""
+def build_package(project: Path, into: Path, pip_arguments: Sequence[str]) -> None:
+    """Make the testbed's wheel of a copy: a build folder in the checkout may hold what is no more.
+
+    Raises:
+        HostError: pip could not make it.
+    """
     with tempfile.TemporaryDirectory(prefix="testbed-wheel-") as made:
         copy = Path(made)
         for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -1,0 +1,59 @@
+"""What tests of several folders share: the Docker engine, and the image of this code in it."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from images import engine
+from images.base import make_base
+from images.build import WHEELS, build, choose_base
+from testbed.containers.image import default_image, find_image
+from testbed.errors import HostError
+
+REPOSITORY = Path(__file__).parents[1]
+BUILDING = 1800
+"""Seconds that the first test with the image may take: it may have to make it, and its base."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give whoever asks for the image the time that it may take to build it."""
+    for item in items:
+        if "testbed_image" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(BUILDING))
+
+
+@pytest.fixture(scope="session")
+def docker_client() -> Iterator[docker.DockerClient]:
+    """The engine of DOCKER_HOST or of the default socket; skips where none answers."""
+    try:
+        client = engine.connect()
+    except HostError as error:
+        pytest.skip(str(error))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def testbed_image(docker_client: docker.DockerClient) -> str:
+    """The name of the image of this code, which is built only if the engine does not have it."""
+    name = default_image()
+    try:
+        find_image(docker_client, name)
+    except HostError:
+        base = _base(docker_client)
+        build(docker_client, REPOSITORY, base, name, print)
+    return name
+
+
+def _base(client: docker.DockerClient) -> str:
+    try:
+        return choose_base(client, None, print)
+    except HostError as error:
+        if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+            pytest.skip(f"{error}; and root and debootstrap, to make one, are not both here")
+    make_base(client, REPOSITORY / WHEELS)
+    return choose_base(client, None, print)

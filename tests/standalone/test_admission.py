@@ -1,0 +1,205 @@
+"""Admission over real sockets: who is admitted, as whom, and what becomes of what they say."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from testbed.channel import Channel
+from testbed.errors import RunError
+from testbed.standalone import messages
+from testbed.standalone.admission import Admission
+from testbed.standalone.device import Admitted, join
+
+SECRET = b"the secret of these very tests"
+SESSION = bytes(range(32))
+WORKERS = 2
+SETTINGS = {"workers": WORKERS, "secret": "not to be sent", "updates": 9}
+
+
+class Server:
+    """An admission, and what it reports."""
+
+    def __init__(self) -> None:
+        self._reports, writers = Channel.pair()
+        self.admission = Admission(SECRET, SESSION, SETTINGS, writers)
+        self._connections: list[socket.socket] = []
+
+    def join(self, role: str = "worker", secret: bytes = SECRET) -> Admitted:
+        admitted = join("127.0.0.1", role, secret, patience=5)
+        admitted.connection.settimeout(5)
+        self._connections.append(admitted.connection)
+        return admitted
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", messages.PORT), timeout=5)
+        self._connections.append(connection)
+        return connection
+
+    def reported(self) -> dict[str, Any]:
+        message = self._reports.receive()
+        assert message is not None
+        return message.fields
+
+    def close(self) -> None:
+        self.admission.end()
+        for connection in self._connections:
+            connection.close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(messages, "PORT", free.getsockname()[1])
+    made = Server()
+    yield made
+    made.close()
+
+
+def until(happened: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 5
+    while not (value := happened()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return value
+
+
+def test_each_has_a_number_and_the_same_settings(server: Server) -> None:
+    admitted = [server.join(role) for role in ("worker", "evaluator", "worker")]
+    assert [one.number for one in admitted] == [0, WORKERS, 1]
+    secret = messages.greeting_secret(SECRET, SESSION)
+    expected = {"workers": WORKERS, "updates": 9, "server_address": "127.0.0.1", "secret": secret}
+    assert [one.settings for one in admitted] == [expected] * 3
+
+
+@pytest.mark.parametrize("role", ["worker", "evaluator"])
+def test_one_too_many_is_told_so(server: Server, role: str) -> None:
+    for _ in range(WORKERS if role == "worker" else 1):
+        server.join(role)
+    with pytest.raises(RunError, match=f"refuses this {role}: there (are 2 workers|is an evalu)"):
+        server.join(role)
+
+
+def test_the_number_of_one_that_went_is_given_again(server: Server) -> None:
+    first = server.join()
+    server.join()
+    first.connection.close()
+
+    def again() -> Admitted | None:
+        try:
+            return server.join()
+        except RunError:
+            return None
+
+    assert until(again).number == first.number
+
+
+def test_another_secret_is_refused_on_either_side(server: Server) -> None:
+    with pytest.raises(RunError, match="another TESTBED_SECRET"):
+        server.join(secret=SECRET + b".")
+    assert "another secret" in server.reported()["event"]
+    assert server.join().number == 0  # it took no number
+
+
+def test_the_secrets_do_not_pass_the_network(server: Server) -> None:
+    with server.connect() as raw:
+        theirs = messages.challenge_of((messages.receive(raw) or {})["challenge"])
+        mine = messages.challenge()
+        proof = messages.device_proof(SECRET, theirs, mine, "worker")
+        messages.send(raw, role="worker", challenge=mine.hex(), proof=proof)
+        answer = raw.recv(1 << 16)
+    assert b"admitted" in answer
+    for secret in (SECRET, SECRET.hex().encode(), b"not to be sent"):
+        assert secret not in answer
+    assert messages.greeting_secret(SECRET, SESSION).encode() not in answer
+
+
+def test_a_server_that_does_not_know_the_secret_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr(messages, "PORT", listener.getsockname()[1])
+
+        def pretend() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                messages.send(connection, challenge=messages.challenge().hex())
+                messages.receive(connection)
+                messages.send(connection, admitted="{}", proof="0" * 64)
+
+        threading.Thread(target=pretend, daemon=True).start()
+        with pytest.raises(RunError, match="started with another TESTBED_SECRET"):
+            join("127.0.0.1", "worker", SECRET, patience=5)
+
+
+def test_nobody_there_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(messages, "PORT", free.getsockname()[1])
+    with pytest.raises(RunError, match=r"no server admits devices at 127\.0\.0\.1"):
+        join("127.0.0.1", "worker", SECRET, patience=0.1)
+
+
+def test_devices_begin_when_an_evaluator_and_a_worker_are_ready(server: Server) -> None:
+    with pytest.raises(RunError, match="no worker came"):
+        server.admission.wait(0.05)
+    worker = server.join()
+    messages.send(worker.connection, ready=True)
+    with pytest.raises(RunError, match="no evaluator came"):
+        server.admission.wait(0.2)
+    evaluator = server.join("evaluator")
+    messages.send(evaluator.connection, ready=True)
+    server.admission.wait(5)
+    late = server.join()
+    server.admission.go()
+    messages.send(late.connection, ready=True)
+    for one in (worker, evaluator, late):
+        assert messages.receive(one.connection) == {"go": True}
+    server.admission.end()
+    for one in (worker, evaluator, late):
+        assert messages.receive(one.connection) == {"end": True}
+
+
+def test_what_the_evaluator_finds_is_reported_before_it_is_done(server: Server) -> None:
+    evaluator = server.join("evaluator")
+    messages.send(evaluator.connection, evaluated=7, accuracy=81.5, loss=0.25)
+    messages.send(evaluator.connection, done=True)
+    server.admission.wait_for_evaluator(5)
+    assert server.reported() == {"evaluated": 7, "accuracy": 81.5, "loss": 0.25}
+
+
+def test_a_complaint_is_reported_with_its_device(server: Server) -> None:
+    server.join()
+    messages.send(server.join().connection, complaint="no memory")
+    assert server.reported() == {"event": "no memory", "level": "error", "number": 1}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"evaluated": 7, "accuracy": 99.0, "loss": 0.0},
+        {"finished": 7},
+        {"ready": 1.5},
+        {"parameters": 0},
+    ],
+)
+def test_a_worker_that_says_what_it_may_not_is_cut_off(
+    server: Server, said: dict[str, Any]
+) -> None:
+    worker = server.join()
+    messages.send(worker.connection, **said)
+    assert worker.connection.recv(1) == b""
+    event = server.reported()
+    assert event["number"] == worker.number
+    assert "may not send" in event["event"]
+
+
+def test_somebody_who_only_looks_whether_the_port_is_open_is_not_reported(server: Server) -> None:
+    server.connect().close()
+    server.join("evaluator")
+    with pytest.raises(RunError):
+        server.join("evaluator")
+    messages.send(server.join().connection, complaint="the first report")
+    assert server.reported()["event"] == "the first report"

@@ -1,0 +1,50 @@
+"""Which experiment files can be carried out without an orchestrator."""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import SpecError
+from testbed.standalone.experiment import read
+
+REPOSITORY = Path(__file__).parents[2]
+FILE = REPOSITORY / "compose" / "experiment.yaml"
+SECRET = "ab" * 32
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    text = FILE.read_text()
+    assert old in text
+    path = folder / "experiment.yaml"
+    path.write_text(text.replace(old, new))
+    return path
+
+
+def test_the_file_that_comes_with_compose() -> None:
+    settings = read(FILE, SECRET).settings
+    assert (settings.secret, settings.own_processors) == (SECRET, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("waiting:", "network: {uplink: 5mbit}\nwaiting:", "network.uplink: links are not shaped"),
+        ("waiting:", "network: {delay: 5ms}\nwaiting:", "network.delay: links are not shaped"),
+        ("waiting:", "clock: virtual\nwaiting:", "clock: only the wall clock"),
+        ("waiting:", "engine: simulation\nwaiting:", "engine: nothing is simulated here"),
+        ("algorithms:\n", "algorithms:\n  - asgd\n", "algorithms: 2 are named"),
+        ("{name: adacomp, ratio: 0.01}", "all-to-all", "has no server"),
+        (
+            "{workers: 3}",
+            "{workers: 3, runtime: docker, cpus: 0.5}",
+            "devices: whoever starts the roles limits them",
+        ),
+    ],
+)
+def test_what_needs_an_orchestrator_is_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    path = changed(tmp_path, old, new)
+    with pytest.raises(SpecError, match=said) as refused:
+        read(path, SECRET)
+    assert str(refused.value).startswith(f"{path}: ")

@@ -1,0 +1,113 @@
+"""A whole run of real processes, in a network namespace of its own."""
+
+import csv
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+SPEC = """\
+name: alone
+dataset: digits
+model: mlp
+training: {updates: %d}
+algorithms: [asgd]
+devices: {workers: 2}
+evaluation: {every: 10}
+waiting: {distribution: constant, mean: 10ms}
+"""
+# Everything in one script: the ports are fixed, so that the roles need a network of their own.
+SCRIPT = """\
+ip link set lo up
+for role in worker worker evaluator; do
+    "$0" -m testbed.standalone $role > $role-$$.log 2>&1 &
+done
+"$0" -m testbed.standalone server spec.yaml --results results --ready ready &
+echo $! > server.pid
+wait $!
+status=$?
+wait
+exit $status
+"""
+
+
+def isolated() -> list[str]:
+    """A command before another one that gives it a network of its own; skips where there is none."""
+    before = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
+    try:
+        subprocess.run([*before, "ip", "link"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespace can be made here: {error}")
+    return before
+
+
+def start(folder: Path, updates: int) -> subprocess.Popen[str]:
+    (folder / "spec.yaml").write_text(SPEC % updates)
+    environment = os.environ | {
+        "TESTBED_SECRET": secrets.token_hex(16),
+        "PYTHONPATH": str(REPOSITORY),
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.Popen(
+        [*isolated(), "sh", "-c", SCRIPT, sys.executable],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    (path,) = folder.glob("results/alone/*-1/asgd/summary.json")
+    content: dict[str, Any] = json.loads(path.read_bytes())
+    return content
+
+
+@pytest.mark.real
+def test_a_run_from_start_to_end(tmp_path: Path) -> None:
+    process = start(tmp_path, 30)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    result = summary(tmp_path)
+    assert (result["ended"], result["updates"], result["workers_lost"]) == ("completed", 30, 0)
+    lines = said.splitlines()
+    assert lines[0].startswith("alone: asgd, 2 workers, 30 updates")
+    assert lines[1:4] == ["worker greeted: 1 of 2", "worker greeted: 2 of 2", "training begins"]
+    assert [line.partition(":")[0] for line in lines[4:8]] == [
+        f"update {i} of 30" for i in (0, 10, 20, 30)
+    ]
+    assert f"parameters_sha256 {result['parameters_sha256']}" in lines[8]
+    (curve,) = tmp_path.glob("results/alone/*-1/asgd/curve.csv")
+    with curve.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["iteration"]) for row in rows] == [0, 10, 20, 30]
+    assert float(rows[-1]["accuracy"]) == result["final_accuracy"]
+    # Whole gradients: the parameters of the mlp, four bytes each, and little around them.
+    assert int(rows[-1]["payload_bytes"]) == 30 * 109_386 * 4 == result["ingress"]["payload_bytes"]
+    assert 0 < result["ingress"]["message_bytes"] - 30 * 109_386 * 4 < 30 * 200
+
+
+@pytest.mark.real
+def test_a_server_that_is_stopped_writes_what_it_has_and_the_others_go(tmp_path: Path) -> None:
+    process = start(tmp_path, 1_000_000)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("update 20"):
+            break
+    os.kill(int((tmp_path / "server.pid").read_text()), signal.SIGTERM)
+    began = time.monotonic()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert time.monotonic() - began < 30
+    result = summary(tmp_path)
+    assert (result["ended"], result["reason"]) == ("interrupted", "stopped by SIGTERM")
+    assert result["updates"] >= 20
