@@ -91,8 +91,10 @@ class Agent:
                     self._group.child(device).freeze()
                 else:
                     self._signal(device, signal.SIGSTOP)
+                self._tell_frozen(device, True)
             case {"thaw": device}:
                 self._thaw(device)
+                self._tell_frozen(device, False)
             case {"kill": device}:
                 self._signal(device, signal.SIGKILL)
                 self._thaw(device)  # a frozen process of cgroup v1 dies only once it is thawed
@@ -110,6 +112,10 @@ class Agent:
         if device not in self._networks:
             self._networks[device] = linux.new_network()
         return self._networks[device]
+
+    def _tell_frozen(self, device: str, frozen: bool) -> None:
+        if self._extras:
+            self._control.send({"frozen": device, "yes": frozen})
 
     def _signal(self, device: str, number: int) -> None:
         self._fork_server.send({"signal": int(number), "device": device})
