@@ -88,8 +88,10 @@ class Agent:
                 self._nodes.start(device, role)
             case {"freeze": device}:
                 self._nodes.freeze(device)
+                self._tell_frozen(device, True)
             case {"thaw": device}:
                 self._nodes.thaw(device)
+                self._tell_frozen(device, False)
             case {"kill": device}:
                 self._nodes.kill(device)
             case {"read": "counter"}:
@@ -100,6 +102,10 @@ class Agent:
                 self._control.send({"sampled": "the last time"})
             case _:
                 raise ValueError(f"unknown request {request}")
+
+    def _tell_frozen(self, device: str, frozen: bool) -> None:
+        if self._extras:
+            self._control.send({"frozen": device, "yes": frozen})
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported once the fork server is off: none of it should be in the nodes' memory.
