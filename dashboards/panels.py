@@ -224,6 +224,7 @@ def density(
             .fill("dark-orange")
         )
         .y_axis(heatmap.YAxisConfig().unit(unit).axis_placement(shapes.AxisPlacement.LEFT))
+        .exemplars_color("orange")
         .cell_gap(1)
         .show_legend()
         .show_y_histogram()
