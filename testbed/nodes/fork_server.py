@@ -35,7 +35,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
     and, where there is one, of the control group's ``cgroup.procs``; ``{"signal": number, "device":
     device}``. Events sent back: ``{"loaded": true}`` or ``{"failed": reason}`` once,
-    ``{"started": device}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
+    ``{"started": device, "process": its id as seen from here}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     _mount_proc()
@@ -69,7 +69,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                         held += [key.fd for key in selector.get_map().values()]
                         children[device] = pid = _start(message, report, role, own_pids, held)
                         selector.register(os.pidfd_open(pid), selectors.EVENT_READ, device)
-                        control.send({"started": device})
+                        control.send({"started": device, "process": pid})
                     else:
                         pid = children.get(str(message.fields["device"]), 0)
                         if pid:

@@ -42,6 +42,8 @@ class Agent:
         self._group = control_group.create()
         self._networks: dict[str, int] = {}
         self._observation: Any = None
+        self._extras: Any = None
+        self._usage: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
@@ -61,6 +63,8 @@ class Agent:
                     self._control.send({"failed": "the fork server ended"})
                     return
                 else:
+                    if "started" in message.fields and self._usage:
+                        self._usage.started(message.fields["started"], message.fields["process"])
                     self._control.send(message.fields)
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
@@ -95,7 +99,7 @@ class Agent:
             case {"read": "counter"}:
                 self._read_counter()
             case {"stop": "traffic"}:
-                self._control.send({"traffic": self._observation.stop()})
+                self._control.send({"traffic": self._observation.stop()} | self._egress())
                 self._sample_counters()
                 self._control.send({"sampled": "the last time"})
             case _:
@@ -135,15 +139,20 @@ class Agent:
         for link in links:
             self._networks[link.device] = linux.new_network()
         star.build(links, self._networks, plan["counted"], plan["uncounted"])
-        self._observation = Observation(
-            plan["traffic"],
-            links,
-            Counted(plan["observed"], plan["counted"], plan["uncounted"]),
-            self._networks,
-        )
+        counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
+        self._observation = Observation(plan["traffic"], links, counted, self._networks)
+        if plan["traffic"].get("metrics"):
+            from testbed.orchestrator.extras import Extras
+            from testbed.orchestrator.usage import Usage
+
+            self._usage = Usage(self._fork_server_process)
+            self._extras = Extras(links, counted, self._networks, self._observation, self._usage)
 
     def _read_counter(self) -> None:
-        self._control.send({"counter": self._observation.read_ingress()})
+        self._control.send({"counter": self._observation.read_ingress()} | self._egress())
+
+    def _egress(self) -> dict[str, Any]:
+        return self._extras.egress() if self._extras else {}
 
     def _sample_counters(self) -> None:
         complaint = self._observation.complaint()
@@ -151,6 +160,10 @@ class Agent:
             self._control.send({"warning": complaint})
         for rows in self._observation.sample():
             self._control.send({"sampled": "counters"}, rows)
+        if self._extras:
+            for rows in self._extras.uplinks():
+                self._control.send({"sampled": "uplinks"}, rows)
+            self._control.send({"extras": self._extras.sample()})
 
     def take_down(self) -> None:
         """End every node, then remove what the kernel does not remove by itself."""

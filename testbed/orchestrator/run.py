@@ -23,6 +23,7 @@ import testbed
 from testbed.channel import Channel, Message
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
+from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
@@ -43,17 +44,26 @@ TAKE_DOWN_TIMEOUT = 30.0
 class Run:
     """Carries one plan out; use once."""
 
-    def __init__(self, plan: Plan, directory: Path, watcher: Watcher, host_seconds: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        watcher: Watcher,
+        host_seconds: float,
+        metrics: LiveRun | None = None,
+    ) -> None:
         """Prepare; nothing is started.
 
         Args:
             directory: the run directory to make.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+            metrics: whom to tell how it goes, if somebody exports it.
         """
         self._plan = plan
         self._directory = directory
         self._watcher = watcher
         self._began = host_seconds
+        self._metrics = metrics
         self._settings = plan.settings
         self._workers = plan.workers
         self._names = {number: name for name, number in self._workers.items()}
@@ -124,6 +134,8 @@ class Run:
             self._log.close(outcome.ended, outcome.reason, summary)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
+        if self._metrics:
+            self._metrics.ended(summary)
         return summary
 
     def _settle(self) -> dict[str, Any]:
@@ -155,6 +167,7 @@ class Run:
         )
         package = str(Path(testbed.__file__).parents[1])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        board = self._board
         with (self._directory / "processes.log").open("xb") as log:
             agent = subprocess.Popen(
                 [
@@ -164,7 +177,7 @@ class Run:
                     str(theirs.fileno()),
                     str(roles.fileno()),
                 ],
-                pass_fds=(theirs.fileno(), roles.fileno()),
+                pass_fds=(theirs.fileno(), roles.fileno(), *board.values()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -177,7 +190,7 @@ class Run:
             yield
         finally:
             self._progress.phase = "finishing"
-            self._watcher.progress(self._progress)
+            self._tell_progress()
             with contextlib.suppress(OSError):
                 self._control.send({"finish": True})
             self._control.close()
@@ -189,11 +202,24 @@ class Run:
                 agent.kill()
                 agent.wait()
 
+    @property
+    def _board(self) -> dict[str, int]:
+        """The descriptor of the board, if there is one, as an argument of the roles'."""
+        board = self._metrics.board if self._metrics else None
+        return {"board": board.descriptor} if board and board.descriptor is not None else {}
+
     def _loop(self, wake_up: int) -> None:
         self._control.send(
-            {"load": {"entry": "testbed.roles.entry:load", "arguments": self._settings.to_json()}}
+            {
+                "load": {
+                    "entry": "testbed.roles.entry:load",
+                    "arguments": self._settings.to_json() | self._board,
+                }
+            }
         )
-        self._control.send({"network": _network(self._plan, self._log.traffic)})
+        network = _network(self._plan, self._log.traffic)
+        network["traffic"]["metrics"] = self._metrics is not None
+        self._control.send({"network": network})
         with selectors.DefaultSelector() as selector:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
@@ -210,7 +236,7 @@ class Run:
                     else:
                         self._from_role(message)
                 self._write_evaluations()
-                self._watcher.progress(self._progress)
+                self._tell_progress()
                 late = time.monotonic() - self._began > SETUP_TIMEOUT
                 if self._training is None and late:
                     raise EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
@@ -219,6 +245,11 @@ class Run:
                     self._control.send({"stop": "traffic"})
                 if self._observed:
                     raise EndError(*self._verdict())
+
+    def _tell_progress(self) -> None:
+        self._watcher.progress(self._progress)
+        if self._metrics:
+            self._metrics.progress(self._progress)
 
     def _complete(self) -> bool:
         return self._finished and not self._alive and not self._ingress.due
@@ -236,6 +267,8 @@ class Run:
     def _from_agent(self, message: Message | None) -> None:
         if message is None:
             raise EndError("failed", f"the agent of the run died; see {self._processes_log}")
+        if self._metrics:
+            self._metrics.from_agent(message)
         match message.fields:
             case {"failed": reason, **rest}:
                 see = "" if rest.get("host") else f"; see {self._processes_log}"
@@ -310,6 +343,8 @@ class Run:
     # -- what the roles say
 
     def _from_role(self, message: Message) -> None:
+        if self._metrics:
+            self._metrics.from_role(message)
         match message.fields:
             case {"updates": _, "version": version}:
                 self._updates(np.frombuffer(message.raw, UPDATE), version)
@@ -360,6 +395,8 @@ class Run:
     def _write_evaluations(self) -> None:
         for row in self._ingress.complete():
             self._log.evaluation(row | {"time": row["run_time"]})
+            if self._metrics:
+                self._metrics.evaluated(row)
             self._outcome.accuracies.append(row["accuracy"])
             self._progress.accuracy = row["accuracy"]
         self._progress.evaluations_due = self._ingress.due

@@ -29,6 +29,7 @@ from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
 from testbed.streams import stream
+from testbed.telemetry.board import Board, evaluator_line, hub_line, lines_of
 from testbed.wire import WireError
 
 FAILED = 1
@@ -39,7 +40,8 @@ FAILED = 1
 class Loaded:
     """What all nodes of a run share, copy-on-write or for good.
 
-    ``leaves`` are the virtual clock's channels; None under the wall clock.
+    ``leaves`` are the virtual clock's channels; None under the wall clock. On the ``board`` the nodes
+    write how they stand.
     """
 
     settings: Settings
@@ -49,6 +51,7 @@ class Loaded:
     turns: Turns
     times: Times
     leaves: Leaves | None
+    board: Board
 
     def warm_up(self) -> None:
         """Compute once: what the libraries set up at first use is set up once, for all nodes."""
@@ -83,7 +86,7 @@ class Loaded:
         settings, layout = self.settings, self.learner.layout
         half = computation.server_half(settings, layout, self.learner.parameters.copy())
         if self.leaves is None:
-            Server(settings, half, layout, report).serve()
+            Server(settings, half, layout, report, self.board).serve()
             return
         local_steps = computation.worker_half(settings, layout).local_steps
         VirtualServer(
@@ -94,6 +97,7 @@ class Loaded:
             times=self.times,
             local_steps=local_steps,
             leaves=self.leaves.of_clock(),
+            board=self.board,
         ).serve()
 
     def _coordinate(self, report: Channel) -> None:
@@ -107,6 +111,7 @@ class Loaded:
             report,
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
+            line=self.board.device(hub_line(settings.workers)),
         ).run()
 
     def _exchange(self, number: int, report: Channel) -> None:
@@ -126,23 +131,34 @@ class Loaded:
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
         meeting = Meeting(settings, number, layout.total, longest, Report(report))
-        Peer(settings, number, mine, learners, leave, meeting).run(times)
+        line = self.board.device(number)
+        Peer(settings, number, mine, learners, leave, meeting, line).run(times)
 
     def _evaluate(self, report: Channel) -> None:
         if self.leaves is not None:
             self.leaves.close()
-        evaluate(self.settings, self.dataset, self.learner, report)
+        line = self.board.device(evaluator_line(self.settings.workers))
+        evaluate(self.settings, self.dataset, self.learner, report, line)
 
     def _work(self, number: int) -> None:
         leave = None if self.leaves is None else self.leaves.of_device(number)
         learners = TurnTaking(self.learner, self.shared_learners, self.turns)
-        work(self.settings, number, self.dataset, learners, self.times, leave)
+        line = self.board.device(number)
+        work(self.settings, number, self.dataset, learners, self.times, leave, line)
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
-    """Load libraries, dataset and model; returns the function that runs a role with them."""
+    """Load libraries, dataset and model; returns the function that runs a role with them.
+
+    Args:
+        arguments: of ``Settings``, and ``board``, the descriptor of the board if there is one.
+    """
     torch.set_num_threads(1)
-    settings = Settings(**arguments)
+    of_settings = dict(arguments)
+    descriptor = of_settings.pop("board", None)
+    settings = Settings(**of_settings)
+    lines = lines_of(settings.workers)
+    board = Board.private(lines) if descriptor is None else Board.open(descriptor)
     dataset = datasets.load(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
     )
@@ -157,6 +173,7 @@ def load(arguments: Mapping[str, Any]) -> Role:
     # Peers have a coordinator under either clock.
     coordinated = settings.clock == "virtual" or bool(settings.peer_addresses)
     leaves = Leaves(settings.workers) if coordinated else None
-    loaded = Loaded(settings, dataset, learner, shared, turns, Times.of(settings), leaves)
+    times = Times.of(settings)
+    loaded = Loaded(settings, dataset, learner, shared, turns, times, leaves, board)
     loaded.warm_up()
     return loaded.run
