@@ -6,6 +6,7 @@ The time range must reach back to all of them.
 
 from grafana_foundation_sdk.models import dashboard as model
 
+from dashboards.ingress import SPEED
 from dashboards.page import numbered, page, row
 from dashboards.panels import bars
 from dashboards.selection import last, layer, now, of, target
@@ -18,7 +19,6 @@ RUN = "{{algorithm}} {{run}}"
 TOTAL = last("testbed_ingress_bytes_total", BYTES)
 REACHED = last("testbed_target_accuracy_ingress_bytes", BYTES, 'accuracy="$target"')
 BEST = f"max by (run, algorithm) (max_over_time({of('testbed_accuracy_ratio')}[$__range]))"
-SPEED = f"{last('testbed_updates_total')} / ({last('testbed_training_seconds')} > 0)"
 
 
 def _each(metric: str, *matchers: str) -> str:

@@ -16,6 +16,7 @@ PHASES = (
 )
 PHASE = "max by (run, algorithm) ({})".format(" or ".join(PHASES))
 PROGRESS = f"{last('testbed_updates_total')} / {last('testbed_updates_target')}"
+SPEED = f"{last('testbed_updates_total')} / ({last('testbed_training_seconds')} > 0)"
 TALKERS = (
     "topk(10, max by (run, algorithm, worker) "
     f"(last_over_time(testbed_worker_ingress_bytes_total{{{RUNS}}}[$__range])))"
@@ -62,9 +63,9 @@ def dashboard() -> model.Dashboard:
         .with_panel(
             number(
                 "Updates per second",
-                "Over the last few seconds, by the host's clock: how fast this host is.",
+                "Since training began, by the host's clock: how fast this host is.",
                 "suffix: /s",
-                now(last("testbed_updates_per_second"), "{{algorithm}} {{run}}"),
+                now(SPEED, "{{algorithm}} {{run}}"),
             )
         )
         .with_panel(
@@ -97,7 +98,8 @@ def dashboard() -> model.Dashboard:
                 lines(
                     "Ingress total: $algorithm",
                     "Bytes into the parameter server since the run began, by layer; the layers "
-                    "contain each other. At the end they equal the run's summary.json.",
+                    "contain each other. At the end they are ingress_after_drain of the run's "
+                    "summary.json.",
                     "decbytes",
                     over_time(
                         f"sum by (run, layer) ({of('testbed_ingress_bytes_total')})",

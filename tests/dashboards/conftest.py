@@ -13,13 +13,14 @@ from testbed.orchestrator.host import _make_namespaces, _try_in_child
 from tests.dashboards.server import Prometheus, free_port, prometheus
 from tests.end_to_end.conftest import CommandLine
 
-ALGORITHMS = ("asgd", "adacomp-0.05")
+ALGORITHMS = ("asgd", "adacomp-0.1")
+UPDATES = 240
 SPEC: dict[str, Any] = {
     "name": "watched",
     "dataset": "digits",
-    "model": "cnn",
-    "training": {"updates": 200},
-    "algorithms": ["asgd", {"name": "adacomp", "ratio": 0.05}],
+    "model": "mlp",
+    "training": {"updates": UPDATES},
+    "algorithms": ["asgd", {"name": "adacomp", "ratio": 0.1}],
     "devices": {"workers": 4},
     "network": {"uplink": "100mbit", "downlink": "200mbit"},
     "waiting": {"distribution": "exponential", "mean": "50ms"},

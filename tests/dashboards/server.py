@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ class Prometheus:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request("GET", f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
-            answer = json.loads(connection.getresponse().read())
+            response = connection.getresponse()
+            if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                raise ConnectionRefusedError("Prometheus is starting")
+            answer = json.loads(response.read())
         finally:
             connection.close()
         assert answer["status"] == "success", f"{answer['error']}: {parameters}"
@@ -63,15 +67,15 @@ def free_port() -> int:
 
 @contextmanager
 def prometheus(folder: Path, exporter: int) -> Iterator[Prometheus]:
-    """Start it on ``folder``, scraping the exporter's port instead of the default one."""
+    """Start it on ``folder``, scraping the exporter's port in place of the configuration's."""
     for path in CONFIGURATION.glob("*.yml"):
         shutil.copy(path, folder)
     configuration = folder / "prometheus.yml"
     text = configuration.read_text()
-    assert "127.0.0.1:9477" in text
-    assert "127.0.0.1:9478" in text
-    text = text.replace("127.0.0.1:9477", f"127.0.0.1:{exporter}")
-    configuration.write_text(text.replace("127.0.0.1:9478", f"127.0.0.1:{free_port()}"))
+    for number, ours in ((9464, exporter), (9477, free_port())):
+        assert f"127.0.0.1:{number}" in text
+        text = text.replace(f"127.0.0.1:{number}", f"127.0.0.1:{ours}")
+    configuration.write_text(text)
     port = free_port()
     log = folder / "prometheus.log"
     with log.open("w") as written:

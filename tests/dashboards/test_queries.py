@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.dashboards.conftest import ALGORITHMS, Watched
+from tests.dashboards.conftest import ALGORITHMS, UPDATES, Watched
 from tests.dashboards.grafana import Query, chosen, dashboards, interpolated, queries
 from tests.dashboards.server import Series
 
@@ -74,7 +74,7 @@ def test_the_names_above_are_names_of_queries() -> None:
 
 @pytest.mark.parametrize("one", QUERIES, ids=lambda one: one.name)
 def test_a_query_returns_data(watched: Watched, one: Query) -> None:
-    for values in (variables(watched), variables(watched, "adacomp-0.05")):
+    for values in (variables(watched), variables(watched, "adacomp-0.1")):
         series = ask(watched, one, values)
         if one.name in EMPTY:
             assert not series, EMPTY[one.name]
@@ -107,8 +107,8 @@ def test_the_variables_offer_the_run_and_its_algorithms(watched: Watched, name: 
 
 def test_a_choice_keeps_the_other_algorithm_out(watched: Watched) -> None:
     one = query("compare: Ingress total [A]")
-    [(labels, _)] = ask(watched, one, variables(watched, "adacomp-0.05"))
-    assert labels == {"run": watched.run, "algorithm": "adacomp-0.05"}
+    [(labels, _)] = ask(watched, one, variables(watched, "adacomp-0.1"))
+    assert labels == {"run": watched.run, "algorithm": "adacomp-0.1"}
 
 
 def test_the_total_is_the_summarys(watched: Watched) -> None:
@@ -118,14 +118,16 @@ def test_the_total_is_the_summarys(watched: Watched) -> None:
             values = variables(watched, algorithm)
             series = ask(watched, query("ingress: Ingress total: $algorithm [A]"), values)
             [points] = [points for labels, points in series if labels["layer"] == layer]
-            assert points[-1][1] == summary["ingress"][f"{layer}_bytes"]
+            # What came in after the last update is in it: the panel counts what enters.
+            assert points[-1][1] == summary["ingress_after_drain"][f"{layer}_bytes"]
+            assert points[-1][1] == pytest.approx(summary["ingress"][f"{layer}_bytes"], rel=0.05)
             # It only grows, and began at nothing.
             amounts = [value for _, value in points]
             assert amounts == sorted(amounts)
             assert amounts[0] < 0.2 * amounts[-1]
     shown = last(watched, "ingress: Wire ingress [A]")
     for algorithm, summary in watched.summaries.items():
-        assert shown[algorithm, ""] == summary["ingress"]["wire_bytes"]
+        assert shown[algorithm, ""] == summary["ingress_after_drain"]["wire_bytes"]
 
 
 def test_the_rate_adds_up_to_the_total(watched: Watched) -> None:
@@ -141,11 +143,12 @@ def test_updates_and_accuracy_are_the_summarys(watched: Watched) -> None:
     updates = last(watched, "compare: Runs [C]")
     accuracy = last(watched, "ingress: Accuracy [A]")
     best = last(watched, "compare: Runs [B]")
-    speed = last(watched, "compare: Runs [D]")
+    speed = last(watched, "ingress: Updates per second [A]")
+    assert speed == last(watched, "compare: Runs [D]")
     progress = last(watched, "ingress: Progress [A]")
     for algorithm, summary in watched.summaries.items():
         key = (algorithm, "")
-        assert updates[key] == summary["updates"] == 200
+        assert updates[key] == summary["updates"] == UPDATES
         assert progress[key] == 1
         assert accuracy[key] == pytest.approx(summary["final_accuracy"] / 100, abs=1e-6)
         # An evaluation that the next one followed within a second may be in no scrape.
@@ -180,8 +183,8 @@ def test_points_of_a_chart_are_pairs_of_the_same_moment(watched: Watched) -> Non
     for algorithm, summary in watched.summaries.items():
         curve = sorted({(across[k], up[k]) for k in across if k[0] == algorithm})
         # At most one point for each evaluation, and not just the first and the last.
-        assert 4 <= len(curve) <= 12
-        assert curve[-1][0] <= summary["ingress"]["wire_bytes"]
+        assert 4 <= len(curve) <= 14
+        assert curve[-1][0] == pytest.approx(summary["ingress"]["wire_bytes"], rel=0.01)
         assert curve[-1][1] == pytest.approx(summary["final_accuracy"] / 100, abs=1e-6)
 
 
@@ -213,9 +216,9 @@ def test_shares_are_shares_and_the_smaller_message_has_the_larger(watched: Watch
         shares = last(watched, f"network: {name}")
         assert set(shares) == {(algorithm, "") for algorithm in ALGORITHMS}
         assert all(0 < share < 1 for share in shares.values())
-        assert shares["adacomp-0.05", ""] > shares["asgd", ""]
+        assert shares["adacomp-0.1", ""] > shares["asgd", ""]
     for algorithm, summary in watched.summaries.items():
-        counted = summary["ingress"]
+        counted = summary["ingress_after_drain"]
         framing = last(watched, "network: Framing share [A]")[algorithm, ""]
         assert framing == pytest.approx(
             1 - counted["payload_bytes"] / counted["message_bytes"], abs=1e-9

@@ -105,18 +105,16 @@ class Page:
         return picture
 
     def complaints(self) -> list[str]:
-        """What the console has shown since the page was opened: warnings, errors, refused requests."""
+        """Everything in the console since the page was opened: messages, errors, refused requests."""
         found = []
         for event in self.events:
             told = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
                 found.append(str(told["exceptionDetails"]))
             elif event["method"] == "Runtime.consoleAPICalled":
-                if told["type"] in ("error", "warning", "assert"):
-                    found.append(str(told["args"]))
-            elif event["method"] == "Log.entryAdded":
-                if told["entry"]["level"] in ("error", "warning"):
-                    found.append(str(told["entry"]["text"]))
+                found.append(f"{told['type']}: {told['args']}")
+            elif event["method"] == "Log.entryAdded" and told["entry"]["level"] != "verbose":
+                found.append(str(told["entry"]["text"]))
         return found
 
     def requests(self) -> list[str]:

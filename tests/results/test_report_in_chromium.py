@@ -1,6 +1,5 @@
 """``report.html`` in a real Chromium: charts drawn, nothing in the console, switches that work."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from testbed.results.reaching import reaching
 from testbed.results.reading import Run
 from testbed.results.report import write_report
 from tests.results.browser import Page, browser, chromium_needed
-from tests.results.conftest import WriteRun, accounting_table, traffic
+from tests.results.conftest import accounting_table, traffic, writer_of_runs
 
 pytestmark = chromium_needed
 
@@ -43,6 +42,8 @@ LUMINANCES = """(() => {
     legend: luminance(style("#chart-ingress .legendtext").fill),
     curves: [...document.querySelectorAll("#chart-ingress .trace path.js-line")]
       .map(path => luminance(getComputedStyle(path).stroke)),
+    kinds: [...document.querySelectorAll("#chart-over-time-0 .legendfill path")]
+      .map(path => luminance(getComputedStyle(path).fill)),
   };
 })()"""
 REACHED = """[...document.querySelectorAll("#reached tr")]
@@ -55,34 +56,38 @@ def contrast(one: float, other: float) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-@pytest.fixture
-def runs(write_run: WriteRun) -> list[Run]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """ASGD, Comp-ASGD, and AdaComp with two seeds, all captured."""
-    accounting = accounting_table(30, 1_000_000)
-    both = {"accounting": accounting, "traffic": traffic()}
+    write_run = writer_of_runs(tmp_path_factory.mktemp("runs"))
+    both = {"accounting": accounting_table(30, 1_000_000), "traffic": traffic()}
+    again = "quickstart/20261121-074902-2"
     written = [
         write_run("asgd", **both),
         write_run("comp-asgd-0.01", payload=17_000, speed=90, **both),
         write_run("adacomp-0.01", payload=17_000, speed=30, **both),
-        write_run(
-            "adacomp-0.01", "quickstart/20261121-074902-2", payload=17_000, speed=35, seed=2, **both
-        ),
+        write_run("adacomp-0.01", again, payload=17_000, speed=35, seed=2, **both),
     ]
     return [Run.load(run) for run in written]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    with browser(tmp_path) as opened:
+@pytest.fixture(scope="module")
+def page(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def address(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report(runs, tmp_path_factory.mktemp("report") / "report.html").as_uri()
+
+
 @pytest.fixture
-def report(runs: list[Run], page: Page, tmp_path: Path) -> Page:
-    """The report, opened."""
-    path = write_report(runs, tmp_path / "report.html")
+def report(page: Page, address: str) -> Page:
+    """The report, opened anew."""
     page.look(dark=False)
-    page.open(path.as_uri())
+    page.open("about:blank")
+    page.open(address)
     return page
 
 
@@ -114,6 +119,9 @@ def test_every_chart_is_drawn_and_can_be_read(report: Page, dark: bool, tmp_path
     assert len(light["curves"]) >= 3
     for curve in light["curves"]:
         assert contrast(light["page"], curve) >= 3  # and for graphics
+    assert len(light["kinds"]) >= 6
+    for kind in light["kinds"]:
+        assert contrast(light["page"], kind) >= 1.5  # an area that can be told from the page
     picture = report.screenshot(tmp_path / "report.png")
     assert len(picture) > 50_000
     assert report.complaints() == []
@@ -129,7 +137,7 @@ def test_the_switches_work(report: Page, runs: list[Run]) -> None:
         return charts(report)["chart-ingress"]
 
     def axis() -> list[str]:
-        return [text for text in shown()["ticks"] if re.search(r"[kMG]$|^0$", text)]
+        return [text for text in shown()["ticks"] if text.endswith("B")]
 
     assert report.evaluate(REACHED) == expected(runs, 97.0, "wire")
     assert "PS ingress, wire bytes" in shown()["titles"]
@@ -139,7 +147,7 @@ def test_the_switches_work(report: Page, runs: list[Run]) -> None:
         assert f"PS ingress, {measure} bytes" in shown()["titles"]
         assert report.evaluate(REACHED) == expected(runs, 97.0, measure)
     report.click("label:has(input[value=linear])")
-    assert "0" in axis()
+    assert "0B" in axis()
     assert axis() != logarithmic
     report.click("label:has(input[value=log])")
     assert axis() == logarithmic
