@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli.results import WHICH, RunsRoot, all_runs
 from testbed.errors import SpecError
 
 if TYPE_CHECKING:
@@ -88,6 +89,46 @@ class Serving:
                 flush=True,
             )
             exporter.linger(self.seconds)
+
+
+def replay(
+    run: Annotated[list[str], typer.Argument(help=WHICH)],
+    *,
+    runs: RunsRoot = Path("runs"),
+    speed: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="X", help="So many seconds of training in one; 0: the end at once."
+        ),
+    ] = 1.0,
+    metrics_port: Annotated[
+        int, typer.Option(metavar="PORT", help="Where to serve, on 127.0.0.1; 0 for any free port.")
+    ] = DEFAULT_PORT,
+    metrics_linger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Keep the final values up for so long; default: until Ctrl-C."
+        ),
+    ] = None,
+    metrics_workers: MetricsWorkers = False,
+) -> None:
+    """Serve the metrics of finished runs again, as they were while they trained.
+
+    Several runs, or all of an execution, begin together. What a run directory does not tell (memory,
+    processor time, what each device did) is not there.
+    """
+    from testbed.metrics.player import play
+    from testbed.metrics.replay import replayed
+
+    linger = None if metrics_linger is None else duration(metrics_linger)
+    found = replayed(all_runs(run, runs))
+    with Serving(metrics_port, 0, metrics_workers).exporter() as exporter:
+        assert exporter is not None
+        for one in found:
+            exporter.add(one)
+        if play(found, speed):
+            print("metrics: final values", file=sys.stderr, flush=True)
+            exporter.linger(linger)
 
 
 def duration(text: str) -> float:

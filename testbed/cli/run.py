@@ -33,6 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 def run(
     spec: SpecFile,
+    *,
     set_: Overrides = None,
     seed: Seed = None,
     out: Out = Path("runs"),
@@ -43,11 +44,13 @@ def run(
 ) -> None:
     """Carry an experiment out and write its report."""
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
-    _carry_out(spec, tuple(set_ or ()), seed, out, as_json, serving)
+    overrides = tuple(set_ or ())
+    _carry_out(spec, overrides, seed=seed, out=out, as_json=as_json, serving=serving)
 
 
 def simulate(
     spec: SpecFile,
+    *,
     set_: Overrides = None,
     seed: Seed = None,
     out: Out = Path("runs"),
@@ -63,12 +66,13 @@ def simulate(
     """
     overrides = (*(set_ or ()), "engine=simulation", "clock=virtual")
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
-    _carry_out(spec, overrides, seed, out, as_json, serving)
+    _carry_out(spec, overrides, seed=seed, out=out, as_json=as_json, serving=serving)
 
 
 def _carry_out(
     spec: Path,
     overrides: tuple[str, ...],
+    *,
     seed: int | None,
     out: Path,
     as_json: bool,
@@ -96,9 +100,7 @@ def _carry_out(
         raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
 
 
-def _execute(
-    loaded: "Spec", out: Path, began: float, exporter: "Exporter | None"
-) -> "Execution":
+def _execute(loaded: "Spec", out: Path, began: float, exporter: "Exporter | None") -> "Execution":
     from testbed.cli.progress import Display
     from testbed.orchestrator import experiment
 

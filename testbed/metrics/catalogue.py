@@ -1,7 +1,7 @@
-"""Every metric that is exported: its name, type, labels, meaning, and how it is read off a run's state.
+"""Every metric that is exported: name, type, labels, meaning, and how it is read off a run's state.
 
-Names and units follow Prometheus's conventions. Labels are bounded: none but those of ``WORKERS``, which
-have to be asked for, has a value per device.
+Names and units follow Prometheus's conventions. Labels are bounded: none but those of ``WORKERS``,
+which have to be asked for, has a value per device.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,9 +83,7 @@ METRICS: tuple[Metric, ...] = (
         f"1 for the phase that the run is in, 0 for the others: {', '.join(PHASES)}.",
         lambda s: [((phase,), int(phase == s.phase)) for phase in PHASES],
     ),
-    Metric(
-        "testbed_updates_total", "counter", (), "Updates applied.", lambda s: _known(s.updates)
-    ),
+    Metric("testbed_updates_total", "counter", (), "Updates applied.", lambda s: _known(s.updates)),
     Metric(
         "testbed_updates_dropped_total",
         "counter",

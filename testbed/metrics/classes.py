@@ -41,7 +41,7 @@ class DeviceClasses:
 
     def add_up(self, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """The sum over each class of values given for all devices."""
-        return np.bincount(self.of_device, values, minlength=len(self.names))
+        return np.bincount(self.of_device, values, len(self.names)).astype(np.float64)
 
 
 def device_classes(

@@ -151,7 +151,9 @@ class Exporter:
 
 def _why(port: int, error: OSError | OverflowError) -> str:
     if isinstance(error, socket.gaierror | OverflowError):
-        return f"--metrics-port {port}: there is no such port; use one from 1 to 65535, or 0 for any"
+        return (
+            f"--metrics-port {port}: there is no such port; use one from 1 to 65535, or 0 for any"
+        )
     if error.errno == errno.EADDRINUSE:
         return (
             f"--metrics-port {port}: somebody serves there already, perhaps another run; use another "

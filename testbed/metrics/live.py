@@ -242,7 +242,10 @@ class LiveRun:
         line = board.of_server()
         state.queue = (line["queue"] / 1e9, line["queued"])
         state.apply = (line["apply"] / 1e9, line["applied"])
-        state.egress |= {"payload": line["sent_payload_bytes"], "message": line["sent_message_bytes"]}
+        state.egress |= {
+            "payload": line["sent_payload_bytes"],
+            "message": line["sent_message_bytes"],
+        }
 
     def _devices(self) -> dict[str, npt.NDArray[Any]]:
         """How many devices of each class are in each state."""

@@ -35,7 +35,8 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
     and, where there is one, of the control group's ``cgroup.procs``; ``{"signal": number, "device":
     device}``. Events sent back: ``{"loaded": true}`` or ``{"failed": reason}`` once,
-    ``{"started": device, "process": its id as seen from here}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
+    ``{"started": device, "process": its id as seen from here}``, ``{"exited": device, "status": n}``
+    with a negative n for a signal.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     _mount_proc()

@@ -204,6 +204,7 @@ class Observation:
         except (ValueError, IndexError):
             status = self._capture.returncode
             return {"error": f"it ended with status {status}: {_last_line(complaint)}"}
+        self._report = result
         return result
 
     def abandon(self) -> None:

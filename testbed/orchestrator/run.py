@@ -234,7 +234,7 @@ class Run:
                     elif message is None:
                         selector.unregister(self._report)  # the agent will say why
                     else:
-                        self._from_role(message)
+                        self._hear(message)
                 self._write_evaluations()
                 self._tell_progress()
                 late = time.monotonic() - self._began > SETUP_TIMEOUT
@@ -342,9 +342,12 @@ class Run:
 
     # -- what the roles say
 
-    def _from_role(self, message: Message) -> None:
+    def _hear(self, message: Message) -> None:
         if self._metrics:
             self._metrics.from_role(message)
+        self._from_role(message)
+
+    def _from_role(self, message: Message) -> None:
         match message.fields:
             case {"updates": _, "version": version}:
                 self._updates(np.frombuffer(message.raw, UPDATE), version)
@@ -361,6 +364,7 @@ class Run:
             case {"training": when}:
                 self._training = when
                 self._ledgers.began = when + time.time() - time.monotonic()
+                self._ledgers.began_monotonic = when
                 self._ledgers.save(self._log.traffic)
                 self._event("info", "training begins", self._hub)
                 self._progress.phase = "training"

@@ -18,7 +18,7 @@ from testbed.telemetry.board import DeviceLine
 from testbed.wire.frames import Kind, header
 
 
-def ask(
+def ask(  # noqa: PLR0917 - what a worker is made of
     connection: socket.socket,
     answers: Answers,
     computation: Computation,

@@ -25,7 +25,7 @@ from testbed.wire.frames import Kind, header
 class Listener:
     """A worker that listens, over a connection that has greeted."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a worker is made of
         self,
         connection: socket.socket,
         answers: Answers,
