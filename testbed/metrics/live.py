@@ -155,6 +155,7 @@ class LiveRun:
             state.due = 0 if summary["ended"] == "completed" else state.due
             after = summary["ingress_after_drain"] or summary["ingress"]
             state.came_in(**{name.removesuffix("_bytes"): size for name, size in after.items()})
+            self._mirror()
             if self._training is not None:
                 state.training_seconds = summary["host_seconds"]
             state.devices = self._devices()
@@ -226,7 +227,13 @@ class LiveRun:
         state.memory["orchestrator"] = self._own_memory + self._helpers_memory
         if self.board is not None:
             self._read_board(self.board)
+        self._mirror()
         return state
+
+    def _mirror(self) -> None:
+        """Whatever a peer gets another one has sent."""
+        if not self._plan.served:
+            self._state.egress |= self._state.ingress
 
     def _read_board(self, board: Board) -> None:
         state, workers = self._state, self._plan.settings.workers
@@ -236,7 +243,6 @@ class LiveRun:
         hub = float(seconds[hub_line(workers)])
         if not self._plan.served:
             state.processor["orchestrator"] += hub
-            state.egress |= state.ingress  # whatever a peer gets another one has sent
             return
         state.processor[SERVER] = hub
         line = board.of_server()

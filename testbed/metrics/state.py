@@ -136,6 +136,7 @@ class RunState:
     lost: PerClass = field(init=False)
     worker_updates: npt.NDArray[np.int64] = field(init=False)
     worker_message_bytes: npt.NDArray[np.int64] = field(init=False)
+    _pushed: Bytes = field(default_factory=lambda: {"payload": 0, "message": 0})
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -153,8 +154,9 @@ class RunState:
         self.dropped += len(rows) - len(done)
         self.class_updates += self.classes.count(done["worker"])
         self.staleness.add(done["staleness"])
-        self.ingress["payload"] += int(rows["payload_bytes"].sum())
-        self.ingress["message"] += int(rows["message_bytes"].sum())
+        for layer in self._pushed:
+            self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
+        self.came_in(**self._pushed)
         count = len(self.worker_names)
         self.worker_updates += np.bincount(done["worker"], minlength=count)
         sizes = np.bincount(rows["worker"], rows["message_bytes"], minlength=count)

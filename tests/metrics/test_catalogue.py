@@ -54,9 +54,7 @@ def test_no_label_grows_with_the_workers(workers: int) -> None:
 
 def test_what_is_not_known_is_not_there() -> None:
     state = RunState("a/b", "asgd", {}, 1, device_classes({}, 1, 2), ("worker-0", "worker-1"))
-    absent = {
-        m.name for m in METRICS if m.name != "testbed_run_info" and not list(m.read(state))
-    }
+    absent = {m.name for m in METRICS if m.name != "testbed_run_info" and not list(m.read(state))}
     assert absent == {
         "testbed_updates_per_second",
         "testbed_egress_bytes_total",

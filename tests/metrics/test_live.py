@@ -83,9 +83,7 @@ def test_updates_ledgers_and_the_end(run: LiveRun) -> None:
         Message({"checkpoint": 3, "run_time": 1.5, "payload_bytes": 300, "message_bytes": 380})
     )
     run.from_agent(
-        Message(
-            {"counter": {"bytes": 700, "frames": 9, "dropped": 0}, "egress": {"bytes": 800}}
-        )
+        Message({"counter": {"bytes": 700, "frames": 9, "dropped": 0}, "egress": {"bytes": 800}})
     )
     told = exported(run)
     assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "message")] == 380

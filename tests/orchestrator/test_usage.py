@@ -10,7 +10,10 @@ import pytest
 
 from testbed.orchestrator.usage import Usage
 
-HOLD = "import sys; held = bytearray({0}); held[::4096] = b'x' * len(held[::4096]); print(flush=True); sys.stdin.read()"
+HOLD = (
+    "import sys; held = bytearray({0}); held[::4096] = b'x' * len(held[::4096]); "
+    "print(flush=True); sys.stdin.read()"
+)
 MIB = 2**20
 
 

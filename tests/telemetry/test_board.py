@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_what_forked_processes_write_is_read() -> None:
             line.done()
 
     for number in range(3):
-        in_child(lambda number=number: one(number))
+        in_child(partial(one, number))
     in_child(lambda: board.device(hub_line(3)).look())
     expected = [State.TRAINING, State.WAITING, State.DONE, State.STARTING, State.STARTING]
     assert board.states().tolist() == expected

@@ -1,7 +1,9 @@
 """Pure ACKs as they are captured are those that the account of the same packets finds."""
 
 import numpy as np
-from scapy.all import IP, TCP, UDP, Ether, IPOption, Raw
+from scapy.layers.inet import IP, TCP, UDP, IPOption
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
 
 from traffic.acknowledgements import Acknowledgements
 from traffic.ring import Packets
