@@ -31,9 +31,13 @@ def curves(
     """``y`` against ``x``, each a label, a unit and an expression by run and algorithm.
 
     Args:
-        logarithmic: whether the x axis is; points at zero are then not drawn.
+        logarithmic: whether the x axis is; points at zero are then not asked for.
     """
-    expressions = [points(x[2], "X"), points(y[2], "Y")]
+    across, up = x[2], y[2]
+    if logarithmic:
+        across = f"{x[2]} > 0"
+        up = f"{y[2]} and on (run, algorithm) ({across})"
+    expressions = [points(across, "X"), points(up, "Y")]
     panel = described(xychart.Panel(), title, description, y[1], expressions, size=size)
     axis = {"type": "log", "log": 10} if logarithmic else {"type": "linear"}
     return (

@@ -1,4 +1,7 @@
-"""A real run, scraped by a real Prometheus while it ran. Once for all tests of this folder."""
+"""A real experiment, scraped by a real Prometheus while it ran. Once for all tests of this folder.
+
+Two algorithms, four workers; while the second one trains, one of its workers is killed.
+"""
 
 import json
 import shutil
@@ -11,10 +14,13 @@ import pytest
 
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
 from tests.dashboards.server import Prometheus, free_port, prometheus
-from tests.end_to_end.conftest import CommandLine
+from tests.end_to_end.conftest import CommandLine, until
 
 ALGORITHMS = ("asgd", "adacomp-0.1")
+CRASHED = ALGORITHMS[1]
 UPDATES = 240
+DEADLINE = 240.0
+"""Seconds that the experiment may take on a busy machine; half a minute is usual."""
 SPEC: dict[str, Any] = {
     "name": "watched",
     "dataset": "digits",
@@ -40,6 +46,8 @@ class Watched:
     start: float
     end: float
     """Host's clock; between them lies all of it, and at the end the final values were scraped."""
+    crash: float
+    """When a worker of ``CRASHED`` was killed."""
 
     @property
     def seconds(self) -> float:
@@ -62,17 +70,27 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             options = ("--metrics-port", str(port), "--metrics-workers", "--metrics-linger", "60s")
             started = line.start_run(SPEC, *options)
 
-            def scraped() -> bool:
-                found = server.at('testbed_run_phase{phase="completed"} == 1', time.time())
-                return {labels["algorithm"] for labels, _ in found} == set(ALGORITHMS)
+            def value(query: str) -> dict[str, float]:
+                """By algorithm; whatever it waits for, the command must not have ended."""
+                assert started.process.poll() is None, started.said
+                return {one["algorithm"]: v for one, v in server.at(query, time.time())}
 
-            started.until(scraped, "the final values were scraped")
+            def well_under_way() -> bool:
+                return value("testbed_updates_total").get(CRASHED, 0) >= UPDATES / 4
+
+            def scraped() -> bool:
+                return set(value('testbed_run_phase{phase="completed"} == 1')) == set(ALGORITHMS)
+
+            until(well_under_way, "a quarter of the second run", DEADLINE)
+            started.nodes()["worker-3"].kill()
+            crash = time.time()
+            until(scraped, "the final values were scraped", DEADLINE)
             time.sleep(2)  # rules are evaluated once a second, as scrapes are made
             paths = [
                 one for name in ALGORITHMS for one in started.out.glob(f"*/*/{name}/summary.json")
             ]
             summaries = {path.parent.name: json.loads(path.read_bytes()) for path in paths}
             run = str(paths[0].parent.parent.relative_to(started.out))
-            yield Watched(server, run, summaries, start, time.time())
+            yield Watched(server, run, summaries, start, time.time(), crash)
     finally:
         line.close()

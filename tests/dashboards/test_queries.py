@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.dashboards.conftest import ALGORITHMS, UPDATES, Watched
+from tests.dashboards.conftest import ALGORITHMS, CRASHED, UPDATES, Watched
 from tests.dashboards.grafana import Query, chosen, dashboards, interpolated, queries
 from tests.dashboards.server import Series
 
@@ -20,15 +20,16 @@ STEP = 1.0
 FEW = {"layer": "wire", "target": "0.8"}
 """Of the variables with one value."""
 
-EMPTY: Mapping[str, str] = {
-    "devices: Alerts [A]": "no alert fires on a run that goes well",
+LOST: Mapping[str, str] = {
+    "compare: Crashes [Anno]": "marks where a device was lost",
+    "devices: Crashes [Anno]": "marks where a device was lost",
+    "ingress: Crashes [Anno]": "marks where a device was lost",
+    "network: Crashes [Anno]": "marks where a device was lost",
+    "devices: Devices lost [A]": "one of one algorithm",
+    "devices: Alerts [A]": "an alert fires where a device was lost",
 }
+"""Nothing, or zero, for the algorithm that lost no worker."""
 ZERO: Mapping[str, str] = {
-    "compare: Crashes [Anno]": "no device is lost",
-    "devices: Crashes [Anno]": "no device is lost",
-    "ingress: Crashes [Anno]": "no device is lost",
-    "network: Crashes [Anno]": "no device is lost",
-    "devices: Devices lost [A]": "no device is lost",
     "devices: Updates dropped [A]": "only synchronous SGD drops updates",
     "network: Uplink drops [A]": "a queue holds what four workers push",
     "network: Packets that the capture missed [A]": "the capture keeps up",
@@ -69,24 +70,49 @@ def last(watched: Watched, name: str, label: str = "") -> dict[tuple[str, str], 
 
 
 def test_the_names_above_are_names_of_queries() -> None:
-    assert {*EMPTY, *ZERO, *MAYBE_ZERO} <= {one.name for one in QUERIES}
+    assert {*LOST, *ZERO, *MAYBE_ZERO} <= {one.name for one in QUERIES}
 
 
+@pytest.mark.parametrize("algorithm", ["", "asgd"], ids=["all", "asgd"])
 @pytest.mark.parametrize("one", QUERIES, ids=lambda one: one.name)
-def test_a_query_returns_data(watched: Watched, one: Query) -> None:
-    for values in (variables(watched), variables(watched, "adacomp-0.1")):
-        series = ask(watched, one, values)
-        if one.name in EMPTY:
-            assert not series, EMPTY[one.name]
-            continue
-        assert series
-        numbers = [value for _, points in series for _, value in points]
-        assert numbers
-        if one.name in ZERO:
-            assert set(numbers) == {0.0}, ZERO[one.name]
-        elif one.name not in MAYBE_ZERO:
-            assert max(numbers) > 0
-        assert min(numbers) >= 0
+def test_a_query_returns_data(watched: Watched, one: Query, algorithm: str) -> None:
+    series = ask(watched, one, variables(watched, algorithm))
+    numbers = [value for _, points in series for _, value in points]
+    if one.name in LOST and algorithm:
+        assert set(numbers) <= {0.0}, LOST[one.name]
+        return
+    assert numbers
+    if one.name in ZERO:
+        assert set(numbers) == {0.0}, ZERO[one.name]
+    elif one.name not in MAYBE_ZERO:
+        assert max(numbers) > 0
+    assert min(numbers) >= 0
+
+
+def test_a_crash_is_marked_counted_and_told(watched: Watched) -> None:
+    marks = ask(watched, query("devices: Crashes [Anno]"), variables(watched))
+    marked = {
+        labels["algorithm"]: [moment for moment, value in points if value > 0]
+        for labels, points in marks
+    }
+    assert marked["asgd"] == []
+    # From the scrape that first saw it on, for as long as the query looks back.
+    assert -STEP <= marked[CRASHED][0] - watched.crash <= 3
+    assert marked[CRASHED][-1] - marked[CRASHED][0] <= 5
+
+    lost = last(watched, "devices: Devices lost [A]", "device_class")
+    assert lost == {("asgd", "all"): 0, (CRASHED, "all"): 1}
+    states = ask(
+        watched,
+        query("devices: Devices by state: $algorithm [A]"),
+        variables(watched, CRASHED),
+    )
+    [dead] = [points for labels, points in states if labels["state"] == "dead"]
+    assert {value for moment, value in dead if moment < watched.crash - STEP} == {0}
+    assert dead[-1][1] == 1
+    [(alert, _)] = ask(watched, query("devices: Alerts [A]"), variables(watched))
+    assert (alert["alertname"], alert["severity"]) == ("TestbedDevicesLost", "info")
+    assert (alert["algorithm"], alert["run"]) == (CRASHED, watched.run)
 
 
 @pytest.mark.parametrize("name", sorted(dashboards()))
