@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.dashboards.grafana import REPOSITORY, dashboards, panels, queries
 
@@ -64,6 +67,31 @@ def test_the_check_notices_what_is_not_current(tmp_path: Path) -> None:
     assert "python -m dashboards" in done.stderr
     assert generate(tmp_path).returncode == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def is_part_of(one: Any, other: Any) -> bool:
+    """Whether everything in a JSON value is in another one, which may have more keys."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and all(
+            key in other and is_part_of(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_part_of, one, other))
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_grafanas_own_schema_knows_every_key(name: str) -> None:
+    """Read into the SDK's types and written again, nothing is lost: no option is misspelt."""
+    plugins.register_default_plugins()
+    dashboard = dashboards()[name]
+    # The type of annotations has only what those of every data source have.
+    del dashboard["annotations"]
+    read = Dashboard.from_json(dashboard)
+    assert is_part_of(dashboard, json.loads(json.dumps(read, cls=JSONEncoder)))
+    dashboard["panels"][1]["options"]["mispelt"] = True
+    read = Dashboard.from_json(dashboard)
+    assert not is_part_of(dashboard, json.loads(json.dumps(read, cls=JSONEncoder)))
 
 
 @pytest.mark.parametrize("name", NAMES)

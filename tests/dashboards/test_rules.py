@@ -7,7 +7,8 @@ import subprocess
 import pytest
 import yaml
 
-from tests.dashboards.grafana import queries
+from testbed.cli.metrics import DEFAULT_PORT
+from tests.dashboards.grafana import REPOSITORY, queries
 from tests.dashboards.server import CONFIGURATION
 
 pytestmark = pytest.mark.skipif(
@@ -37,6 +38,17 @@ def rules(kind: str) -> dict[str, str]:
 def test_the_configuration_is_valid() -> None:
     said = promtool("check", "config", "--lint=all", str(CONFIGURATION / "prometheus.yml"))
     assert "2 rule files found" in said
+
+
+def test_the_ports_that_documents_name_are_scraped() -> None:
+    configuration = yaml.safe_load((CONFIGURATION / "prometheus.yml").read_text())
+    [job] = configuration["scrape_configs"]
+    [targets] = [one["targets"] for one in job["static_configs"]]
+    assert f"127.0.0.1:{DEFAULT_PORT}" in targets
+    compose = REPOSITORY / "compose" / "observability.yml"
+    for path in (compose, REPOSITORY / "Makefile", REPOSITORY / "dashboards" / "README.md"):
+        for port in re.findall(r"--metrics-port (\d+)", path.read_text()):
+            assert f"127.0.0.1:{port}" in targets, path
 
 
 def test_the_rules_are_valid() -> None:
