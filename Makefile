@@ -4,9 +4,10 @@ PIP_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
+RUNTIME ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench traffic clean
+.PHONY: help install run agree test lint format bench traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +21,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml
-	$(BIN)/testbed run $(SPEC)
+run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
+	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
 agree: install ## run one experiment in namespaces and in the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree
@@ -49,6 +50,12 @@ bench: install ## measure efficiency, set-up time and memory; writes bench.json
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
 	$(BIN)/python -m bench.traffic
+
+images: install ## build the Docker image: make images BASE=... IMAGE=...
+	PIP_ARGS='$(PIP_ARGS)' $(BIN)/python -m images build $(if $(BASE),--base $(BASE)) $(if $(IMAGE),--tag $(IMAGE))
+
+base-image: install ## make a base for it without a registry, by debootstrap: make base-image MIRROR=...
+	$(BIN)/python -m images base $(if $(MIRROR),--mirror $(MIRROR))
 
 clean: ## remove what killed runs left on this host, and the virtual environment
 	-[ -x $(BIN)/testbed ] && $(BIN)/testbed clean

@@ -16,7 +16,8 @@ from typing import Any
 LARGEST = 120_000
 """Largest message in bytes: well below the kernel's default send buffer of 212,992 bytes, its own
 accounting included."""
-_MOST_DESCRIPTORS = 8
+MOST_DESCRIPTORS = 200
+"""Descriptors that one message may carry; the kernel takes 253."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Channel:
         item_size = array.array("i").itemsize
         ask = (
             LARGEST,
-            socket.CMSG_SPACE(_MOST_DESCRIPTORS * item_size),
+            socket.CMSG_SPACE(MOST_DESCRIPTORS * item_size),
             socket.MSG_CMSG_CLOEXEC,
         )
         try:

@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 from testbed.algorithms import ALGORITHMS, is_served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
+from testbed.experiment.device_section import DevicesSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.section import Section
 from testbed.experiment.short_form import Registered, ShortForm
@@ -108,21 +109,6 @@ class TrainingSpec(Section):
         description="A run ends after this many updates applied by the server, all workers' "
         "together.",
         examples=[1000],
-    )
-
-
-class DevicesSpec(Section):
-    """The emulated machines, beside the server and the evaluator."""
-
-    workers: int = Field(
-        ge=1,
-        description="Workers; each has 1/workers of the training images, at random by the seed.",
-        examples=[20],
-    )
-    runtime: Literal["namespaces"] = Field(
-        default="namespaces",
-        description="What a device is: namespaces (own network, process, mount and IPC namespaces; "
-        "needs no daemon).",
     )
 
 
@@ -314,6 +300,7 @@ class Spec(Section):
             *self._algorithm_conflicts(),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
+            *self.devices.conflicts(),
         ]
         if conflicts:
             raise PydanticCustomError(

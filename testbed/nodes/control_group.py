@@ -8,13 +8,11 @@ A process joins by writing "0" from inside, so that no process id crosses a pid 
 import contextlib
 import errno
 import os
-import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "testbed-"
-"""Every group of the testbed's begins with this; ``testbed clean`` looks for it."""
+from testbed.nodes import run_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +105,13 @@ def _own(controller: str) -> str:
     return ""
 
 
-def create() -> ControlGroup | None:
-    """Make the group of the run that this process drives, or None where it may write none."""
-    name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+def create(name: str | None = None) -> ControlGroup | None:
+    """Make the group of the run that this process drives, or None where it may write none.
+
+    Args:
+        name: the run's, of ``run_names``; None for a new one.
+    """
+    name = name or run_names.new()
     for place in hierarchies():
         group = ControlGroup(place.path / name, place.version)
         with contextlib.suppress(OSError):
@@ -122,25 +124,13 @@ def create() -> ControlGroup | None:
 
 
 def left_over() -> list[ControlGroup]:
-    """Groups of runs that are gone: nobody is in them and the process that made them has ended.
-
-    The maker's process id is the first part of the run's id (see ``create``).
-    """
+    """Groups of runs that are gone: nobody is in them and the process that made them has ended."""
     found = []
     for place in hierarchies():
-        for path in sorted(place.path.glob(f"{PREFIX}*/")):
-            maker = path.name.removeprefix(PREFIX).split("-")[0]
+        for path in sorted(place.path.glob(f"{run_names.PREFIX}*/")):
             members = [*path.glob("cgroup.procs"), *path.glob("*/cgroup.procs")]
-            ended = maker.isdigit() and _has_ended(maker)
-            if ended and not any(file.read_text().strip() for file in members):
+            if run_names.is_over(path.name) and not any(
+                file.read_text().strip() for file in members
+            ):
                 found.append(ControlGroup(path, place.version))
     return found
-
-
-def _has_ended(process: str) -> bool:
-    """Whether a process is gone, or a zombie that its new parent has not collected yet."""
-    try:
-        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state in "ZX"

@@ -3,15 +3,20 @@
 A process that imports torch alone holds about ten times the private memory of one forked from a
 parent that has it already, and starts in seconds instead of milliseconds.
 
-It is the first process of the run's pid namespace: when it ends, however it ends, the kernel ends
-every node with it. Each node gets a pid, mount, uts and ipc namespace of its own here, and the
-network namespace whose descriptor came with the request. The roles are reached through one entry
-point given at the start, so that this module knows nothing of what a role does.
+A node is one of two things. Made here, it gets a pid, mount, uts and ipc namespace of its own, and
+the network namespace whose descriptor came with the request; the server is then the first process
+of the run's pid namespace: when it ends, however it ends, the kernel ends every node with it. Or it
+is a container that exists already, and the forked process enters it (``testbed.nodes.entering``); the
+server is then a process of the host's pid namespace, from which alone the container's can be entered.
+
+The roles are reached through one entry point given at the start, so that this module knows nothing
+of what a role does.
 
 Trap: a forked child has only the forking thread. Whatever is imported or run before the first fork
 must not leave a lock held by another thread; the warm-up therefore runs with one compute thread.
 """
 
+import errno
 import gc
 import os
 import selectors
@@ -20,26 +25,28 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.channel import Channel, Message
-from testbed.nodes import linux
+from testbed.nodes import entering, linux
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """What a node runs: its arguments and the channel on which it reports; returns the exit status."""
 
 
 def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
-    """Serve requests until the other end of ``control`` closes; runs as a pid namespace's first.
+    """Serve requests until the other end of ``control`` closes.
 
     Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
-    and, where there is one, of the control group's ``cgroup.procs``; ``{"signal": number, "device":
-    device}``. Events sent back: ``{"loaded": true}`` or ``{"failed": reason}`` once,
-    ``{"started": device, "process": its id as seen from here}``, ``{"exited": device, "status": n}``
-    with a negative n for a signal.
+    and, where there is one, of the control group's ``cgroup.procs``, or with ``"enter": process``, the
+    first process of a container; ``{"signal": number, "device": device}``. Events sent back:
+    ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started": device, "process": its id as seen
+    from here}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
-    _mount_proc()
+    if os.getpid() == 1:
+        _mount_proc()
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
         role = load()
@@ -68,7 +75,12 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                         device = str(message.fields["start"])
                         held = [selector.fileno(), own_pids]
                         held += [key.fd for key in selector.get_map().values()]
-                        children[device] = pid = _start(message, report, role, own_pids, held)
+                        try:
+                            pid = _start(message, report, role, own_pids, held)
+                        except FileNotFoundError:  # its container was killed meanwhile
+                            control.send({"exited": device, "status": -signal.SIGKILL})
+                            continue
+                        children[device] = pid
                         selector.register(os.pidfd_open(pid), selectors.EVENT_READ, device)
                         control.send({"started": device, "process": pid})
                     else:
@@ -85,12 +97,23 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
 def _start(
     message: Message, report: Channel, role: Role, own_pids: int, held: Sequence[int]
 ) -> int:
-    """Fork one node; returns its process id as seen from here."""
-    linux.unshare(linux.CLONE_NEWPID)
+    """Fork one node; returns its process id as seen from here.
+
+    Raises:
+        FileNotFoundError: the container that it is to enter is gone.
+    """
+    first = message.fields.get("enter")
+    if first is None:
+        linux.unshare(linux.CLONE_NEWPID)
+    else:
+        with Path(f"/proc/{first}/ns/pid").open() as pids:
+            linux.setns(pids.fileno(), linux.CLONE_NEWPID)
     try:
         pid = os.fork()
-    except OSError:
+    except OSError as error:
         linux.setns(own_pids, linux.CLONE_NEWPID)
+        if first is not None and error.errno == errno.ENOMEM:  # the namespace has ended
+            raise FileNotFoundError(f"container of process {first}") from error
         raise
     if pid == 0:
         status = 70
@@ -98,7 +121,11 @@ def _start(
             # The control channel and the handles of the other nodes are not the node's.
             for fd in held:
                 os.close(fd)
-            _contain(str(message.fields["start"]), message.descriptors)
+            _begin_anew()
+            if first is None:
+                _contain(str(message.fields["start"]), message.descriptors)
+            else:
+                entering.enter(first)
             status = role(message.fields["role"], report)
         except BaseException:
             traceback.print_exc()
@@ -114,11 +141,15 @@ def _start(
     return pid
 
 
-def _contain(device: str, descriptors: Sequence[int]) -> None:
-    """Turn the freshly forked process into the node: namespaces, control group, signals."""
+def _begin_anew() -> None:
+    """Forget what the freshly forked process has of its parent's: signals, session."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
+
+
+def _contain(device: str, descriptors: Sequence[int]) -> None:
+    """Turn the freshly forked process into a node: namespaces and control group."""
     network, *group = descriptors
     if group:
         os.write(group[0], b"0")

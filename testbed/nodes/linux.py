@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
@@ -20,6 +21,8 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 
 _PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -61,6 +64,21 @@ def die_with_parent(signal_number: int, parent: int | None = None) -> None:
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
     if parent is not None and os.getppid() != parent:
         os._exit(1)
+
+
+def give_up_privileges(user: int, group: int) -> None:
+    """Become an ordinary user for good: no capabilities, and none to be had by any program.
+
+    Raises:
+        OSError: the calling process may not change its user.
+    """
+    capability = 0
+    while _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1  # until the kernel knows no such capability
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
 
 
 @contextmanager

@@ -19,7 +19,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 LOOK_AROUND = 1.0
 """Seconds without a token after which a waiter looks for turns that are free all the same."""
@@ -36,15 +37,32 @@ class Turns:
         Args:
             most: at most so many: a token is one byte, and 278 of them fill a socket's buffer.
         """
-        self._processors = sorted(os.sched_getaffinity(0))[:most]
-        self.count = len(self._processors)
         self._locks = os.memfd_create("turns")
         self._tokens, self._given = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._count(most)
         # The kernel's own timeout: Python's would poll, and a poll wakes every waiter.
         timeout = struct.pack("ll", int(LOOK_AROUND), int(LOOK_AROUND % 1 * 1e6))
         self._tokens.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
         for turn in range(self.count):
             self._given.send(bytes((turn,)))
+
+    @classmethod
+    def handed(cls, descriptors: Sequence[int]) -> Self:
+        """Those of which another process has sent the ``descriptors``; it is on the same host."""
+        turns = cls.__new__(cls)
+        turns._locks, tokens, given = descriptors
+        turns._tokens, turns._given = socket.socket(fileno=tokens), socket.socket(fileno=given)
+        turns._count(200)
+        return turns
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """What another process needs to use them too."""
+        return self._locks, self._tokens.fileno(), self._given.fileno()
+
+    def _count(self, most: int) -> None:
+        self._processors = sorted(os.sched_getaffinity(0))[:most]
+        self.count = len(self._processors)
         self._patience = PATIENCE
 
     @contextlib.contextmanager

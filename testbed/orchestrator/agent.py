@@ -1,31 +1,35 @@
-"""The agent: the process that owns a run's namespaces, links and control groups.
+"""The agent: the process that owns a run's nodes and links.
 
 It stands between the orchestrator, which stays an ordinary process of the user's, and the nodes. It
-enters a user namespace where that is needed, lives in the core's network namespace, builds the
+enters a user namespace where that is needed, lives in the core's network namespace, makes nodes and
 network while the fork server loads its libraries, and takes everything down when it is told to or
 when the orchestrator is gone:
 
-- the orchestrator dies: the agent's channel ends, it kills the nodes and removes the control group;
+- the orchestrator dies: the agent's channel ends, it ends the nodes and removes what they were made of;
 - the agent dies: the kernel kills the fork server, and with it, as the first process of their pid
-  namespace, every node; the network has no process left and goes too;
-- the fork server dies: the nodes go with it, and the agent says so and ends.
+  namespace, every node (a container's lifeline is cut, and the engine removes it); the network has no
+  process left and goes too;
+- the fork server dies: the nodes go with it, or the agent ends them, says so and ends.
 
-Only control groups need anybody's hand, so that they are what a SIGKILL of both leaves behind, empty;
+What needs somebody's hand is what a SIGKILL of both leaves behind: control groups and a folder, empty;
 ``testbed clean`` removes those.
 """
 
-import importlib
-import os
+import contextlib
+import select
 import selectors
 import signal
 import sys
 import time
 import traceback
+from collections import deque
 from typing import Any
 
-from testbed.channel import Channel
+from testbed.channel import Channel, Message
 from testbed.errors import HostError, TestbedError
-from testbed.nodes import control_group, fork_server, linux
+from testbed.nodes import linux
+from testbed.nodes.interface import Device, Nodes
+from testbed.nodes.namespaces import NamespaceNodes
 from testbed.nodes.user_namespace import enter_user_namespace
 
 COUNTER_PERIOD = 0.25
@@ -35,37 +39,34 @@ COUNTER_PERIOD = 0.25
 class Agent:
     """Serves one run's requests; see ``serve``."""
 
-    def __init__(self, control: Channel, report: Channel, load: dict[str, Any]) -> None:
+    def __init__(self, control: Channel, nodes: Nodes) -> None:
         self._control = control
-        self._fork_server_process, self._fork_server = _fork_fork_server(control, report, load)
-        report.close()
-        self._group = control_group.create()
-        self._networks: dict[str, int] = {}
+        self._nodes = nodes
         self._observation: Any = None
+        self._requests: deque[dict[str, Any]] = deque()
+        self._finished = False
         self._extras: Any = None
         self._usage: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
-        """Serve until the orchestrator closes its end or the fork server ends."""
+        """Serve until the orchestrator closes its end or the nodes have failed."""
         self._selector.register(self._control, selectors.EVENT_READ)
-        self._selector.register(self._fork_server, selectors.EVENT_READ)
+        self._selector.register(self._nodes, selectors.EVENT_READ)
         next_reading = next_sample = 0.0
-        while True:
+        while not self._finished:
             due = max(0.0, min(next_reading, next_sample) - time.monotonic())
             for key, _ in self._selector.select(due if self._observation else None):
-                message = key.fileobj.receive()  # type: ignore[union-attr]
                 if key.fileobj is self._control:
-                    if message is None or "finish" in message.fields:
-                        return
-                    self._handle(message.fields)
-                elif message is None:
-                    self._control.send({"failed": "the fork server ended"})
-                    return
-                else:
-                    if "started" in message.fields and self._usage:
-                        self._usage.started(message.fields["started"], message.fields["process"])
-                    self._control.send(message.fields)
+                    self._hear(self._control.receive())
+                    continue
+                for event in self._nodes.events():
+                    if "started" in event and self._usage:
+                        self._usage.started(event["started"], event["process"])
+                    self._control.send(event)
+                    self._finished = self._finished or "failed" in event
+            while self._requests and not self._finished:
+                self._handle(self._requests.popleft())
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
                 next_reading = time.monotonic() + COUNTER_PERIOD
@@ -73,29 +74,26 @@ class Agent:
                 self._sample_counters()
                 next_sample = time.monotonic() + self._observation.period
 
+    def _hear(self, message: Message | None) -> None:
+        if message is None or "finish" in message.fields:
+            self._finished = True
+        else:
+            self._requests.append(message.fields)
+
     def _handle(self, request: dict[str, Any]) -> None:
         match request:
             case {"network": plan}:
                 self._build_network(plan)
-                self._control.send({"network": "built"})
             case {"start": device, "role": role}:
-                descriptors = [self._network_of(device)]
-                if self._group:
-                    members = self._group.child(device).members_file
-                    descriptors.append(os.open(members, os.O_WRONLY | os.O_CLOEXEC))
-                self._fork_server.send({"start": device, "role": role}, descriptors=descriptors)
-                for fd in descriptors[1:]:
-                    os.close(fd)
+                self._nodes.start(device, role)
             case {"freeze": device}:
-                if self._group:
-                    self._group.child(device).freeze()
-                else:
-                    self._signal(device, signal.SIGSTOP)
+                self._nodes.freeze(device)
+                self._tell_frozen(device, True)
             case {"thaw": device}:
-                self._thaw(device)
+                self._nodes.thaw(device)
+                self._tell_frozen(device, False)
             case {"kill": device}:
-                self._signal(device, signal.SIGKILL)
-                self._thaw(device)  # a frozen process of cgroup v1 dies only once it is thawed
+                self._nodes.kill(device)
             case {"read": "counter"}:
                 self._read_counter()
             case {"stop": "traffic"}:
@@ -105,20 +103,9 @@ class Agent:
             case _:
                 raise ValueError(f"unknown request {request}")
 
-    def _network_of(self, device: str) -> int:
-        """A device's network; one with nothing in it if it is no part of the emulated network."""
-        if device not in self._networks:
-            self._networks[device] = linux.new_network()
-        return self._networks[device]
-
-    def _signal(self, device: str, number: int) -> None:
-        self._fork_server.send({"signal": int(number), "device": device})
-
-    def _thaw(self, device: str) -> None:
-        if self._group:
-            self._group.child(device).thaw()
-        else:
-            self._signal(device, signal.SIGCONT)
+    def _tell_frozen(self, device: str, frozen: bool) -> None:
+        if self._extras:
+            self._control.send({"frozen": device, "yes": frozen})
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported once the fork server is off: none of it should be in the nodes' memory.
@@ -136,17 +123,26 @@ class Agent:
             for item in plan["links"]
         ]
         star.prepare_core()
-        for link in links:
-            self._networks[link.device] = linux.new_network()
-        star.build(links, self._networks, plan["counted"], plan["uncounted"])
+        self._nodes.create([Device(**item) for item in plan["devices"]], self._is_finished)
+        if self._is_finished():
+            return
+        networks = {link.device: self._nodes.network(link.device) for link in links}
+        star.build(links, networks, plan["counted"], plan["uncounted"])
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
-        self._observation = Observation(plan["traffic"], links, counted, self._networks)
+        self._observation = Observation(plan["traffic"], links, counted, networks)
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.extras import Extras
             from testbed.orchestrator.usage import Usage
 
-            self._usage = Usage(self._fork_server_process)
-            self._extras = Extras(links, counted, self._networks, self._observation, self._usage)
+            self._usage = Usage(self._nodes.fork_server)
+            self._extras = Extras(links, counted, networks, self._observation, self._usage)
+        self._control.send({"network": "built"})
+
+    def _is_finished(self) -> bool:
+        """Whether the orchestrator has said meanwhile that it is over, or is gone."""
+        while not self._finished and select.select([self._control], [], [], 0)[0]:
+            self._hear(self._control.receive())
+        return self._finished
 
     def _read_counter(self) -> None:
         self._control.send({"counter": self._observation.read_ingress()} | self._egress())
@@ -166,47 +162,25 @@ class Agent:
             self._control.send({"extras": self._extras.sample()})
 
     def take_down(self) -> None:
-        """End every node, then remove what the kernel does not remove by itself."""
+        """End every node, remove what was made of them, and tell what could not be removed."""
         if self._observation:
             self._observation.abandon()
-        try:
-            if self._group:
-                for child in self._group.path.glob("*/"):
-                    control_group.ControlGroup(child, self._group.version).thaw()
-        finally:
-            os.kill(self._fork_server_process, signal.SIGKILL)
-            # Returns only when every process of the pid namespace is gone.
-            os.waitpid(self._fork_server_process, 0)
-            if self._group:
-                self._group.remove()
+        left = self._nodes.take_down()
+        if left:
+            print(left, file=sys.stderr)
+            with contextlib.suppress(OSError):
+                self._control.send({"left": left})
 
 
-def _fork_fork_server(
-    control: Channel, report: Channel, load: dict[str, Any]
-) -> tuple[int, Channel]:
-    """Fork the fork server into a pid namespace of its own; returns its process id and channel."""
-    ours, theirs = Channel.pair()
-    linux.unshare(linux.CLONE_NEWPID)
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return pid, ours
-    try:
-        linux.die_with_parent(signal.SIGKILL)
-        ours.close()
-        control.close()
-        linux.unshare(linux.CLONE_NEWNS)
-        module, _, name = load["entry"].partition(":")
-        fork_server.serve(
-            theirs,
-            report,
-            lambda: getattr(importlib.import_module(module), name)(load["arguments"]),
-        )
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(1)
+def _make_nodes(first: dict[str, Any], control: Channel, report: Channel) -> Nodes:
+    """Nodes as the run's plan wants them."""
+    chosen, load = first["nodes"], first["load"]
+    if chosen["runtime"] == "namespaces":
+        return NamespaceNodes(load, report, control)
+    # Imported where it is needed: the other runtime does without an engine's library.
+    from testbed.containers.nodes import containers
+
+    return containers(chosen, load, report, control)
 
 
 def main() -> int:
@@ -227,7 +201,8 @@ def main() -> int:
         first = control.receive()
         if first is None:
             return 1
-        agent = Agent(control, report, first.fields["load"])
+        agent = Agent(control, _make_nodes(first.fields, control, report))
+        report.close()
     except TestbedError as error:
         control.send({"failed": str(error), "host": True})
         return 1
@@ -235,6 +210,9 @@ def main() -> int:
         agent.serve()
     except BrokenPipeError:
         return 1  # the orchestrator is gone
+    except HostError as error:
+        control.send({"failed": str(error), "host": True})
+        return 1
     except Exception as error:
         traceback.print_exc()
         control.send({"failed": f"the agent: {type(error).__name__}: {error}"})

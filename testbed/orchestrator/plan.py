@@ -125,6 +125,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             evaluated_peer=spec.evaluation.peer,
             server_address=links[0].device_address if served else addresses[spec.evaluation.peer],
             peer_addresses=addresses,
+            own_processors=spec.devices.limits_processors,
             secret=secrets.token_hex(32),
         ),
         tuple(links),

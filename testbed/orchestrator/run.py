@@ -8,6 +8,7 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
+from testbed.orchestrator import node_plan
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
@@ -38,7 +40,10 @@ from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
-TAKE_DOWN_TIMEOUT = 30.0
+SETUP_TIMEOUT_STARTED = 10.0
+"""Seconds more for each container that loads torch for itself."""
+TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
+"""Seconds that the agent has to remove everything."""
 
 
 class Run:
@@ -82,6 +87,9 @@ class Run:
             plan.spec.traffic.capture,
         )
         self._stopping = self._observed = False
+        section = plan.spec.devices
+        alone = section.runtime == "docker" and section.launched == "image"
+        self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
         self._hub = SERVER if plan.served else COORDINATOR
         self._peers: dict[str, dict[str, Any]] = {}
         # Every link's counters, in the order in which the agent samples them.
@@ -191,16 +199,28 @@ class Run:
         finally:
             self._progress.phase = "finishing"
             self._tell_progress()
+            deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
             with contextlib.suppress(OSError):
                 self._control.send({"finish": True})
-            self._control.close()
             self._report.close()
+            self._hear_what_is_left(deadline)
+            self._control.close()
             try:
-                agent.wait(TAKE_DOWN_TIMEOUT)
+                agent.wait(max(1.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 # The kernel ends the fork server and every node with the agent.
                 agent.kill()
                 agent.wait()
+
+    def _hear_what_is_left(self, deadline: float) -> None:
+        """Hear the agent out: the last thing that it says is what it could not remove."""
+        with contextlib.suppress(OSError):
+            while select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                message = self._control.receive()
+                if message is None:
+                    return
+                if "left" in message.fields:
+                    self._event("error", f"not all was removed: {message.fields['left']}", None)
 
     @property
     def _board(self) -> dict[str, int]:
@@ -213,8 +233,11 @@ class Run:
             {
                 "load": {
                     "entry": "testbed.roles.entry:load",
+                    "entry_inside": "testbed.roles.entry:load_alone",
+                    "shared": "testbed.roles.sharing:Shared.make",
                     "arguments": self._settings.to_json() | self._board,
-                }
+                },
+                "nodes": node_plan.chosen(self._plan),
             }
         )
         network = _network(self._plan, self._log.traffic)
@@ -237,9 +260,9 @@ class Run:
                         self._hear(message)
                 self._write_evaluations()
                 self._tell_progress()
-                late = time.monotonic() - self._began > SETUP_TIMEOUT
+                late = time.monotonic() - self._began > self._patience
                 if self._training is None and late:
-                    raise EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
+                    raise EndError("failed", f"training did not begin within {self._patience:g} s")
                 if self._complete() and not self._stopping:
                     self._stopping = True
                     self._control.send({"stop": "traffic"})
@@ -430,6 +453,7 @@ def _network(plan: Plan, directory: Path) -> dict[str, Any]:
         return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
 
     return {
+        "devices": node_plan.devices(plan),
         "observed": plan.observed,
         "counted": plan.counted,
         "uncounted": [EVALUATOR],

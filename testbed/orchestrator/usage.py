@@ -27,9 +27,11 @@ HELPERS = "orchestrator"
 class Usage:
     """The processes of one run, by their ids as this process sees them."""
 
-    def __init__(self, fork_server: int) -> None:
+    def __init__(self, fork_server: int | None) -> None:
         self._fork_server = fork_server
-        self._helpers = {os.getpid(): "agent", fork_server: "fork server"}
+        self._helpers = {os.getpid(): "agent"}
+        if fork_server is not None:
+            self._helpers[fork_server] = "fork server"
         self._awaited: dict[int, str] = {}
         self._roles: dict[int, str] = {}
         self._private: dict[int, int] = {}
@@ -42,8 +44,11 @@ class Usage:
         self._helpers[process] = name
 
     def started(self, device: str, process: int) -> None:
-        """The fork server has started a device, whose process id is as the fork server sees it."""
-        self._awaited[process] = device
+        """A device has been started; the process id is as the fork server sees it, if there is one."""
+        if self._fork_server is None:
+            self.watch(device, process)
+        else:
+            self._awaited[process] = device
 
     def watch(self, device: str, process: int) -> None:
         """Watch a device's process from now on, by its id as this process sees it."""

@@ -1,9 +1,14 @@
-"""What the fork server loads once and what it runs in every node."""
+"""What is loaded before a role can run, and the roles themselves.
 
+The fork server loads once for all nodes (``load``); a container that starts its own role loads for
+itself (``load_alone``).
+"""
+
+import functools
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -13,23 +18,22 @@ from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
-from testbed.nodes.turns import Turns
 from testbed.roles import computation
 from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
-from testbed.roles.leave import Leaves
 from testbed.roles.meeting import Meeting
 from testbed.roles.peer import Peer
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
+from testbed.roles.sharing import BOARD, Shared
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
 from testbed.streams import stream
-from testbed.telemetry.board import Board, evaluator_line, hub_line, lines_of
+from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.wire import WireError
 
 FAILED = 1
@@ -38,20 +42,18 @@ FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What all nodes of a run share, copy-on-write or for good.
+    """What roles are made of; forked ones share it, copy-on-write or for good.
 
-    ``leaves`` are the virtual clock's channels; None under the wall clock. On the ``board`` the nodes
-    write how they stand.
+    Attributes:
+        learner: its parameters are the initial ones.
+        shared_learners: one per turn, in memory that is shared for good.
     """
 
     settings: Settings
     dataset: datasets.Dataset
     learner: Learner
     shared_learners: tuple[Learner, ...]
-    turns: Turns
     times: Times
-    leaves: Leaves | None
-    board: Board
 
     def warm_up(self) -> None:
         """Compute once: what the libraries set up at first use is set up once, for all nodes."""
@@ -62,15 +64,27 @@ class Loaded:
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
 
-    def run(self, arguments: Mapping[str, Any], report: Channel) -> int:
+    def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node; returns the node's exit status."""
+        return _Role(self, shared, report).run(arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """A role in its own process."""
+
+    loaded: Loaded
+    shared: Shared
+    report: Channel
+
+    def run(self, arguments: Mapping[str, Any]) -> int:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
-            "server": lambda: self._serve(report),
-            "evaluator": lambda: self._evaluate(report),
+            "server": self._serve,
+            "evaluator": self._evaluate,
             "worker": lambda: self._work(number),
-            "peer": lambda: self._exchange(number, report),
-            "coordinator": lambda: self._coordinate(report),
+            "peer": lambda: self._exchange(number),
+            "coordinator": self._coordinate,
         }
         try:
             roles[arguments["role"]]()
@@ -78,87 +92,107 @@ class Loaded:
             if not isinstance(error, OSError | WireError):
                 traceback.print_exc()
             text = f"{type(error).__name__}: {error}"[:1000]
-            report.send({"event": text, "level": "error", "number": number})
+            self.report.send({"event": text, "level": "error", "number": number})
             return FAILED
         return 0
 
-    def _serve(self, report: Channel) -> None:
-        settings, layout = self.settings, self.learner.layout
-        half = computation.server_half(settings, layout, self.learner.parameters.copy())
-        if self.leaves is None:
-            Server(settings, half, layout, report, self.board).serve()
+    def _serve(self) -> None:
+        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
+        if self.shared.leaves is None:
+            Server(settings, half, layout, self.report, self.shared.board).serve()
             return
         local_steps = computation.worker_half(settings, layout).local_steps
         VirtualServer(
             settings,
             half,
             layout,
-            report,
-            times=self.times,
+            self.report,
+            times=self.loaded.times,
             local_steps=local_steps,
-            leaves=self.leaves.of_clock(),
-            board=self.board,
+            leaves=self.shared.leaves.of_clock(),
+            board=self.shared.board,
         ).serve()
 
-    def _coordinate(self, report: Channel) -> None:
-        assert self.leaves is not None
-        settings, layout = self.settings, self.learner.layout
-        half = computation.peer_half(settings, layout, self.learner.parameters, 0)
+    def _coordinate(self) -> None:
+        assert self.shared.leaves is not None
+        settings, learner = self.loaded.settings, self.loaded.learner
+        half = computation.peer_half(settings, learner.layout, learner.parameters, 0)
         Coordinator(
             settings,
-            self.times,
-            self.leaves.of_clock(),
-            report,
+            self.loaded.times,
+            self.shared.leaves.of_clock(),
+            self.report,
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
-            line=self.board.device(hub_line(settings.workers)),
+            line=self.shared.board.device(hub_line(settings.workers)),
         ).run()
 
-    def _exchange(self, number: int, report: Channel) -> None:
-        assert self.leaves is not None
-        settings, layout = self.settings, self.learner.layout
-        leave = self.leaves.of_device(number)
-        initial = self.learner.parameters.copy()
+    def _exchange(self, number: int) -> None:
+        assert self.shared.leaves is not None
+        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        leave = self.shared.leaves.of_device(number)
+        initial = self.loaded.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
+        dataset = self.loaded.dataset
         batches = times = None
         if number < computing:
-            shards = datasets.shards(len(self.dataset.train_images), computing, settings.seed)
-            batches = computation.batches(settings, self.dataset, shards[number], number)
-            times = self.times.of_device(number)
+            shards = datasets.shards(len(dataset.train_images), computing, settings.seed)
+            batches = computation.batches(settings, dataset, shards[number], number)
+            times = self.loaded.times.of_device(number)
         both = codecs(settings.encoding, layout.sizes)
-        learners = TurnTaking(self.learner, self.shared_learners, self.turns)
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
-        meeting = Meeting(settings, number, layout.total, longest, Report(report))
-        line = self.board.device(number)
-        Peer(settings, number, mine, learners, leave, meeting, line).run(times)
+        meeting = Meeting(settings, number, layout.total, longest, Report(self.report))
+        line = self.shared.board.device(number)
+        Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
 
-    def _evaluate(self, report: Channel) -> None:
-        if self.leaves is not None:
-            self.leaves.close()
-        line = self.board.device(evaluator_line(self.settings.workers))
-        evaluate(self.settings, self.dataset, self.learner, report, line)
+    def _evaluate(self) -> None:
+        if self.shared.leaves is not None:
+            self.shared.leaves.close()
+        loaded = self.loaded
+        line = self.shared.board.device(evaluator_line(loaded.settings.workers))
+        evaluate(loaded.settings, loaded.dataset, loaded.learner, self.report, line)
 
     def _work(self, number: int) -> None:
-        leave = None if self.leaves is None else self.leaves.of_device(number)
-        learners = TurnTaking(self.learner, self.shared_learners, self.turns)
-        line = self.board.device(number)
-        work(self.settings, number, self.dataset, learners, self.times, leave, line)
+        leaves, loaded = self.shared.leaves, self.loaded
+        leave = None if leaves is None else leaves.of_device(number)
+        line = self.shared.board.device(number)
+        work(loaded.settings, number, loaded.dataset, self._learners(), loaded.times, leave, line)
+
+    def _learners(self) -> TurnTaking:
+        return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
-    """Load libraries, dataset and model; returns the function that runs a role with them.
+    """Load libraries, dataset and model; returns the function that runs a forked role with them.
 
     Args:
         arguments: of ``Settings``, and ``board``, the descriptor of the board if there is one.
     """
+    shared = Shared.make(arguments)
+    turns = 0 if shared.turns is None else shared.turns.count
+    return functools.partial(_load(arguments, turns).run, shared)
+
+
+RoleAlone: TypeAlias = Callable[[Mapping[str, Any], Channel, Sequence[int]], int]
+"""As ``Role``, with the descriptors of what the run's roles share."""
+
+
+def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
+    """As ``load``, for the only role of this process."""
+    loaded = _load(arguments, 0)
+
+    def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:
+        return loaded.run(Shared.handed(arguments, role, descriptors), role, report)
+
+    return run
+
+
+def _load(arguments: Mapping[str, Any], turns: int) -> Loaded:
     torch.set_num_threads(1)
-    of_settings = dict(arguments)
-    descriptor = of_settings.pop("board", None)
-    settings = Settings(**of_settings)
-    lines = lines_of(settings.workers)
-    board = Board.private(lines) if descriptor is None else Board.open(descriptor)
+    settings = Settings(**{key: value for key, value in arguments.items() if key != BOARD})
     dataset = datasets.load(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
     )
@@ -166,14 +200,9 @@ def load(arguments: Mapping[str, Any]) -> Role:
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
     )
-    turns = Turns()
-    shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns.count))
+    shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns))
     for one in shared:
         one.share_memory()
-    # Peers have a coordinator under either clock.
-    coordinated = settings.clock == "virtual" or bool(settings.peer_addresses)
-    leaves = Leaves(settings.workers) if coordinated else None
-    times = Times.of(settings)
-    loaded = Loaded(settings, dataset, learner, shared, turns, times, leaves, board)
+    loaded = Loaded(settings, dataset, learner, shared, Times.of(settings))
     loaded.warm_up()
-    return loaded.run
+    return loaded

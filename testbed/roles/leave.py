@@ -10,9 +10,10 @@ import contextlib
 import json
 import socket
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 _ORDER = struct.Struct("<Bq")
 _LONGEST = 200_000
@@ -94,29 +95,54 @@ class Leave:
 
 
 class Leaves:
-    """The channels of all devices of a run, numbered from 0; made before they are forked."""
+    """The channels of all devices of a run, numbered from 0.
+
+    Made once and inherited by the devices' processes, or handed to them by descriptor.
+    """
 
     def __init__(self, devices: int) -> None:
-        self._pairs = [
-            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(devices)
-        ]
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(devices)]
+        self._ours = dict(enumerate(ours for ours, _ in pairs))
+        self._theirs = dict(enumerate(theirs for _, theirs in pairs))
+
+    @classmethod
+    def handed(cls, ours: Sequence[int] = (), theirs: Mapping[int, int] | None = None) -> Self:
+        """Those of which another process has sent descriptors.
+
+        Args:
+            ours: the clock's ends of all devices.
+            theirs: devices' ends by their numbers.
+        """
+        leaves = cls(0)
+        leaves._ours = {i: socket.socket(fileno=end) for i, end in enumerate(ours)}
+        leaves._theirs = {i: socket.socket(fileno=end) for i, end in (theirs or {}).items()}
+        return leaves
+
+    @property
+    def clock_descriptors(self) -> Sequence[int]:
+        """Of the clock's ends."""
+        return [end.fileno() for end in self._ours.values()]
+
+    def device_descriptor(self, number: int) -> int:
+        """Of a device's end."""
+        return self._theirs[number].fileno()
 
     def of_clock(self) -> list[Leave]:
         """The clock's ends, in the clock's process."""
-        for _, theirs in self._pairs:
-            theirs.close()
-        return [Leave(ours) for ours, _ in self._pairs]
+        for end in self._theirs.values():
+            end.close()
+        return [Leave(end) for end in self._ours.values()]
 
     def of_device(self, number: int) -> Leave:
         """A device's end, in the device's process."""
-        for i, (ours, theirs) in enumerate(self._pairs):
-            ours.close()
+        for end in self._ours.values():
+            end.close()
+        for i, end in self._theirs.items():
             if i != number:
-                theirs.close()
-        return Leave(self._pairs[number][1])
+                end.close()
+        return Leave(self._theirs[number])
 
     def close(self) -> None:
         """Close all ends, in the process of somebody who has none."""
-        for pair in self._pairs:
-            for end in pair:
-                end.close()
+        for end in (*self._ours.values(), *self._theirs.values()):
+            end.close()

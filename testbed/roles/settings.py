@@ -46,6 +46,7 @@ class Settings:
         evaluated_peer: the peer whose model is evaluated, where there is no server.
         server_address: IPv4 address of the server, or of the evaluated peer.
         peer_addresses: of all peers by their numbers; none where there is a server.
+        own_processors: whether devices have a limit on their processors, so that none takes turns.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
     """
 
@@ -76,6 +77,7 @@ class Settings:
     evaluated_peer: int
     server_address: str
     peer_addresses: Sequence[str]
+    own_processors: bool
     secret: str
 
     def to_json(self) -> dict[str, Any]:

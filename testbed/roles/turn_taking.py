@@ -14,16 +14,20 @@ class TurnTaking:
 
     Attributes:
         own: memory of this process's own; its pages are taken from the kernel when it is first used.
-        shared: one per turn, in memory that all devices of the host share.
-        turns: whose turn it is.
+        shared: one per turn, in memory that all devices of the host share; none where a device has a
+            process of its own from the start.
+        turns: whose turn it is; None where devices have processors of their own (a limit on them).
     """
 
     own: Learner
     shared: tuple[Learner, ...]
-    turns: Turns
+    turns: Turns | None
 
     @contextlib.contextmanager
     def take(self) -> Iterator[Learner]:
         """Wait for a turn; the learner may be used, and what it returned be read, in the body."""
+        if self.turns is None:
+            yield self.own
+            return
         with self.turns.take() as turn:
-            yield self.own if turn is None else self.shared[turn]
+            yield self.own if turn is None or not self.shared else self.shared[turn]

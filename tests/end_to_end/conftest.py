@@ -19,7 +19,7 @@ import psutil
 import pytest
 import yaml
 
-from testbed.nodes import control_group
+from testbed.nodes import control_group, run_names
 
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE = 60.0
@@ -173,7 +173,7 @@ class Started:
         groups = {
             path
             for place in control_group.hierarchies()
-            for path in place.path.glob(f"{control_group.PREFIX}{agent.pid}-*")
+            for path in place.path.glob(f"{run_names.PREFIX}{agent.pid}-*")
         }
         return Traces(processes, networks - {"", _network("self")}, groups, self.links_before)
 

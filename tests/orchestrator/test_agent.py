@@ -54,7 +54,8 @@ class Harness:
             )
         theirs.close()
         roles.close()
-        self.control.send({"load": {"entry": "sample_roles:load", "arguments": arguments}})
+        load = {"entry": "sample_roles:load", "arguments": arguments}
+        self.control.send({"load": load, "nodes": {"runtime": "namespaces"}})
 
     def network(
         self, *devices: str, uplinks: dict[str, int] | None = None, capture: Path | None = None
@@ -78,6 +79,7 @@ class Harness:
         self.control.send(
             {
                 "network": {
+                    "devices": [{"name": device} for device in devices],
                     "observed": devices[0],
                     "counted": [devices[0]],
                     "uncounted": [devices[1]],

@@ -44,6 +44,7 @@ def settings(peers: int, **changes: Any) -> Settings:
     }
     fields: dict[str, Any] = {
         "peer_addresses": tuple(map(address, range(peers))),
+        "own_processors": False,
         "secret": SECRET.hex(),
     }
     return dataclasses.replace(plan(Spec.model_validate(spec))[0].settings, **fields | changes)

@@ -59,6 +59,7 @@ def settings(**changes: Any) -> Settings:
         "evaluated_peer": 0,
         "server_address": "127.0.0.1",
         "peer_addresses": (),
+        "own_processors": False,
         "secret": SECRET.hex(),
     }
     return Settings(**fields | changes)

@@ -67,6 +67,7 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "evaluated_peer": 0,
         "server_address": "127.0.0.1",
         "peer_addresses": (),
+        "own_processors": False,
         "secret": bytes(32).hex(),
     }
     return Settings(**fields | changes)

@@ -1,5 +1,7 @@
 """Pure ACKs as they are captured are those that the account of the same packets finds."""
 
+from typing import Any
+
 import numpy as np
 from scapy.layers.inet import IP, TCP, UDP, IPOption
 from scapy.layers.l2 import Ether
@@ -21,7 +23,7 @@ def batch(frames: list[bytes], snap_length: int = 96) -> Packets:
     return Packets(np.zeros(len(frames), np.int64), length, length.clip(max=snap_length), data)
 
 
-def frame(flags: str, size: int = 0, to: str = TO, **more: object) -> bytes:
+def frame(flags: str, size: int = 0, to: str = TO, **more: Any) -> bytes:
     options = more.pop("options", [("NOP", None), ("NOP", None), ("Timestamp", (1, 2))])
     tcp = TCP(sport=1, dport=7077, flags=flags, options=options)
     return bytes(Ether() / IP(src="10.77.0.9", dst=to, **more) / tcp / Raw(bytes(size)))

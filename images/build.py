@@ -1,0 +1,149 @@
+"""Building the image through the Docker SDK, by the engine's own (classic) builder.
+
+The context holds the Dockerfile and the wheels. Every build sends all of it and takes what has not
+changed from the engine's cache: with the same wheels only labels and the testbed's own small layer
+are made anew.
+"""
+
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import docker
+from docker.errors import APIError, ContainerError, DockerException, ImageNotFound
+
+import testbed
+from images.archive import EPOCH, add_file
+from images.base import BASE_IMAGE
+from images.engine import answers
+from images.wheels import Target, prepare
+from testbed.containers.image import DIGEST_LABEL, package_digest
+from testbed.errors import HostError
+
+PUBLIC_BASE = "python:3.11-slim"
+"""The base image unless another is named, where a registry can be reached."""
+WHEELS = Path("build/images")
+"""The folder of the wheels, below the checkout."""
+_DOCKERFILE = "images/Dockerfile"
+_FACTS = (
+    "import ensurepip, platform, sys, venv; "
+    "print(*sys.version_info[:2], platform.machine(), *platform.libc_ver())"
+)
+
+
+def choose_base(client: docker.DockerClient, wanted: str | None, say: Callable[[str], None]) -> str:
+    """The image to build on: one that the engine has, or else one that can be pulled.
+
+    Args:
+        wanted: this one and no other; None: ``python:3.11-slim``, or the one of ``make base-image``.
+        say: told what takes time.
+
+    Raises:
+        HostError: there is none.
+    """
+    for name in (wanted,) if wanted else (PUBLIC_BASE, BASE_IMAGE):
+        if _has(client, name):
+            return name
+    name = wanted or PUBLIC_BASE
+    say(f"pulling {name}")
+    try:
+        client.images.pull(*_repository_and_tag(name))
+    except DockerException as error:
+        why = " ".join(str(getattr(error, "explanation", None) or error).split())
+        raise HostError(
+            f"the base image {name} is not there and cannot be pulled ({why}): `make base-image` makes "
+            "one of Debian's packages, BASE names another"
+        ) from error
+    return name
+
+
+def target_of(client: docker.DockerClient, base: str) -> Target:
+    """Which wheels a base image can run.
+
+    Raises:
+        HostError: it has no Python that can make virtual environments, or one that is too old.
+    """
+    needs = f"the base image {base} must have Python 3.11 or newer with venv, on glibc"
+    try:
+        said = client.containers.run(
+            base, ["-c", _FACTS], entrypoint="python3", network_mode="none", remove=True
+        )
+    except (ContainerError, APIError) as error:
+        raise HostError(f"{needs}: {' '.join(str(error).split())}") from error
+    match said.decode().split():
+        case [major, minor, machine, "glibc", glibc] if (int(major), int(minor)) >= (3, 11):
+            first, _, second = glibc.partition(".")
+            return Target((int(major), int(minor)), machine, (int(first), int(second)))
+    raise HostError(f"{needs}; it has {said.decode().strip()}")
+
+
+def build(
+    client: docker.DockerClient,
+    project: Path,
+    base: str,
+    name: str,
+    say: Callable[[str], None],
+    *,
+    cached: bool = True,
+) -> str:
+    """Build the image; returns its id.
+
+    Args:
+        project: the checkout, whose code this process runs.
+        base: an image that the engine has.
+        name: repository and tag of what is built.
+        say: told what takes time.
+        cached: whether layers of earlier builds may be used.
+
+    Raises:
+        HostError: a wheel cannot be had, or a step fails.
+    """
+    say(f"wheels for {base}")
+    wheels = prepare(project, project / WHEELS, target_of(client, base))
+    with tempfile.TemporaryFile() as context:
+        with tarfile.open(fileobj=context, mode="w", format=tarfile.GNU_FORMAT) as archive:
+            for path in (project / _DOCKERFILE, *wheels):
+                add_file(archive, path, path.relative_to(project).as_posix())
+        context.seek(0)
+        say(f"building {name}")
+        lines = client.api.build(
+            fileobj=context,
+            custom_context=True,
+            dockerfile=_DOCKERFILE,
+            tag=name,
+            network_mode="none",
+            nocache=not cached,
+            rm=True,
+            forcerm=True,
+            buildargs={
+                "BASE": base,
+                "VERSION": testbed.__version__,
+                "PACKAGE_DIGEST": package_digest(),
+                "SOURCE_DATE_EPOCH": str(EPOCH),
+            },
+        )
+        said = ""
+        for answer in answers(lines):
+            line = " ".join(str(answer.get("stream", "")).split())
+            # What the failing command said last, and not what the builder says of its containers.
+            said = said if not line or line.startswith(("--->", "Removing")) else line
+            if "error" in answer:
+                error = " ".join(str(answer["error"]).split())
+                raise HostError(f"{name} could not be built: {error} (it said last: {said})")
+    image = client.images.get(name)
+    assert image.labels[DIGEST_LABEL] == package_digest()
+    return str(image.id)
+
+
+def _has(client: docker.DockerClient, name: str) -> bool:
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _repository_and_tag(name: str) -> tuple[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return (repository, tag) if repository and "/" not in tag else (name, "latest")

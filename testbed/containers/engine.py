@@ -1,0 +1,154 @@
+"""The Docker engine: finding it, and saying in one sentence what is wrong with it.
+
+The engine has to be this host's, because the testbed moves network interfaces into its containers and
+its processes enter their namespaces; and rootful, because a rootless engine's containers live in
+namespaces of another user's, where this host's root has its links but the engine has no control groups.
+"""
+
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+
+import docker
+import requests
+from docker.errors import APIError, DockerException
+
+from testbed.errors import HostError
+
+OLDEST_API = (1, 41)
+"""Of engine 20.10."""
+CONNECTIONS = 32
+PATIENCE = 120
+"""Seconds that a request may take: an engine that starts many containers is slow to answer."""
+DISK_PER_CONTAINER = 2**20
+"""Bytes to count on per container in the engine's data directory; its layer holds a few empty files."""
+DISK_LEAST = 64 * 2**20
+
+_OTHERWISE = "do without it (--set devices.runtime=namespaces)"
+
+
+def address() -> str:
+    """Where the engine is looked for: $DOCKER_HOST, or Docker's own socket."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def connect() -> docker.DockerClient:
+    """Connect to this host's engine.
+
+    Raises:
+        HostError: there is none that could be used; says what to do.
+    """
+    where = address()
+    if not where.startswith("unix://"):
+        raise HostError(
+            f"the Docker engine at {where} is not this host's (DOCKER_HOST): the testbed moves "
+            f"interfaces into its containers; name a local socket, unix://…, or {_OTHERWISE}"
+        )
+    try:
+        client = docker.DockerClient(
+            base_url=where,
+            version=".".join(map(str, OLDEST_API)),
+            timeout=PATIENCE,
+            max_pool_size=CONNECTIONS,
+        )
+        version = client.version()
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise HostError(_unreachable(where, error)) from error
+    told = tuple(map(int, re.findall(r"\d+", str(version.get("ApiVersion", "0")))[:2]))
+    if told < OLDEST_API:
+        raise HostError(_too_old(str(version.get("Version", "?"))))
+    return client
+
+
+def check(client: docker.DockerClient, containers: int) -> None:
+    """Check that the engine can carry a run.
+
+    Args:
+        containers: how many it is to hold.
+
+    Raises:
+        HostError: it cannot.
+    """
+    if os.geteuid() != 0:
+        raise HostError(
+            "runtime docker needs root, because it moves network interfaces into containers: run it "
+            "with sudo, or as this user with --set devices.runtime=namespaces"
+        )
+    told = client.info()
+    if any("rootless" in option for option in told.get("SecurityOptions") or ()):
+        raise HostError(
+            f"the Docker engine at {address()} is rootless, and its containers' namespaces are not "
+            f"this host's to wire: use the system's engine, or {_OTHERWISE}"
+        )
+    root = Path(told.get("DockerRootDir", "/"))
+    if root.exists():
+        free = shutil.disk_usage(root).free
+        needed = DISK_LEAST + containers * DISK_PER_CONTAINER
+        if free < needed:
+            raise HostError(
+                f"the Docker engine's disk is full: {root} has {free / 2**20:.0f} MiB free and "
+                f"{containers} containers may take {needed / 2**20:.0f} MiB; free some "
+                "(docker system prune)"
+            )
+
+
+def limits_processors(client: docker.DockerClient) -> bool:
+    """Whether the engine can give a container a part of a processor."""
+    return bool(client.info().get("CpuCfsQuota"))
+
+
+def explain(error: Exception) -> str:
+    """What is to be said of an error that the engine answered a request with."""
+    if isinstance(error, APIError):
+        text = str(error.explanation or error)
+        if "no space left" in text:
+            return f"the Docker engine's disk is full ({text}): free some (docker system prune)"
+        return f"the Docker engine refuses: {text}"
+    return (
+        f"the Docker engine at {address()} answers no more ({_cause(error)}): see its log "
+        "(journalctl -u docker), start it again, and run `testbed clean`"
+    )
+
+
+def _unreachable(where: str, error: Exception) -> str:
+    number = _errno(error)
+    text = str(error)
+    if number in (errno.EACCES, errno.EPERM):
+        return (
+            f"this user may not use the Docker engine's socket {where}: run it with sudo (the group "
+            f"docker alone is not enough, as interfaces are moved), or {_OTHERWISE}"
+        )
+    if "is too new" in text or "client version" in text:
+        found = re.search(r"Maximum supported API version is (\S+?)[\s\"')]", text)
+        return _too_old(f"with API {found[1]}" if found else text)
+    return (
+        f"no Docker engine answers at {where} ({_cause(error)}): start it (systemctl start docker), "
+        f"install it (apt-get install docker.io), or {_OTHERWISE}"
+    )
+
+
+def _too_old(version: str) -> str:
+    return (
+        f"the Docker engine {version} is too old, 20.10 or newer is needed: upgrade it "
+        f"(apt-get install docker.io), or {_OTHERWISE}"
+    )
+
+
+def _errno(error: BaseException) -> int | None:
+    """The error number behind a library's error: somewhere in what caused it, or in its text."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno:
+            return int(seen.errno)
+        for part in seen.args:
+            if isinstance(part, BaseException) and (number := _errno(part)):
+                return number
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def _cause(error: Exception) -> str:
+    number = _errno(error)
+    return os.strerror(number) if number else f"{type(error).__name__}: {error}"[:200]

@@ -1,0 +1,237 @@
+"""The containers of one run.
+
+Every container has no network but the one that the testbed moves into it, a root file system that
+cannot be written, no capability and no way to gain one, the image's ordinary user, and labels that name
+the run. It lives as long as the run's agent: its first process reads from a pipe (or holds a
+connection, see ``inside``) that the kernel closes when the agent dies, however it dies, and the engine
+removes a container whose first process has ended. So nothing is left even where nobody is there to
+clean up, unless the engine itself has died; it then removes them when it starts again.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import LogConfig
+
+from testbed.containers import engine
+from testbed.errors import HostError
+from testbed.nodes.interface import Device
+
+RUN_LABEL = "io.testbed.run"
+"""Label of every container: the run's name, of ``testbed.nodes.run_names``."""
+MAKER_LABEL = "io.testbed.maker"
+"""The pid namespace in which that name's process id means something."""
+DEVICE_LABEL = "io.testbed.device"
+FOLDERS = Path("/run")
+"""Where a run has its folder: a file system that the engine sees, too."""
+INSIDE = "/run/testbed"
+"""The run's folder, as its containers see it."""
+LIFELINE = "lifeline"
+TAKE_DOWN_TIMEOUT = 60.0
+"""Seconds that the engine has to remove a run's containers."""
+_LONGEST_LIVES = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container, running.
+
+    Attributes:
+        id: the engine's.
+        first: id of its first process, as the host numbers it.
+        network: descriptor of its network namespace.
+    """
+
+    id: str
+    first: int
+    network: int
+
+
+class Fleet:
+    """Makes, freezes and removes a run's containers."""
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        run: str,
+        image: str,
+        *,
+        command: Sequence[str] | None = None,
+        mounts: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the run's folder; no container yet.
+
+        Args:
+            run: the run's name.
+            image: id of the image.
+            command: what the containers run first; None for something that only waits.
+            mounts: paths of the host, and where they are seen inside, read-only.
+            environment: of the command.
+        """
+        self._api = client.api
+        self._run = run
+        self._image = image
+        self._command = list(command or _LONGEST_LIVES)
+        self._environment = dict(environment or {})
+        self._containers: dict[str, Container] = {}
+        private = FOLDERS / run
+        private.mkdir(mode=0o700)  # other users of the host have no business here
+        self.folder = private / "shared"
+        self.folder.mkdir()
+        self.folder.chmod(0o755)
+        self._mounts = {str(self.folder): INSIDE} | dict(mounts or {})
+        os.mkfifo(self.folder / LIFELINE)
+        (self.folder / LIFELINE).chmod(0o444)
+        # Reading too, so that opening does not wait for a reader.
+        self._lifeline = os.open(self.folder / LIFELINE, os.O_RDWR | os.O_CLOEXEC)
+
+    def __getitem__(self, device: str) -> Container:
+        return self._containers[device]
+
+    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+        """Create and start a container for each device, several at a time.
+
+        Args:
+            abandoned: asked now and then: whether to give up.
+
+        Raises:
+            HostError: the engine refuses, or is gone.
+        """
+        with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
+            pending: dict[Future[Container], str] = {
+                pool.submit(self._create, device): device.name for device in devices
+            }
+            try:
+                while pending:
+                    done, _ = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        self._containers[pending.pop(future)] = future.result()
+                    if abandoned():
+                        break
+            except (DockerException, requests.RequestException, OSError) as error:
+                raise HostError(
+                    f"a container could not be started: {engine.explain(error)}"
+                ) from error
+            finally:
+                for future in pending:
+                    future.cancel()
+
+    def _create(self, device: Device) -> Container:
+        limits: dict[str, Any] = {}
+        if device.memory is not None:
+            limits |= {"mem_limit": device.memory, "memswap_limit": device.memory}
+        if device.cpus is not None:
+            limits["nano_cpus"] = round(device.cpus * 1e9)
+        host = self._api.create_host_config(
+            network_mode="none",
+            read_only=True,
+            tmpfs={"/tmp": "size=64m,mode=1777"},
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            auto_remove=True,
+            pids_limit=256,
+            binds=[f"{path}:{inside}:ro" for path, inside in self._mounts.items()],
+            log_config=LogConfig(type="none"),
+            **limits,
+        )
+        made = self._api.create_container(
+            self._image,
+            self._command,
+            entrypoint=[],
+            name=f"{self._run}-{device.name}",
+            hostname=device.name,
+            environment=self._environment,
+            labels={
+                RUN_LABEL: self._run,
+                DEVICE_LABEL: device.name,
+                MAKER_LABEL: pid_namespace(),
+            },
+            host_config=host,
+        )
+        container = str(made["Id"])
+        self._api.start(container)
+        first = int(self._api.inspect_container(container)["State"]["Pid"])
+        if not first:
+            raise ProcessLookupError(f"{device.name} ended as soon as it was started")
+        network = os.open(f"/proc/{first}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        return Container(container, first, network)
+
+    def freeze(self, device: str) -> None:
+        """Pause a container."""
+        self._asked(self._api.pause, device)
+
+    def thaw(self, device: str) -> None:
+        """Let a paused container go on; one that is not paused goes on anyway."""
+        with contextlib.suppress(APIError):
+            self._asked(self._api.unpause, device)
+
+    def kill(self, device: str) -> None:
+        """Kill a container, paused or not; one that has ended is gone already."""
+        with contextlib.suppress(APIError):
+            self._asked(self._api.kill, device)
+
+    def _asked(self, ask: Callable[[str], None], device: str) -> None:
+        try:
+            ask(self._containers[device].id)
+        except APIError:
+            raise
+        except (DockerException, requests.RequestException, OSError) as error:
+            raise HostError(engine.explain(error)) from error
+
+    def take_down(self) -> str | None:
+        """End every container and wait until the engine has removed it.
+
+        Returns:
+            What could not be removed, and what to do; None if nothing is left.
+        """
+        os.close(self._lifeline)
+        try:
+            left = self._remove()
+        except (DockerException, requests.RequestException, OSError) as error:
+            return engine.explain(error)
+        shutil.rmtree(FOLDERS / self._run, ignore_errors=True)
+        return f"{left} containers are left: run `testbed clean`" if left else None
+
+    def _remove(self) -> int:
+        """Wait for the engine to remove them, and insist where it does not; returns what is left."""
+        begun = time.monotonic()
+        left = self._left()
+        while left and time.monotonic() - begun < TAKE_DOWN_TIMEOUT:
+            if time.monotonic() - begun > TAKE_DOWN_TIMEOUT / 4:
+                for one in left:
+                    with contextlib.suppress(NotFound, APIError):
+                        self._api.remove_container(one["Id"], force=True)
+            time.sleep(0.1)
+            left = self._left()
+        return len(left)
+
+    def _left(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._api.containers(
+            all=True, filters={"label": f"{RUN_LABEL}={self._run}"}
+        )
+        # One that is paused does not notice that its lifeline is cut; one that was only created
+        # has none yet.
+        for one in found:
+            with contextlib.suppress(APIError):
+                if one["State"] == "paused":
+                    self._api.unpause(one["Id"])
+                elif one["State"] == "created":
+                    self._api.remove_container(one["Id"], force=True)
+        return found
+
+
+def pid_namespace() -> str:
+    """What tells this host's pid namespaces apart, until it is started anew."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"

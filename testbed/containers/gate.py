@@ -1,0 +1,137 @@
+"""Where roles that are started by their containers' own Python report: the agent's end.
+
+Each container holds one connection to a Unix socket in the run's folder, which it sees. Over it goes
+what a forked role inherits instead: its settings, what it is to be, the descriptors that it shares with
+the others and those on which it reports and writes its log. When the connection ends, the role has
+ended; when the agent ends, so do they.
+"""
+
+import os
+import selectors
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from testbed.channel import MOST_DESCRIPTORS, Channel, Message
+
+SOCKET = "agent.sock"
+
+
+class Shared(Protocol):
+    """What the roles of a run share by descriptor."""
+
+    def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
+        """Those that a role is to have."""
+
+
+class Gate:
+    """Listens for a run's containers.
+
+    Attributes:
+        path: of the socket.
+    """
+
+    def __init__(self, folder: Path, load: Mapping[str, Any], shared: Shared, report: int) -> None:
+        """Listen.
+
+        Args:
+            folder: the run's, which containers see.
+            load: what every container is told to load.
+            report: descriptor of the channel on which roles report.
+        """
+        self.path = folder / SOCKET
+        self._load = dict(load)
+        self._shared = shared
+        self._report = os.dup(report)  # the agent closes its own
+        self._selector = selectors.EpollSelector()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(self.path))
+        self.path.chmod(0o666)
+        self._listener.listen(4096)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._connected: dict[str, Channel] = {}
+        self._expected: set[str] = set()
+        self._loaded: set[str] = set()
+        self._ended: set[str] = set()
+
+    def expect(self, devices: Sequence[str]) -> None:
+        """Say who will come: that all are ``loaded`` is told when these are."""
+        self._expected = set(devices)
+
+    def fileno(self) -> int:
+        """Readable when there are ``events``."""
+        return self._selector.fileno()
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What has happened; see ``testbed.nodes.interface.Nodes``."""
+        for key, _ in self._selector.select(0):
+            if key.fileobj is self._listener:
+                accepted, _ = self._listener.accept()
+                self._selector.register(Channel(accepted), selectors.EVENT_READ, None)
+                continue
+            channel: Channel = key.fileobj  # type: ignore[assignment]
+            message = channel.receive()
+            if key.data is None:
+                self._greeted(channel, message)
+            elif message is None:
+                self._close(channel)
+                yield from self._gone(key.data)
+            else:
+                yield from self._told(key.data, message.fields)
+
+    def _greeted(self, channel: Channel, message: Message | None) -> None:
+        device = None if message is None else message.fields.get("device")
+        if device not in self._expected or device in self._connected:
+            self._close(channel)
+            return
+        self._selector.modify(channel, selectors.EVENT_READ, device)
+        self._connected[device] = channel
+        channel.send({"load": self._load}, descriptors=[2])
+
+    def _told(self, device: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        match fields:
+            case {"loaded": _}:
+                self._loaded.add(device)
+                yield {"started": device}
+                if self._loaded == self._expected:
+                    yield {"loaded": True}
+            case {"failed": reason}:
+                yield {"failed": f"{device}: {reason}"}
+            case {"exited": status}:
+                self._ended.add(device)
+                yield {"exited": device, "status": status}
+
+    def _gone(self, device: str) -> Iterator[dict[str, Any]]:
+        del self._connected[device]
+        if device not in self._loaded:
+            yield {"failed": f"the container of {device} ended before its role could begin"}
+        elif device not in self._ended:
+            self._ended.add(device)
+            yield {"exited": device, "status": -signal.SIGKILL}
+
+    def _close(self, channel: Channel) -> None:
+        self._selector.unregister(channel)
+        channel.close()
+
+    def start(self, device: str, role: Mapping[str, Any]) -> None:
+        """Tell a container's process what it is to be; one that has ended meanwhile is told nothing."""
+        channel = self._connected.get(device)
+        if channel is None:
+            return
+        shared = list(self._shared.descriptors(role))
+        try:
+            for i in range(0, len(shared), MOST_DESCRIPTORS):
+                part = shared[i : i + MOST_DESCRIPTORS]
+                channel.send({"descriptors": len(part)}, descriptors=part)
+            channel.send({"role": dict(role)}, descriptors=[self._report])
+        except (BrokenPipeError, ConnectionResetError):
+            return  # that it has gone is about to be told
+
+    def close(self) -> None:
+        """Close every connection: processes that are there still end."""
+        for channel in self._connected.values():
+            channel.close()
+        self._listener.close()
+        os.close(self._report)

@@ -1,0 +1,68 @@
+"""A role started by its container's own Python: ``python -m testbed.containers.inside``.
+
+The container's end of ``testbed.containers.gate``. Libraries and data are loaded here, by the image's
+own copies; everything else is as in a forked role.
+"""
+
+import importlib
+import os
+import socket
+import sys
+import threading
+import traceback
+from typing import Any
+
+from testbed.channel import Channel, Message
+from testbed.containers.fleet import INSIDE
+from testbed.containers.gate import SOCKET
+
+
+def main() -> int:
+    """Be what the agent says; returns the exit status."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(f"{INSIDE}/{SOCKET}")
+    agent = Channel(connection)
+    agent.send({"device": socket.gethostname()})
+    told = _next(agent)
+    for standard in (1, 2):
+        os.dup2(told.descriptors[0], standard)
+    load: dict[str, Any] = told.fields["load"]
+    try:
+        module, _, name = load["entry"].partition(":")
+        prepared = getattr(importlib.import_module(module), name)(load["arguments"])
+    except Exception as error:
+        traceback.print_exc()
+        agent.send({"failed": f"{type(error).__name__}: {error}"[:2000]})
+        return 1
+    agent.send({"loaded": True})
+    shared: list[int] = []
+    while "role" not in (message := _next(agent)).fields:
+        shared += message.descriptors
+    role: dict[str, Any] = message.fields["role"]
+    report = Channel.from_descriptor(message.descriptors[0])
+    threading.Thread(target=_end_with, args=(agent,), daemon=True).start()
+    status = 70
+    try:
+        status = prepared(role, report, shared)
+    except Exception:
+        traceback.print_exc()
+    agent.send({"exited": status})
+    return status
+
+
+def _next(agent: Channel) -> Message:
+    message = agent.receive()
+    if message is None:
+        sys.exit(1)  # the agent is gone
+    return message
+
+
+def _end_with(agent: Channel) -> None:
+    """End this process when the agent is gone: nobody would read what it reports."""
+    while agent.receive() is not None:
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

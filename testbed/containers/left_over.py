@@ -1,0 +1,55 @@
+"""What killed runs left with the engine and on the host: containers, folders."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+from docker.errors import NotFound
+from docker.models.containers import Container
+
+from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
+from testbed.nodes import run_names
+
+
+def containers(client: docker.DockerClient) -> Iterator[Container]:
+    """Containers of runs of this host that are over, in whatever state they are.
+
+    Runs in another pid namespace (a testbed inside a container that uses the same engine) are not
+    touched: whether they are over cannot be seen from here.
+    """
+    here = pid_namespace()
+    for one in client.containers.list(all=True, filters={"label": RUN_LABEL}, ignore_removed=True):
+        maker = one.labels.get(MAKER_LABEL, "")
+        rebooted = maker.split(":")[0] != here.split(":")[0]
+        if rebooted or (maker == here and run_names.is_over(one.labels[RUN_LABEL])):
+            yield one
+
+
+def remove_containers(client: docker.DockerClient) -> list[str]:
+    """Remove them; returns their names."""
+    removed = []
+    for one in containers(client):
+        try:
+            one.remove(force=True)
+        except NotFound:
+            continue  # the engine was quicker
+        removed.append(str(one.name))
+    return removed
+
+
+def folders() -> list[Path]:
+    """The folders of runs that are over."""
+    return [
+        path
+        for path in sorted(FOLDERS.glob(f"{run_names.PREFIX}*/"))
+        if run_names.is_over(path.name)
+    ]
+
+
+def remove_folders() -> list[str]:
+    """Remove them; returns their paths."""
+    removed = folders()
+    for path in removed:
+        shutil.rmtree(path)
+    return list(map(str, removed))

@@ -1,0 +1,122 @@
+"""Nodes that are containers, with their roles forked into them or started by their own Python."""
+
+import importlib
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.containers import engine
+from testbed.containers.fleet import Fleet
+from testbed.containers.gate import Gate
+from testbed.nodes import run_names
+from testbed.nodes.forking import ForkServer
+from testbed.nodes.interface import Device, Nodes
+
+
+def containers(
+    chosen: Mapping[str, Any], load: Mapping[str, Any], report: Channel, not_theirs: Channel
+) -> Nodes:
+    """The nodes of a run.
+
+    Args:
+        chosen: ``launch``, ``image`` (its id), ``mounts`` and ``environment`` of the run's plan.
+        load: what the roles are made of: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
+
+    Raises:
+        HostError: there is no engine that could be used.
+    """
+    if chosen["launch"] == "fork":
+        # Forked first: it must inherit nothing that is made here.
+        fork_server = ForkServer(load, report, not_theirs, apart=False)
+        return ForkedNodes(Fleet(engine.connect(), run_names.new(), chosen["image"]), fork_server)
+    fleet = Fleet(
+        engine.connect(),
+        run_names.new(),
+        chosen["image"],
+        command=["python", "-m", "testbed.containers.inside"],
+        mounts=chosen["mounts"],
+        environment=chosen["environment"],
+    )
+    module, _, name = load["shared"].partition(":")
+    make = operator.attrgetter(name)(importlib.import_module(module))
+    shared = make(load["arguments"])
+    inside = {"entry": load["entry_inside"], "arguments": load["arguments"]}
+    return StartedNodes(fleet, Gate(fleet.folder, inside, shared, report.fileno()))
+
+
+class _ContainerNodes:
+    """What is the same however a role comes into its container."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+        self._fleet.create(devices, abandoned)
+
+    def network(self, device: str) -> int:
+        return self._fleet[device].network
+
+    def freeze(self, device: str) -> None:
+        self._fleet.freeze(device)
+
+    def thaw(self, device: str) -> None:
+        self._fleet.thaw(device)
+
+    def kill(self, device: str) -> None:
+        self._fleet.kill(device)
+
+
+class ForkedNodes(_ContainerNodes):
+    """``launch: fork``; see ``testbed.nodes.interface.Nodes``."""
+
+    def __init__(self, fleet: Fleet, fork_server: ForkServer) -> None:
+        super().__init__(fleet)
+        self._fork_server = fork_server
+
+    @property
+    def fork_server(self) -> int | None:
+        return self._fork_server.process
+
+    def fileno(self) -> int:
+        return self._fork_server.channel.fileno()
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        message = self._fork_server.channel.receive()
+        yield {"failed": "the fork server ended"} if message is None else message.fields
+
+    def start(self, device: str, role: Mapping[str, Any]) -> None:
+        self._fork_server.start(device, role, enter=self._fleet[device].first)
+
+    def take_down(self) -> str | None:
+        self._fork_server.end()
+        return self._fleet.take_down()
+
+
+class StartedNodes(_ContainerNodes):
+    """``launch: image``; see ``testbed.nodes.interface.Nodes``."""
+
+    def __init__(self, fleet: Fleet, gate: Gate) -> None:
+        super().__init__(fleet)
+        self._gate = gate
+        self.fork_server: int | None = None
+
+    def fileno(self) -> int:
+        return self._gate.fileno()
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        for event in self._gate.events():
+            if "started" in event:
+                event["process"] = self._fleet[event["started"]].first
+            yield event
+
+    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+        self._gate.expect([device.name for device in devices])
+        super().create(devices, abandoned)
+
+    def start(self, device: str, role: Mapping[str, Any]) -> None:
+        self._gate.start(device, role)
+
+    def take_down(self) -> str | None:
+        self._gate.close()
+        return self._fleet.take_down()

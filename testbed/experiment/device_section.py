@@ -1,0 +1,108 @@
+"""The experiment file's section on devices: how many, what they are made of, what they may use."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from testbed.experiment.section import Section
+from testbed.experiment.units import Share, Size
+
+MOST_STARTED = 24
+"""Workers up to which each container starts its role by its own Python, unless the file says."""
+
+
+class LimitsSpec(Section):
+    """What the devices of a class may use."""
+
+    share: Share = Field(
+        description="Share of the devices in this class; all classes' add up to 100%.",
+        examples=["50%"],
+    )
+    cpus: float | None = Field(
+        default=None,
+        ge=0.01,
+        description="As devices.cpus, for this class; default: devices.cpus.",
+        examples=[0.5],
+    )
+    memory: Size | None = Field(
+        default=None,
+        ge=6 * 2**20,
+        description="As devices.memory, for this class; default: devices.memory.",
+        examples=["256MiB"],
+    )
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class DevicesSpec(Section):
+    """The emulated machines, beside the server and the evaluator."""
+
+    workers: int = Field(
+        ge=1,
+        description="Workers; each has 1/workers of the training images, at random by the seed.",
+        examples=[20],
+    )
+    runtime: Literal["namespaces", "docker"] = Field(
+        default="namespaces",
+        description="What a device is: namespaces (own network, process, mount and IPC namespaces; "
+        "needs no daemon; default) or docker (a container of this host's Docker engine; needs root "
+        "and the image that `make images` builds).",
+    )
+    launch: Literal["image", "fork"] | None = Field(
+        default=None,
+        description="docker: how a role comes into its container: image (started by the container's "
+        "own Python, which loads torch for itself) or fork (forked into it by a process that all "
+        f"share, so that hundreds fit); default: image up to {MOST_STARTED} workers, fork beyond.",
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        description="docker: the image; default: the one that `make images` builds from this code.",
+    )
+    cpus: float | None = Field(
+        default=None,
+        ge=0.01,
+        description="docker: processors that a worker may use, for example 0.5; default (null): all. "
+        "Limited workers do not take turns at computing, as others do.",
+    )
+    memory: Size | None = Field(
+        default=None,
+        ge=6 * 2**20,
+        description="docker: memory that a worker may use; default (null): all. With `launch: fork` "
+        "what workers share (torch, the data) is not counted.",
+    )
+    classes: Annotated[tuple[LimitsSpec, ...], BeforeValidator(_as_tuple)] = Field(
+        default=(),
+        description="docker: classes of devices with other limits; who is in which is the same shuffle "
+        "by the seed as in compute and waiting; default: none.",
+        examples=[[{"share": "50%", "cpus": 0.5}, {"share": "50%", "cpus": 0.1}]],
+    )
+
+    @property
+    def launched(self) -> Literal["image", "fork"]:
+        """How roles come into containers."""
+        if self.launch is not None:
+            return self.launch
+        return "image" if self.workers <= MOST_STARTED else "fork"
+
+    @property
+    def limits_processors(self) -> bool:
+        """Whether any device may use only a part of the processors."""
+        return self.cpus is not None or any(one.cpus is not None for one in self.classes)
+
+    def conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        """What cannot be together: paths from the top of the file, and what to do."""
+        total = sum(one.share for one in self.classes)
+        if self.classes and abs(total - 1) > 1e-9:
+            text = f"the shares add up to {100 * total:.10g}% and not to 100%"
+            return [(("devices", "classes"), text)]
+        if self.runtime == "docker":
+            return []
+        keys = ("launch", "image", "cpus", "memory", "classes")
+        return [
+            (("devices", key), "only containers have it: take it out, or use `runtime: docker`")
+            for key in keys
+            if getattr(self, key)
+        ]

@@ -1,0 +1,77 @@
+"""Becoming a process of a container that somebody else made, as a container engine's exec does.
+
+The container's first process stands for it: its namespaces, its control groups, its user. The pid
+namespace is the forking process's business (it is entered by being born into it).
+
+What an engine's own exec has and this has not: the container's seccomp filter and AppArmor profile,
+which are programs of the engine's and not properties of the container.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.nodes import linux
+
+_NAMESPACES = {
+    "net": linux.CLONE_NEWNET,
+    "uts": linux.CLONE_NEWUTS,
+    "ipc": linux.CLONE_NEWIPC,
+    "cgroup": linux.CLONE_NEWCGROUP,
+    "mnt": linux.CLONE_NEWNS,  # the last: the others are opened below this process's own /proc
+}
+
+
+def enter(first: int) -> None:
+    """Enter the container of this process, become its user and give up every capability.
+
+    The calling process must have one thread and be in the container's pid namespace already.
+
+    Args:
+        first: id of the container's first process, as this process's /proc numbers it.
+
+    Raises:
+        OSError: the container is gone, or this process is not root.
+    """
+    user, group = (_ids(first, which) for which in ("Uid", "Gid"))
+    handles = {
+        name: os.open(f"/proc/{first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        for name in _NAMESPACES
+    }
+    for members in control_groups(first):
+        members.write_text("0")
+    for name, kind in _NAMESPACES.items():
+        linux.setns(handles[name], kind)
+        os.close(handles[name])
+    os.chdir("/")
+    linux.give_up_privileges(user, group)
+
+
+def control_groups(process: int) -> Iterator[Path]:
+    """The ``cgroup.procs`` files of a process's groups, one for each hierarchy that is mounted."""
+    groups: dict[str, str] = {}
+    for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups |= dict.fromkeys(controllers.split(","), path)
+    done = set()
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, tail = line.partition(" - ")
+        kind, _, options = tail.split(" ", 2)
+        root, point = fields.split(" ")[3:5]
+        named = options.split(" ")[-1].split(",")
+        names = {"cgroup": named, "cgroup2": [""]}.get(kind, [])
+        for name in names:
+            group = groups.get(name)
+            if group is None or point in done or not group.startswith(root):
+                continue
+            done.add(point)
+            yield Path(point, group.removeprefix(root).lstrip("/"), "cgroup.procs")
+
+
+def _ids(process: int, which: str) -> int:
+    """The effective user or group of a process."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        name, _, values = line.partition(":")
+        if name == which:
+            return int(values.split()[1])
+    raise ProcessLookupError(f"process {process} has no {which}")

@@ -1,0 +1,77 @@
+"""Starting a fork server, and speaking to it."""
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.nodes import fork_server, linux
+
+
+class ForkServer:
+    """A fork server and the channel to it.
+
+    Attributes:
+        channel: on which it tells what has happened.
+        process: its id.
+    """
+
+    def __init__(
+        self, load: Mapping[str, Any], report: Channel, not_its: Channel, *, apart: bool
+    ) -> None:
+        """Fork it; the calling process must have one thread.
+
+        Args:
+            load: ``entry``, a "module:function" that makes the ``Role`` of its ``arguments``.
+            report: on which roles report.
+            not_its: the caller's own channel, which must end when the caller does.
+            apart: in a pid namespace of its own, so that the kernel ends all nodes with it.
+        """
+        self.channel, theirs = Channel.pair()
+        parent = None if apart else os.getpid()
+        if apart:
+            linux.unshare(linux.CLONE_NEWPID)
+        self.process = os.fork()
+        if self.process:
+            theirs.close()
+            return
+        try:
+            linux.die_with_parent(signal.SIGKILL, parent)
+            self.channel.close()
+            not_its.close()
+            linux.unshare(linux.CLONE_NEWNS)
+            module, _, name = load["entry"].partition(":")
+            fork_server.serve(
+                theirs,
+                report,
+                lambda: getattr(importlib.import_module(module), name)(load["arguments"]),
+            )
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(1)
+
+    def start(
+        self,
+        device: str,
+        role: Mapping[str, Any],
+        descriptors: Sequence[int] = (),
+        **where: int,
+    ) -> None:
+        """Ask for a node; see ``fork_server.serve``."""
+        fields = {"start": device, "role": dict(role), **where}
+        self.channel.send(fields, descriptors=descriptors)
+
+    def signal(self, device: str, number: int) -> None:
+        """Send a node's process a signal."""
+        self.channel.send({"signal": int(number), "device": device})
+
+    def end(self) -> None:
+        """End it; if it has a pid namespace of its own, returns when every node is gone."""
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)

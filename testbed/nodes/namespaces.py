@@ -1,0 +1,75 @@
+"""Nodes made of namespaces: no daemon, root or one user namespace, a control group where possible."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.nodes import control_group, linux
+from testbed.nodes.forking import ForkServer
+from testbed.nodes.interface import Device
+
+
+class NamespaceNodes:
+    """See ``testbed.nodes.interface.Nodes``."""
+
+    def __init__(self, load: Mapping[str, Any], report: Channel, not_theirs: Channel) -> None:
+        """Fork the fork server; the other arguments are its."""
+        self._fork_server = ForkServer(load, report, not_theirs, apart=True)
+        self._group = control_group.create()
+        self._networks: dict[str, int] = {}
+
+    @property
+    def fork_server(self) -> int | None:
+        return self._fork_server.process
+
+    def fileno(self) -> int:
+        return self._fork_server.channel.fileno()
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        message = self._fork_server.channel.receive()
+        yield {"failed": "the fork server ended"} if message is None else message.fields
+
+    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+        for device in devices:
+            self._networks[device.name] = linux.new_network()
+
+    def network(self, device: str) -> int:
+        return self._networks[device]
+
+    def start(self, device: str, role: Mapping[str, Any]) -> None:
+        descriptors = [self._networks[device]]
+        if self._group:
+            members = self._group.child(device).members_file
+            descriptors.append(os.open(members, os.O_WRONLY | os.O_CLOEXEC))
+        self._fork_server.start(device, role, descriptors)
+        for fd in descriptors[1:]:
+            os.close(fd)
+
+    def freeze(self, device: str) -> None:
+        if self._group:
+            self._group.child(device).freeze()
+        else:
+            self._fork_server.signal(device, signal.SIGSTOP)
+
+    def thaw(self, device: str) -> None:
+        if self._group:
+            self._group.child(device).thaw()
+        else:
+            self._fork_server.signal(device, signal.SIGCONT)
+
+    def kill(self, device: str) -> None:
+        self._fork_server.signal(device, signal.SIGKILL)
+        self.thaw(device)  # a frozen process of cgroup v1 dies only once it is thawed
+
+    def take_down(self) -> str | None:
+        try:
+            if self._group:
+                for child in self._group.path.glob("*/"):
+                    control_group.ControlGroup(child, self._group.version).thaw()
+        finally:
+            self._fork_server.end()
+            if self._group:
+                self._group.remove()
+        return None

@@ -1,0 +1,71 @@
+"""What the agent is told about a run's nodes: which there are, what they are made of, what they see."""
+
+from pathlib import Path
+from typing import Any
+
+from testbed.containers import image
+from testbed.durations import shares
+from testbed.learning import sources
+from testbed.orchestrator.plan import Plan
+from testbed.roles.settings import COORDINATOR
+
+DATA = "/data"
+"""Where a container sees a known dataset."""
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+def image_name(plan: Plan) -> str:
+    """The image of the run's containers."""
+    return plan.spec.devices.image or image.default_image()
+
+
+def chosen(plan: Plan) -> dict[str, Any]:
+    """What the nodes are made of."""
+    devices = plan.spec.devices
+    if devices.runtime == "namespaces":
+        return {"runtime": devices.runtime}
+    known, mounts = _mounts(plan)
+    return {
+        "runtime": devices.runtime,
+        "launch": devices.launched,
+        "image": image_name(plan),
+        "mounts": mounts,
+        "environment": _ONE_THREAD | ({"TESTBED_DATA": DATA} if known else {}),
+    }
+
+
+def devices(plan: Plan) -> list[dict[str, Any]]:
+    """The nodes: names and limits."""
+    names = [link.device for link in plan.links]
+    # The coordinator stands beside the network and has no link.
+    names += [] if plan.served else [COORDINATOR]
+    numbers = plan.workers
+    section, limits = plan.spec.devices, plan.spec.devices.classes
+    members = (
+        shares.classes([one.share for one in limits], plan.spec.seed, section.workers)
+        if limits
+        else None
+    )
+    found: list[dict[str, Any]] = []
+    for name in names:
+        device: dict[str, Any] = {"name": name}
+        if name in numbers:
+            own = limits[members[numbers[name]]] if members is not None else None
+            for key in ("cpus", "memory"):
+                of_class = getattr(own, key) if own else None
+                device[key] = getattr(section, key) if of_class is None else of_class
+        found.append(device)
+    return found
+
+
+def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
+    """What containers see of the host to load it: the dataset, if it is a known one, and all paths."""
+    settings = plan.settings
+    files = [str(part["file"]) for part in (settings.compute, settings.waiting) if "file" in part]
+    mounts = {path: path for path in files}
+    if settings.dataset in sources.SOURCES:
+        folder = sources.locate(settings.dataset)[0].parent
+        return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.dataset}"}
+    if Path(settings.dataset).is_absolute():
+        mounts[settings.dataset] = settings.dataset
+    return False, mounts

@@ -1,0 +1,67 @@
+"""``python -m testbed.standalone server | evaluator | worker``: one role of an experiment."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.standalone.messages import secret_of
+
+
+def main() -> int:
+    """Be the role that the arguments name; returns the exit status."""
+    options = _arguments().parse_args()
+    secret = secret_of(os.environ.get("TESTBED_SECRET"))
+
+    def ready() -> None:
+        if options.ready is not None:
+            options.ready.touch()
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    if options.role == "server":
+        from testbed.standalone.server import serve
+
+        return serve(options.experiment, options.results, secret, ready, say)
+    from testbed.standalone.device import join, take_part
+
+    admitted = join(options.server, options.role, secret)
+    say(
+        f"{options.role}: admitted" + (f" as {admitted.number}" if options.role == "worker" else "")
+    )
+    return take_part(admitted, options.role, ready)
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m testbed.standalone",
+        description="One role of an experiment, started without an orchestrator. All roles need the "
+        "same secret in TESTBED_SECRET, and the dataset in the same place.",
+    )
+    roles = parser.add_subparsers(dest="role", required=True)
+    server = roles.add_parser(
+        "server", help="admit the others, serve parameters, write the results"
+    )
+    server.add_argument("experiment", type=Path, help="the experiment file")
+    server.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder of the results"
+    )
+    others = [roles.add_parser("evaluator", help="measure the accuracy while the others train")]
+    others.append(roles.add_parser("worker", help="train"))
+    for other in others:
+        other.add_argument("--server", default="localhost", help="where the server is")
+    for one in (server, *others):
+        one.add_argument(
+            "--ready", type=Path, help="a file to make when it is ready, for health checks"
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except TestbedError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)

@@ -1,0 +1,158 @@
+"""What the server's process makes of the roles' reports: lines for people, and the results.
+
+The reports are those that an orchestrator reads (``testbed.orchestrator.run``), and the results have
+its names and units. What is not known here is not there: no wire bytes, because nobody captures.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.channel import Channel, Message
+from testbed.errors import RunError
+from testbed.experiment.load import dump
+from testbed.orchestrator.outcome import Outcome
+from testbed.orchestrator.plan import Plan
+from testbed.results.quantities import as_bytes, as_count, as_decimal, as_duration
+from testbed.roles.settings import EVALUATOR, worker_name
+from testbed.telemetry.records import UPDATE
+
+COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_bytes")
+"""Of ``curve.csv``, as in a run directory but for the wire bytes."""
+OVER = {"over": True}
+"""The last report: nothing that comes behind it is read."""
+_LEDGER = ("payload_bytes", "message_bytes")
+
+
+def make_directory(results: Path, plan: Plan) -> Path:
+    """Make the folder of a run's results; none is ever written into twice.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{plan.spec.seed}"
+    directory = results / plan.spec.name / name / plan.label
+    try:
+        directory.mkdir(parents=True)
+        (directory / "spec.yaml").write_text(dump(plan.spec), encoding="utf-8")
+    except OSError as error:
+        raise RunError(
+            f"results cannot be written to {directory} ({error.strerror}): name a folder that "
+            "this user may write to by --results"
+        ) from error
+    return directory
+
+
+class Account:
+    """One run's."""
+
+    def __init__(self, plan: Plan, directory: Path, say: Callable[[str], None]) -> None:
+        """Prepare; ``say`` is told one line for everything that is worth one."""
+        self._plan = plan
+        self._say = say
+        self._directory = directory
+        self._workers = plan.settings.workers
+        self._outcome = Outcome()
+        self._due: dict[int, dict[str, Any]] = {}
+        self._last = dict.fromkeys(_LEDGER, 0)
+        self._total: Mapping[str, int] | None = None
+        self._parameters = hashlib.sha256()
+        self._complaint: str | None = None
+        self._curve = (directory / "curve.csv").open("x", newline="", encoding="utf-8")
+        self._rows = csv.writer(self._curve, lineterminator="\n")
+        self._rows.writerow(COLUMNS)
+
+    def follow(self, reports: Channel, listening: Callable[[], None]) -> None:
+        """Read reports up to ``OVER``.
+
+        Args:
+            listening: called when the parameter server listens.
+        """
+        while (message := reports.receive()) is not None and message.fields != OVER:
+            if "listening" in message.fields:
+                listening()
+            self._take(message)
+
+    def close(self, ended: str | None) -> dict[str, Any]:
+        """Write down how it ended; returns the summary.
+
+        Args:
+            ended: ``interrupted`` or ``failed`` where that is known; None: what became of it says.
+        """
+        outcome, wanted = self._outcome, self._plan.settings.updates
+        if ended is not None or outcome.updates < wanted or self._due:
+            outcome.ended = ended or "failed"
+            outcome.reason = self._complaint or (
+                f"{len(self._due)} evaluations are missing: the evaluator went away"
+                if outcome.updates == wanted
+                else f"it ended after {outcome.updates:,} of {wanted:,} updates"
+            )
+        else:
+            outcome.ended = "completed"
+        summary = outcome.summary(self._plan, self._last, self._total)
+        text = json.dumps(summary | {"traffic": None}, indent=2, allow_nan=False)
+        (self._directory / "summary.json").write_text(text + "\n", encoding="utf-8")
+        self._curve.close()
+        if outcome.ended == "completed":
+            self._say(
+                f"finished: {as_count(outcome.updates)} updates in "
+                f"{as_duration(outcome.host_seconds)}, parameters_sha256 {outcome.parameters_sha256}"
+            )
+        else:
+            self._say(f"{outcome.ended}: {outcome.reason}")
+        self._say(f"results: {self._directory}")
+        return summary
+
+    def _take(self, message: Message) -> None:
+        match message.fields:
+            case {"updates": _, "version": version}:
+                self._outcome.took_in(np.frombuffer(message.raw, UPDATE), version)
+            case {"checkpoint": version, "run_time": when, **ledger}:
+                self._last = {key: ledger[key] for key in _LEDGER}
+                self._due[version] = {"iteration": version, "time": when, **self._last}
+            case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
+                self._evaluated(version, accuracy, loss)
+            case {"greeted": count}:
+                self._say(f"worker greeted: {count} of {self._workers}")
+            case {"training": _}:
+                self._say("training begins")
+            case {"parameters": _}:
+                self._parameters.update(message.raw)  # they come in order
+            case {"finished": version, **ledger}:
+                self._outcome.updates = version
+                self._outcome.parameters_sha256 = self._parameters.hexdigest()
+                self._total = {key: ledger[key] for key in _LEDGER}
+            case {"connection": int(), "reason": str()}:
+                self._outcome.workers_lost += 1
+            case {"event": text, "level": level, "number": number}:
+                device = self._name(number)
+                text = text if device is None else f"{device}: {text}"
+                if level == "error":
+                    self._complaint = text
+                if level != "info":
+                    self._say(f"{level}: {text}")
+
+    def _evaluated(self, version: int, accuracy: float, loss: float) -> None:
+        row = self._due.pop(version, None)
+        if row is None:
+            return  # of a version that nobody asked for
+        row |= {"accuracy": accuracy, "loss": loss}
+        self._outcome.accuracies.append(accuracy)
+        self._rows.writerow([row[key] for key in COLUMNS])
+        self._curve.flush()
+        self._say(
+            f"update {as_count(version)} of {as_count(self._plan.settings.updates)}: "
+            f"accuracy {as_decimal(accuracy, 2)} %, ingress {as_bytes(row['payload_bytes'])} payload, "
+            f"{as_bytes(row['message_bytes'])} messages"
+        )
+
+    def _name(self, number: int | None) -> str | None:
+        if number is None or number < 0:
+            return None
+        return EVALUATOR if number == self._workers else worker_name(number)

@@ -1,0 +1,218 @@
+"""The server's second port: who takes part, under which number, with which settings.
+
+A number belongs to a connection: it is given to the device that proves that it knows the secret, and
+is free again when the connection ends. Devices load first, then say that they are ready, and connect to
+the parameter server when they are told to, which is when the evaluator is ready too: a training that
+is short would otherwise be over before anybody could look at it. What the evaluator finds, and what
+goes wrong in a device, comes back over the same connection.
+
+One thread per connection; whoever says what he may not loses his connection and nothing else.
+"""
+
+import contextlib
+import json
+import math
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.errors import RunError
+from testbed.standalone import messages
+from testbed.standalone.messages import MessageError
+
+HANDSHAKE_TIMEOUT = 10.0
+"""Seconds that a connection may take to prove that it knows the secret."""
+_STRANGERS = 32
+"""Connections beside those of the run's own devices at one time."""
+_REPORT = 4096
+"""Bytes of a device's longest message."""
+
+
+class Admission:
+    """Admits the devices of one run; ``report`` gets what they tell."""
+
+    def __init__(
+        self, secret: bytes, session: bytes, settings: Mapping[str, Any], report: Channel
+    ) -> None:
+        """Listen and admit, in threads of its own.
+
+        Args:
+            settings: what devices are told, but for the run's secret, which they derive.
+            report: written to as roles of an orchestrated run do.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        self._secret = secret
+        self._session = session
+        self._workers: int = settings["workers"]
+        self._settings = {k: v for k, v in settings.items() if k != "secret"}
+        self._report = report
+        self._changed = threading.Condition()
+        self._free = set(range(self._workers + 1))  # the last one is the evaluator's
+        self._ready: set[int] = set()
+        self._open: set[socket.socket] = set()
+        self._go = self._evaluated = False
+        self._room = threading.BoundedSemaphore(self._workers + 1 + _STRANGERS)
+        self._listener = socket.create_server(("", messages.PORT), backlog=1024)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the evaluator and a worker are ready.
+
+        Raises:
+            RunError: they are not within so many seconds; says who is missing.
+        """
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while missing := self._missing():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise RunError(f"no {missing} came within {seconds:g} s: start one")
+                # Short, so that a signal is noticed.
+                self._changed.wait(min(left, 0.5))
+
+    def go(self) -> None:
+        """Tell the devices, those that are ready and those that will be, to begin."""
+        with self._changed:
+            self._go = True
+            self._changed.notify_all()
+
+    def wait_for_evaluator(self, seconds: float) -> None:
+        """Wait until the evaluator has told all that it found, or is gone."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while not self._evaluated and self._workers not in self._free:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                self._changed.wait(min(left, 0.5))
+
+    def end(self) -> None:
+        """Tell the devices that the run is over, and admit nobody any more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._changed:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    messages.send(connection, end=True)
+                    connection.shutdown(socket.SHUT_WR)
+
+    def _missing(self) -> str | None:
+        if not self._ready - {self._workers}:
+            return "worker"
+        return "evaluator" if self._workers not in self._ready else None
+
+    # -- one connection
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, (address, _) = self._listener.accept()
+            except OSError:  # closed, or the peer has gone already
+                if self._listener.fileno() < 0:
+                    return
+                continue
+            if not self._room.acquire(blocking=False):
+                connection.close()
+                continue
+            serve = threading.Thread(target=self._serve, args=(connection, address), daemon=True)
+            serve.start()
+
+    def _serve(self, connection: socket.socket, address: str) -> None:
+        number: int | None = None
+        try:
+            with connection:
+                connection.settimeout(HANDSHAKE_TIMEOUT)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                number = self._admit(connection)
+                if number is None:
+                    return
+                connection.settimeout(None)
+                self._attend(connection, number)
+        except MessageError as error:
+            self._tell(f"connection from {address} closed: {error}", number)
+        except OSError as error:
+            if number is not None:
+                self._tell(f"connection from {address} broke: {error}", number)
+        finally:
+            self._room.release()
+            with self._changed:
+                self._open.discard(connection)
+                if number is not None:
+                    self._free.add(number)
+                    self._ready.discard(number)
+                self._changed.notify_all()
+
+    def _admit(self, connection: socket.socket) -> int | None:
+        """Find out who it is; returns its number, or None if it is not to take part."""
+        ours = messages.challenge()
+        messages.send(connection, challenge=ours.hex())
+        asked = messages.receive(connection, _REPORT)
+        if asked is None:  # somebody who looks whether the port is open
+            return None
+        role, theirs = asked.get("role"), messages.challenge_of(asked.get("challenge"))
+        if role not in ("worker", "evaluator"):
+            raise MessageError("neither a worker nor an evaluator")
+        expected = messages.device_proof(self._secret, ours, theirs, role)
+        if not messages.equal(asked.get("proof"), expected):
+            messages.send(connection, refused="it was started with another TESTBED_SECRET")
+            raise MessageError("a device with another secret")
+        number = self._take_number(connection, role)
+        if number is None:
+            all_taken = f"there are {self._workers} workers already, as devices.workers says"
+            taken = all_taken if role == "worker" else "there is an evaluator already"
+            messages.send(connection, refused=taken)
+            return None
+        body = json.dumps(
+            {"number": number, "settings": self._settings, "session": self._session.hex()}
+        )
+        proof = messages.server_proof(self._secret, ours, theirs, body)
+        messages.send(connection, admitted=body, proof=proof)
+        return number
+
+    def _take_number(self, connection: socket.socket, role: str) -> int | None:
+        with self._changed:
+            evaluators = {self._workers}
+            free = self._free & evaluators if role == "evaluator" else self._free - evaluators
+            if not free:
+                return None
+            number = min(free)
+            self._free.discard(number)
+            self._open.add(connection)
+            return number
+
+    def _attend(self, connection: socket.socket, number: int) -> None:
+        """Take in what a device says until it closes the connection."""
+        while (said := messages.receive(connection, _REPORT)) is not None:
+            match said:
+                case {"ready": True}:
+                    with self._changed:
+                        self._ready.add(number)
+                        self._changed.notify_all()
+                        while not self._go:
+                            self._changed.wait()
+                    messages.send(connection, go=True)
+                case {"evaluated": int(version), "accuracy": accuracy, "loss": loss} if (
+                    number == self._workers
+                    and isinstance(accuracy, int | float)
+                    and isinstance(loss, int | float)
+                ):
+                    loss = float(loss) if math.isfinite(loss) else math.nan
+                    self._report.send({"evaluated": version, "accuracy": accuracy, "loss": loss})
+                case {"complaint": str(text)}:
+                    self._tell(text[:1000], number, "error")
+                case {"done": True}:
+                    with self._changed:
+                        self._evaluated = self._evaluated or number == self._workers
+                        self._changed.notify_all()
+                case _:
+                    raise MessageError("a message that a device may not send")
+
+    def _tell(self, text: str, number: int | None, level: str = "warning") -> None:
+        with contextlib.suppress(OSError):  # the run is over, and nobody listens any more
+            self._report.send({"event": text, "level": level, "number": number})

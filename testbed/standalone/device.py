@@ -1,0 +1,146 @@
+"""A worker or the evaluator: asks the server who it is, loads, takes part, and goes when told to."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.errors import RunError
+from testbed.standalone import messages
+from testbed.standalone.messages import MessageError
+
+PATIENCE = 120.0
+"""Seconds until the server must admit devices; it may be started after them."""
+_RETRY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What the server said.
+
+    Attributes:
+        connection: over which it goes on talking.
+        number: this device's.
+        settings: of its role, as a mapping.
+    """
+
+    connection: socket.socket
+    number: int
+    settings: dict[str, Any]
+
+
+def join(server: str, role: str, secret: bytes, patience: float = PATIENCE) -> Admitted:
+    """Ask the server to take part.
+
+    Args:
+        server: its name or address.
+        role: ``worker`` or ``evaluator``.
+        patience: seconds until it must admit devices.
+
+    Raises:
+        RunError: nobody answers there, the server refuses, or it does not know the secret itself.
+    """
+    connection = _connect(server, patience)
+    try:
+        return _handshake(connection, server, role, secret)
+    except (OSError, MessageError) as error:
+        connection.close()
+        raise RunError(f"what answers at {server}:{messages.PORT} is no server: {error}") from error
+    except RunError:
+        connection.close()
+        raise
+
+
+def _connect(server: str, patience: float) -> socket.socket:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return socket.create_connection((server, messages.PORT), timeout=patience)
+        except OSError as error:  # it is not there yet, nor perhaps its name
+            if time.monotonic() + _RETRY > deadline:
+                raise messages.lost(server, patience, error) from error
+            time.sleep(_RETRY)
+
+
+def _handshake(connection: socket.socket, server: str, role: str, secret: bytes) -> Admitted:
+    told = messages.receive(connection) or {}
+    theirs, mine = messages.challenge_of(told.get("challenge")), messages.challenge()
+    proof = messages.device_proof(secret, theirs, mine, role)
+    messages.send(connection, role=role, challenge=mine.hex(), proof=proof)
+    answer = messages.receive(connection) or {}
+    if "refused" in answer:
+        raise RunError(f"the server at {server} refuses this {role}: {_text(answer, 'refused')}")
+    body = _text(answer, "admitted")
+    expected = messages.server_proof(secret, theirs, mine, body)
+    if not messages.equal(answer.get("proof"), expected):
+        raise RunError(f"the server at {server} was started with another TESTBED_SECRET")
+    said = messages.parse(body)
+    session = messages.challenge_of(said.get("session"))
+    own = {
+        "server_address": server,
+        "secret": messages.greeting_secret(secret, session),
+    }
+    connection.settimeout(None)
+    return Admitted(connection, said["number"], said["settings"] | own)
+
+
+def _text(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise MessageError(f"a message without {key}")
+    return value
+
+
+def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
+    """Load, be the role until training ends, and stay until the server says that all is written.
+
+    Args:
+        ready: called when everything is loaded.
+
+    Returns:
+        The role's exit status.
+
+    Raises:
+        RunError: the server went away before training began.
+        TestbedError: the dataset is not there.
+    """
+    # Imported here: torch takes seconds, and a device that is refused does not need it.
+    from testbed.roles.entry import load_alone
+
+    connection = admitted.connection
+    run = load_alone(admitted.settings)
+    ready()
+    messages.send(connection, ready=True)
+    if (messages.receive(connection) or {}).get("go") is not True:
+        raise RunError("the server went away before training began; see what it says")
+    ours, report = Channel.pair()
+    forward = threading.Thread(target=_forward, args=(ours, connection))
+    forward.start()
+    status = run({"role": role, "number": admitted.number}, report, ())
+    report.close()
+    forward.join()
+    try:
+        messages.send(connection, done=True)
+        messages.receive(connection)  # the end, or that the server is gone
+    except (OSError, MessageError):
+        pass
+    return status
+
+
+def _forward(reports: Channel, connection: socket.socket) -> None:
+    """Pass on what this role reports; the server reads nothing else from a device."""
+    broken = False
+    while (message := reports.receive()) is not None:
+        fields = message.fields
+        if fields.get("level") == "error":
+            fields = {"complaint": fields["event"]}
+        elif "evaluated" not in fields:
+            continue
+        try:
+            if not broken:
+                messages.send(connection, **fields)
+        except OSError:
+            broken = True  # the role is to end by itself, and not because nobody reads

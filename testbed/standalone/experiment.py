@@ -1,0 +1,58 @@
+"""Which experiments can be carried out without an orchestrator, and the settings of one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.errors import SpecError
+from testbed.experiment.load import load
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import Plan, plan
+
+
+def read(path: Path, secret: str) -> Plan:
+    """Read an experiment file that has one run, by the wall clock, with a server.
+
+    Args:
+        secret: the run's own, hexadecimal.
+
+    Raises:
+        SpecError: it cannot be used, or asks for what only an orchestrator can do.
+    """
+    spec = load(path)
+    if problems := _beyond(spec):
+        raise SpecError("\n".join(f"{path}: {text}" for text in problems))
+    (one,) = plan(spec)
+    if not one.served:
+        raise SpecError(
+            f"{path}: algorithms: {one.label} has no server, and roles that are started one by one "
+            "need one: use an algorithm with a server, or `testbed run`"
+        )
+    # Devices resolve the server's name for themselves, and whoever starts them limits processors.
+    settings = replace(one.settings, secret=secret, own_processors=True, server_address="")
+    return replace(one, settings=settings)
+
+
+def _beyond(spec: Spec) -> list[str]:
+    """What the file asks for that cannot be done here."""
+    problems = []
+    if spec.engine == "simulation":
+        problems.append("engine: nothing is simulated here: use `testbed simulate`")
+    elif spec.clock == "virtual":
+        problems.append("clock: only the wall clock is known here: use `testbed run`")
+    if len(spec.algorithms) > 1:
+        problems.append(
+            f"algorithms: {len(spec.algorithms)} are named, and one is carried out at a time: leave one"
+        )
+    network = spec.network
+    shaped = ("uplink", "downlink", "delay", "loss")
+    if asked := [key for key in shaped if getattr(network, key)]:
+        problems.append(
+            f"network.{asked[0]}: links are not shaped here: take it out, or use `testbed run`"
+        )
+    devices = spec.devices
+    if devices.cpus or devices.memory or devices.classes:
+        problems.append(
+            "devices: whoever starts the roles limits them (compose: cpus, mem_limit): take cpus, "
+            "memory and classes out, or use `testbed run`"
+        )
+    return problems
