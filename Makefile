@@ -27,6 +27,12 @@ run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUN
 agree: install ## run one experiment in namespaces and in the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree
 
+.PHONY: dashboards
+dashboards: install ## generate the Grafana dashboards, and say how to look at them
+	$(BIN)/python -m dashboards
+	@echo 'to look at them:  docker compose -f compose/observability.yml up -d   and open http://127.0.0.1:3000'
+	@echo 'with a run:       $(BIN)/testbed run $(SPEC) --metrics-port 9464'
+
 test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest
 
