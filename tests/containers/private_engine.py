@@ -112,6 +112,13 @@ class PrivateEngine:
             while Path(f"/proc/{containerd}").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
 
+    def unmount(self) -> None:
+        """Take away what one that was killed has left mounted below its folder."""
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        points = [line.split(" ")[4] for line in lines]
+        for point in reversed([one for one in points if one.startswith(f"{self.folder}/")]):
+            subprocess.run(["umount", "--lazy", point], check=False)
+
 
 @contextmanager
 def private_engine(folder: Path) -> Iterator[PrivateEngine]:
@@ -125,3 +132,4 @@ def private_engine(folder: Path) -> Iterator[PrivateEngine]:
         yield engine
     finally:
         engine.end()
+        engine.unmount()

@@ -13,7 +13,7 @@ from tests.dashboards.conftest import ALGORITHMS, CRASHED, UPDATES, Watched
 from tests.dashboards.grafana import Query, chosen, dashboards, interpolated, queries
 from tests.dashboards.server import Series
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.exercises("Prometheus"), pytest.mark.timeout(300)]
 
 QUERIES = list(queries())
 STEP = 1.0

@@ -20,7 +20,7 @@ from testbed.containers.fleet import FOLDERS
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.exercises("Docker, roles forked")]
 
 DEVICES: dict[str, Any] = {"workers": 3, "runtime": "docker", "launch": "fork", "image": TINY}
 RUNNING = ENDLESS | {"devices": DEVICES}

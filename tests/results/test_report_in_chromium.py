@@ -13,7 +13,7 @@ from testbed.results.report import write_report
 from tests.results.browser import Page, browser, chromium_needed
 from tests.results.conftest import accounting_table, traffic, writer_of_runs
 
-pytestmark = chromium_needed
+pytestmark = [chromium_needed, pytest.mark.exercises("Chromium")]
 
 # Each visible chart: its curves that have an extent, and what is written on its axes.
 CHARTS = """
