@@ -51,7 +51,7 @@ class _ContainerNodes:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._fleet.create(devices, abandoned)
 
     def network(self, device: str) -> int:
@@ -110,7 +110,7 @@ class StartedNodes(_ContainerNodes):
                 event["process"] = self._fleet[event["started"]].first
             yield event
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._gate.expect([device.name for device in devices])
         super().create(devices, abandoned)
 

@@ -36,11 +36,11 @@ class Nodes(Protocol):
         process's id is as the fork server sees it, or as this process does where there is none.
         """
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Make the nodes; nothing runs in them yet.
 
         Args:
-            abandoned: asked now and then: whether the run has ended meanwhile.
+            abandoned: told now and then how many there are, and asked whether the run has ended.
 
         Raises:
             HostError: they cannot be made.

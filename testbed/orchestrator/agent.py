@@ -123,7 +123,7 @@ class Agent:
             for item in plan["links"]
         ]
         star.prepare_core()
-        self._nodes.create([Device(**item) for item in plan["devices"]], self._is_finished)
+        self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
             return
         networks = {link.device: self._nodes.network(link.device) for link in links}
@@ -137,6 +137,11 @@ class Agent:
             self._usage = Usage(self._nodes.fork_server)
             self._extras = Extras(links, counted, networks, self._observation, self._usage)
         self._control.send({"network": "built"})
+
+    def _made(self, count: int) -> bool:
+        """Tell how many nodes there are; returns whether to give up."""
+        self._control.send({"made": count})
+        return self._is_finished()
 
     def _is_finished(self) -> bool:
         """Whether the orchestrator has said meanwhile that it is over, or is gone."""

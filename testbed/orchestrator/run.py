@@ -300,6 +300,8 @@ class Run:
                 self._loaded = True
                 self._event("info", "libraries and data are loaded", None)
                 self._start_server()
+            case {"made": count}:
+                self._progress.made = count
             case {"network": _}:
                 self._built = True
                 self._event("info", "the network is built", None)
