@@ -5,16 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.errors import RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
-from testbed.metrics.exporter import Exporter
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.plan import Plan, plan
 from testbed.orchestrator.run import Run
 from testbed.orchestrator.watching import Watcher
+
+if TYPE_CHECKING:
+    from testbed.metrics.exporter import Exporter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def execute(
     runs_root: Path,
     watcher: Callable[[Plan, int, int], Watcher],
     began: float | None = None,
-    exporter: Exporter | None = None,
+    exporter: "Exporter | None" = None,
 ) -> Execution:
     """Carry out every run of an experiment; an interruption ends the whole experiment.
 

@@ -59,7 +59,11 @@ class Harness:
         self.control.send({"load": load, "nodes": {"runtime": "namespaces"}})
 
     def network(
-        self, *devices: str, uplinks: dict[str, int] | None = None, capture: Path | None = None
+        self,
+        *devices: str,
+        uplinks: dict[str, int] | None = None,
+        capture: Path | None = None,
+        metrics: bool = False,
     ) -> None:
         links = [
             {
@@ -76,6 +80,7 @@ class Harness:
             "file_size": 2**26,
             "total_size": 2**28,
             "period": 0.1,
+            "metrics": metrics,
         }
         self.control.send(
             {
@@ -268,6 +273,57 @@ def test_frozen_stands_still_and_killed_is_reported(agent: Harness, stop: str) -
     os.set_blocking(agent.report.fileno(), True)
     agent.control.send({"thaw": "server"})
     assert agent.until(agent.report, lambda m: "tick" in m.fields)["tick"] == last + 1
+
+
+def test_extras_are_sampled_only_while_metrics_are_exported(agent: Harness, tmp_path: Path) -> None:
+    agent.network("server", "evaluator", "worker-0", capture=tmp_path, metrics=True)
+    for device in ("evaluator", "worker-0"):
+        agent.start(device, what="listen")
+        agent.until(agent.report, lambda m: "listening" in m.fields)
+    # To the evaluator first, whose traffic is counted apart.
+    for device, sent in (("evaluator", 3_000_000), ("worker-0", 1_000_000)):
+        number = {"evaluator": 1, "worker-0": 2}[device]
+        agent.start("server", what="send", to=f"10.77.0.{2 * number + 1}", bytes=sent)
+        agent.until(agent.control, lambda m: m.fields.get("exited") == "server")
+    agent.control.send({"freeze": "worker-0"})
+    assert agent.until(agent.control, lambda m: m.fields.get("frozen") == "worker-0")["yes"] is True
+    agent.control.send({"thaw": "worker-0"})
+    assert (
+        agent.until(agent.control, lambda m: m.fields.get("frozen") == "worker-0")["yes"] is False
+    )
+    extras = agent.until(
+        agent.control,
+        lambda m: (
+            m.fields.get("extras", {}).get("capture") is not None
+            and {"workers", "evaluator"} <= m.fields["extras"]["memory"].keys()
+        ),
+    )["extras"]
+    assert 1e6 < extras["memory"]["workers"] < 1e8
+    assert extras["processor"].keys() == {"agent", "fork server", "capture"}
+    agent.control.send({"stop": "traffic"})
+    seen = agent.until(agent.control, lambda m: "traffic" in m.fields)
+    found = account([tmp_path / name for name in seen["traffic"]["capture"]["files"]])
+    (from_server,) = (i for i, pair in enumerate(found.pairs) if pair[0] == "10.77.0.1")
+    rows = found.seconds[found.seconds["pair"] == from_server]
+    assert seen["egress"]["bytes"] == rows["wire_bytes"].sum() > 1_000_000
+    assert seen["egress"]["frames"] == rows["frames"].sum()
+
+
+def test_without_metrics_there_are_no_extras(agent: Harness) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="tick")
+    agent.control.send({"freeze": "server"})
+    agent.control.send({"thaw": "server"})
+    agent.control.send({"stop": "traffic"})
+    seen: set[str] = set()
+
+    def last(message: Message) -> bool:
+        seen.update(message.fields)
+        return message.fields.get("sampled") == "the last time"
+
+    agent.until(agent.control, last)
+    assert {"traffic", "counter"} <= seen
+    assert {"extras", "egress", "frozen"}.isdisjoint(seen)
 
 
 def test_a_status_is_reported(agent: Harness) -> None:
