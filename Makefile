@@ -4,6 +4,7 @@ PIP_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
+RUNTIME ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install run agree test lint format bench traffic images base-image clean
@@ -20,11 +21,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml
-	$(BIN)/testbed run $(SPEC)
+run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
+	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
 agree: install ## run one experiment in namespaces and in the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree
+
+.PHONY: dashboards
+dashboards: install ## generate the Grafana dashboards, and say how to look at them
+	$(BIN)/python -m dashboards
+	@echo 'to look at them:  docker compose -f compose/observability.yml up -d   and open http://127.0.0.1:3000'
+	@echo 'with a run:       $(BIN)/testbed run $(SPEC) --metrics-port 9464'
 
 test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest

@@ -1,9 +1,11 @@
-"""``make agree``: one experiment in namespaces and in the simulator; the same to the bit?
+"""``make agree``: one experiment in namespaces, in Docker and in the simulator; the same to the bit?
 
-Carries ``experiments/agree.yaml`` (or the file named) out twice, under the virtual clock, and compares
-what must be equal: the final parameters, the payload and message bytes, when the last update was
-applied and once every connection was closed, and the virtual time. Wire bytes are measured here and
-modelled there: they must be within 2 %. Ends with status 1 if anything differs.
+Carries ``experiments/agree.yaml`` (or the file named) out in each way, under the virtual clock, and
+compares what must be equal: the final parameters, the payload and message bytes, when the last update
+was applied and once every connection was closed, and the virtual time. Wire bytes are measured here and
+modelled there: they must be within 2 %. Docker takes part, with roles forked into containers and with
+roles started by them, where an engine with the image of this code answers. Ends with status 1 if
+anything differs.
 """
 
 import json
@@ -15,17 +17,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.orchestrator import containers
 from testbed.results.quantities import as_bytes
 
 SPEC = Path(__file__).parents[1] / "experiments" / "agree.yaml"
 WIRE_TOLERANCE = 0.02
 _COUNTED = ("payload_bytes", "message_bytes")
+RUNTIMES = {
+    "namespaces": ("devices.runtime=namespaces",),
+    "docker, fork": ("devices.runtime=docker", "devices.launch=fork"),
+    "docker, image": ("devices.runtime=docker", "devices.launch=image"),
+}
+"""The emulation's ways, and what each changes in the experiment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One run, carried out twice: two summaries."""
+    """One run, emulated in one way and simulated: two summaries."""
 
+    runtime: str
     emulated: dict[str, Any]
     simulated: dict[str, Any]
 
@@ -90,29 +100,47 @@ def carry_out(
     return summaries
 
 
-def pairs(spec: Path, out: Path, overrides: Sequence[str] = ()) -> list[Pair]:
-    """Every run of an experiment, carried out in both ways."""
-    emulated = carry_out("run", spec, out / "emulated", ("clock=virtual", *overrides))
+def pairs(
+    spec: Path,
+    out: Path,
+    overrides: Sequence[str] = (),
+    runtimes: Sequence[str] = ("namespaces",),
+) -> list[Pair]:
+    """Every run of an experiment, simulated and carried out in each of these ways."""
     simulated = carry_out("simulate", spec, out / "simulated", overrides)
-    return [Pair(a, b) for a, b in zip(emulated, simulated, strict=True)]
+    found = []
+    for runtime in runtimes:
+        changes = ("clock=virtual", *RUNTIMES[runtime], *overrides)
+        emulated = carry_out("run", spec, out / runtime, changes)
+        found += [Pair(runtime, a, b) for a, b in zip(emulated, simulated, strict=True)]
+    return found
+
+
+def usable() -> tuple[list[str], str]:
+    """The ways that there are on this host, and why not the others."""
+    missing = [one for one in containers.findings() if one.state != "ok"]
+    if missing:
+        return ["namespaces"], f"without Docker: {missing[0].found}"
+    return list(RUNTIMES), ""
 
 
 def main() -> int:
     """Carry out, compare, print; returns the exit status."""
     spec = Path(sys.argv[1]) if len(sys.argv) > 1 else SPEC
+    runtimes, without = usable()
     with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
-        found = pairs(spec, Path(folder), sys.argv[2:])
+        found = pairs(spec, Path(folder), sys.argv[2:], runtimes)
     width = max(len(pair.emulated["algorithm"]) for pair in found)
     print(
-        f"{'run':{width}}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
+        f"{'run':{width}}  {'emulated in':13}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
         f"{'wire':>9}  modelled ÷ measured  host seconds"
     )
     status = 0
-    for pair in found:
+    for pair in sorted(found, key=lambda pair: found.index(pair) % (len(found) // len(runtimes))):
         a, b = pair.emulated, pair.simulated
         ingress = a["ingress_after_drain"]
         print(
-            f"{a['algorithm']:{width}}  {(a['parameters_sha256'] or '-')[:16]}  "
+            f"{a['algorithm']:{width}}  {pair.runtime:13}  {(a['parameters_sha256'] or '-')[:16]}  "
             f"{as_bytes(ingress['payload_bytes']):>9}  {as_bytes(ingress['message_bytes']):>9}  "
             f"{as_bytes(ingress['wire_bytes']):>9}  {pair.wire_ratio:19.4f}  "
             f"{a['host_seconds']:.1f} and {b['host_seconds']:.1f}"
@@ -120,8 +148,13 @@ def main() -> int:
         for difference in pair.differences():
             status = 1
             print(f"  DIFFERENT: {difference}")
+    if without:
+        print(without)
     if not status:
-        print("emulation and simulation agree: parameters, payload and message bytes are equal")
+        print(
+            f"{', '.join(runtimes)} and the simulator agree: parameters, payload and message bytes "
+            "are equal"
+        )
     return status
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +20,45 @@ BUILDING = 1800
 """Seconds that the first test with the image may take: it may have to make it, and its base."""
 
 
+EXERCISED = (
+    "namespaces",
+    "Docker, roles forked",
+    "Docker, roles started by the image",
+    "compose",
+    "Prometheus",
+    "Chromium",
+)
+"""What tests bring up for real, marked by ``exercises``; the last lines say which it was."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was really brought up: a test that was skipped has shown nothing."""
+    passed: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("passed", []):
+        passed.update(_exercised(report))
+    skipped = {
+        name: report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        for name in _exercised(report)
+    }
+    terminalreporter.section("really exercised")
+    for name in EXERCISED:
+        if passed[name]:
+            terminalreporter.line(f"{name}: {passed[name]} tests passed")
+        else:
+            terminalreporter.line(f"{name}: NOT exercised ({skipped.get(name, 'not selected')})")
+
+
+def _exercised(report: pytest.TestReport) -> list[str]:
+    return [str(value) for name, value in report.user_properties if name == "exercises"]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give whoever asks for the image the time that it may take to build it."""
+    """Note what tests exercise; give whoever asks for the image the time to build it."""
     for item in items:
+        for mark in item.iter_markers("exercises"):
+            assert mark.args[0] in EXERCISED, item.nodeid
+            item.user_properties.append(("exercises", mark.args[0]))
         if "testbed_image" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(BUILDING))
 

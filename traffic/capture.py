@@ -9,11 +9,12 @@ SYNs, is worth more than its end.
 import select
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from traffic import TrafficError, filters, pcapng_writing
+from traffic.acknowledgements import Acknowledgements
 from traffic.ring import BLOCKS, RETIRE, Packets, Ring
 
 FILE_SIZE = 256 * 2**20
@@ -36,6 +37,7 @@ class Capture:
         bytes: size of the files.
         files: their names, in order.
         error: why it kept nothing more before it was told to stop (a full disk); None if it did.
+        acknowledgements: pure ACKs to the address that was asked for; None if none was.
     """
 
     records: int
@@ -44,6 +46,7 @@ class Capture:
     bytes: int
     files: tuple[str, ...]
     error: str | None = None
+    acknowledgements: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -52,7 +55,25 @@ class Capture:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return asdict(self) | {"complete": self.complete}
+        fields = asdict(self) | {"complete": self.complete}
+        if self.acknowledgements is None:
+            del fields["acknowledgements"]
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Telling how far a capture is.
+
+    Attributes:
+        period: seconds between two reports, about; none while nothing passes.
+        tell: called with packets kept, packets dropped and pure ACKs so far.
+        acknowledgements: what counts the latter.
+    """
+
+    period: float
+    tell: Callable[[int, int, int], None]
+    acknowledgements: Acknowledgements
 
 
 class Files:
@@ -175,6 +196,7 @@ def capture(
     promiscuous: bool = False,
     blocks: int = BLOCKS,
     started: Callable[[], None] | None = None,
+    reporting: Reporting | None = None,
 ) -> Capture:
     """Capture what passes an interface of the current network namespace.
 
@@ -187,6 +209,7 @@ def capture(
         total_size: bytes that all files together may have.
         blocks: MiB of memory for packets that have passed and were not read yet.
         started: called without arguments once packets are being received.
+        reporting: whom to tell how far it is.
 
     Raises:
         TrafficError: the interface or the file cannot be opened.
@@ -197,23 +220,39 @@ def capture(
         files = Files(file, head, file_size, total_size, ring)
         if started is not None:
             started()
-        gone = _follow(ring, files, stop)
+        gone = _follow(ring, files, stop, reporting)
         files.error = files.error or gone
-        return files.close()
+        result = files.close()
+        if reporting is not None:
+            result = replace(result, acknowledgements=reporting.acknowledgements.count)
+        return result
     finally:
         ring.close()
 
 
-def _follow(ring: Ring, files: Files, stop: Sequence[int]) -> str | None:
+def _follow(
+    ring: Ring, files: Files, stop: Sequence[int], reporting: Reporting | None
+) -> str | None:
     """Keep what comes until told to stop; returns why it ended before, if it did."""
+    next_report = 0.0
+
+    def keep_all() -> None:
+        while (batch := ring.receive()) is not None:
+            files.keep(batch)
+            if reporting is not None:
+                reporting.acknowledgements.add(batch)
+
     poll = select.poll()
     poll.register(ring.socket, select.POLLIN)
     for descriptor in stop:
         poll.register(descriptor, select.POLLIN)
     while True:
         ready = dict(poll.poll())
-        while (batch := ring.receive()) is not None:
-            files.keep(batch)
+        keep_all()
+        if reporting is not None and time.monotonic() >= next_report:
+            next_report = time.monotonic() + reporting.period
+            ring.statistics()
+            reporting.tell(files.records, ring.dropped, reporting.acknowledgements.count)
         if not ready.keys().isdisjoint(stop):
             break
         if ready.get(ring.socket.fileno(), 0) & select.POLLERR and (gone := ring.trouble()):
@@ -223,8 +262,7 @@ def _follow(ring: Ring, files: Files, stop: Sequence[int]) -> str | None:
     deadline = time.monotonic() + DRAIN_TIMEOUT
     while ring.received < goal and time.monotonic() < deadline:
         time.sleep(RETIRE / 4)
-        while (batch := ring.receive()) is not None:
-            files.keep(batch)
+        keep_all()
     if ring.received < goal:
         return f"the kernel did not hand over the last {goal - ring.received:,} packets"
     return None

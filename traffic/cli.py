@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from traffic import TrafficError, accounting, filters, summary
-from traffic.capture import FILE_SIZE, SNAP_LENGTH, TOTAL_SIZE
+from traffic.acknowledgements import Acknowledgements
+from traffic.capture import FILE_SIZE, SNAP_LENGTH, TOTAL_SIZE, Reporting
 from traffic.capture import Capture as Captured
 from traffic.capture import capture as run_capture
 from traffic.ring import BLOCKS
@@ -61,6 +62,15 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
         bool,
         typer.Option(help="Stop when standard input ends, too (for programs that start this)."),
     ] = False,
+    report_every: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="With --json: a line on how far it is, this often."
+        ),
+    ] = None,
+    acknowledgements_to: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Whose pure ACKs (IPv4) such lines count.")
+    ] = "0.0.0.0",
     as_json: AsJson = False,
 ) -> None:
     """Capture until Ctrl-C or SIGTERM; only headers are kept."""
@@ -79,6 +89,13 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
         line = json.dumps({"capturing": interface}) if as_json else f"capturing on {interface}"
         print(line, file=sys.stdout if as_json else sys.stderr, flush=True)
 
+    def tell(records: int, dropped: int, acknowledgements: int) -> None:
+        line = {"records": records, "dropped": dropped, "acknowledgements": acknowledgements}
+        print(json.dumps(line), flush=True)
+
+    reporting = None
+    if report_every is not None and as_json:
+        reporting = Reporting(report_every, tell, Acknowledgements(acknowledgements_to))
     result = run_capture(
         interface,
         write,
@@ -91,6 +108,7 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
         promiscuous=promiscuous,
         blocks=ring,
         started=started,
+        reporting=reporting,
     )
     if as_json:
         print(json.dumps(result.to_json()), flush=True)

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from testbed.cli import data, host, results, run
+from testbed.cli import data, host, metrics, results, run
 from testbed.cli import traffic as traffic_command
 from testbed.errors import TestbedError
 
@@ -29,6 +29,7 @@ app.command()(results.ls)
 app.command()(results.show)
 app.command()(results.compare)
 app.command()(results.report)
+app.command()(metrics.replay)
 app.command()(traffic_command.traffic)
 app.command()(host.clean)
 app.command()(host.doctor)

@@ -30,12 +30,16 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def clean() -> None:
-    """Remove what killed runs left: empty control groups. Run directories are kept."""
+    """Remove what killed runs left: containers, folders, control groups. Run directories are kept."""
     from testbed.nodes.control_group import left_over
+    from testbed.orchestrator import containers
 
     groups = left_over()
     for group in groups:
         group.remove()
         typer.echo(f"removed {group.path}")
-    if not groups:
+    removed = containers.clean()
+    for what in removed:
+        typer.echo(f"removed {what}")
+    if not groups and not removed:
         typer.echo("nothing to clean: no killed run left anything")

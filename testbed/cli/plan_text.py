@@ -46,7 +46,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         if simulated
         else [
             f"clock: {spec.clock}" + _about_clock(spec),
-            "each run makes, in namespaces of its own:",
+            f"each run makes, {_what_of(spec)}:",
             "  core          routes between the links below",
             *_devices(plans),
         ]
@@ -62,6 +62,21 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         f"about {plans[0].memory / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(one.open_files for one in plans)} open files"),
     ]
+
+
+def _what_of(spec: Spec) -> str:
+    devices = spec.devices
+    if devices.runtime == "namespaces":
+        return "in namespaces of its own"
+    how = {"image": "roles started by the image", "fork": "roles forked into them"}
+    limits = [
+        f"{key} {value}"
+        for key, value in spec.model_dump(mode="json")["devices"].items()
+        if key in ("cpus", "memory") and value is not None
+    ]
+    limited = [f"{', '.join(limits)} each"] if limits else []
+    classes = [f"{len(devices.classes)} classes of limits"] if devices.classes else []
+    return ", ".join(["of Docker containers", how[devices.launched], *limited, *classes])
 
 
 def _about_clock(spec: Spec) -> str:

@@ -77,6 +77,8 @@ class Display:
 def describe(progress: Progress) -> str:
     """One line about a run under way."""
     parts = [_PHASES[progress.phase]]
+    if progress.phase == "loading" and progress.made:
+        parts.append(f"{progress.made} containers up")
     if progress.phase == "devices":
         parts.append(f"{progress.devices}/{progress.all_devices} up")
     if progress.phase in ("training", "finishing") and progress.updates:

@@ -23,7 +23,7 @@ from testbed.results.table import STYLES, Comparison, for_terminal, plain_text, 
 from testbed.results.table import compare as compare_runs
 from testbed.results.verdict import verdict
 
-_WHICH = (
+WHICH = (
     "A run or an execution: its path; experiment/time-seed, with /algorithm behind it for one run; "
     "an experiment's name for its newest execution; or 'latest'."
 )
@@ -79,7 +79,7 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
 
 
 def show(
-    run: Annotated[str, typer.Argument(help=_WHICH)] = "latest",
+    run: Annotated[str, typer.Argument(help=WHICH)] = "latest",
     runs: RunsRoot = Path("runs"),
     accuracy: Accuracy = ACCURACY,
     as_json: AsJson = False,
@@ -104,7 +104,7 @@ def show(
 
 
 def compare(
-    run: Annotated[list[str], typer.Argument(help=_WHICH)],
+    run: Annotated[list[str], typer.Argument(help=WHICH)],
     *,
     runs: RunsRoot = Path("runs"),
     accuracy: Accuracy = ACCURACY,
@@ -129,7 +129,7 @@ def compare(
     """
     from testbed.results.figures import write_figure
 
-    found = _all(run, runs)
+    found = all_runs(run, runs)
     comparison = compare_runs(found, accuracy, baseline)
     reached = reaching(curves_of(found), accuracy, baseline, ingress)
     figure = write_figure(found, out, ingress, linear, accuracy)
@@ -144,7 +144,7 @@ def compare(
 
 
 def report(
-    run: Annotated[list[str] | None, typer.Argument(help=_WHICH)] = None,
+    run: Annotated[list[str] | None, typer.Argument(help=WHICH)] = None,
     *,
     runs: RunsRoot = Path("runs"),
     accuracy: Accuracy = ACCURACY,
@@ -164,7 +164,7 @@ def report(
     from testbed.results.report import write_report
 
     named = run or ["latest"]
-    found = _all(named, runs)
+    found = all_runs(named, runs)
     if out is None:
         out = (_home(found) if len(named) == 1 else Path()) / "report.html"
     written = write_report(found, out, accuracy, baseline)
@@ -211,7 +211,7 @@ def _print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, allow_nan=False))
 
 
-def _all(named: Sequence[str], root: Path) -> tuple[Run, ...]:
+def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:
     """The runs of every name, each once."""
     found = {run.directory: run for text in named for run in resolve(text, root)}
     return tuple(found.values())

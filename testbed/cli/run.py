@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
 from testbed.errors import RunError, SpecError
 
 if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
+    from testbed.metrics.exporter import Exporter
     from testbed.orchestrator.experiment import Execution
     from testbed.orchestrator.plan import Plan
 
@@ -30,21 +33,31 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 def run(
     spec: SpecFile,
+    *,
     set_: Overrides = None,
     seed: Seed = None,
     out: Out = Path("runs"),
     as_json: AsJson = False,
+    metrics_port: MetricsPort = None,
+    metrics_linger: MetricsLinger = "0",
+    metrics_workers: MetricsWorkers = False,
 ) -> None:
     """Carry an experiment out and write its report."""
-    _carry_out(spec, tuple(set_ or ()), seed, out, as_json)
+    serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
+    overrides = tuple(set_ or ())
+    _carry_out(spec, overrides, seed=seed, out=out, as_json=as_json, serving=serving)
 
 
 def simulate(
     spec: SpecFile,
+    *,
     set_: Overrides = None,
     seed: Seed = None,
     out: Out = Path("runs"),
     as_json: AsJson = False,
+    metrics_port: MetricsPort = None,
+    metrics_linger: MetricsLinger = "0",
+    metrics_workers: MetricsWorkers = False,
 ) -> None:
     """Carry an experiment out in this process, under the virtual clock, without any container.
 
@@ -52,42 +65,58 @@ def simulate(
     and message bytes are those of an emulation under that clock, to the bit; wire bytes are modelled.
     """
     overrides = (*(set_ or ()), "engine=simulation", "clock=virtual")
-    _carry_out(spec, overrides, seed, out, as_json)
+    serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
+    _carry_out(spec, overrides, seed=seed, out=out, as_json=as_json, serving=serving)
 
 
 def _carry_out(
-    spec: Path, overrides: tuple[str, ...], seed: int | None, out: Path, as_json: bool
+    spec: Path,
+    overrides: tuple[str, ...],
+    *,
+    seed: int | None,
+    out: Path,
+    as_json: bool,
+    serving: Serving,
 ) -> None:
     began = time.monotonic()
-    from testbed.cli.progress import Display
     from testbed.experiment.load import load
-    from testbed.orchestrator import experiment, host
+    from testbed.orchestrator import host
     from testbed.orchestrator import plan as planning
 
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
     host.check(plans, out)
     check_data(plans[0])
+    with serving.exporter() as exporter:
+        execution = _execute(loaded, out, began, exporter)
+        if as_json:
+            typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
+        else:
+            _print_table(execution)
+        if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
+            serving.linger(exporter)
+    if not execution.completed:
+        last = next(s for s in execution.summaries if s["ended"] != "completed")
+        raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
+
+
+def _execute(loaded: "Spec", out: Path, began: float, exporter: "Exporter | None") -> "Execution":
+    from testbed.cli.progress import Display
+    from testbed.orchestrator import experiment
+
     displays: list[Display] = []
 
-    def watch(one: planning.Plan, number: int, count: int) -> Display:
+    def watch(one: "Plan", number: int, count: int) -> Display:
         for display in displays:
             display.close()
         displays.append(Display(one, number, count))
         return displays[-1]
 
     try:
-        execution = experiment.execute(loaded, out, watch, began)
+        return experiment.execute(loaded, out, watch, began, exporter)
     finally:
         for display in displays:
             display.close()
-    if as_json:
-        typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
-    else:
-        _print_table(execution)
-    if not execution.completed:
-        last = next(s for s in execution.summaries if s["ended"] != "completed")
-        raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
 
 
 def plan(

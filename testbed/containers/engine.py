@@ -26,7 +26,7 @@ DISK_PER_CONTAINER = 2**20
 """Bytes to count on per container in the engine's data directory; its layer holds a few empty files."""
 DISK_LEAST = 64 * 2**20
 
-_OTHERWISE = "experiments run without an engine: --set devices.runtime=namespaces"
+_OTHERWISE = "do without it (--set devices.runtime=namespaces)"
 
 
 def address() -> str:

@@ -99,11 +99,11 @@ class Fleet:
     def __getitem__(self, device: str) -> Container:
         return self._containers[device]
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Create and start a container for each device, several at a time.
 
         Args:
-            abandoned: asked now and then: whether to give up.
+            abandoned: told now and then how many there are, and asked whether to give up.
 
         Raises:
             HostError: the engine refuses, or is gone.
@@ -117,7 +117,7 @@ class Fleet:
                     done, _ = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
                     for future in done:
                         self._containers[pending.pop(future)] = future.result()
-                    if abandoned():
+                    if abandoned(len(self._containers)):
                         break
             except (DockerException, requests.RequestException, OSError) as error:
                 raise HostError(

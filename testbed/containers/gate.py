@@ -94,6 +94,7 @@ class Gate:
         match fields:
             case {"loaded": _}:
                 self._loaded.add(device)
+                yield {"started": device}
                 if self._loaded == self._expected:
                     yield {"loaded": True}
             case {"failed": reason}:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import docker
 from docker.errors import NotFound
@@ -37,11 +38,18 @@ def remove_containers(client: docker.DockerClient) -> list[str]:
     return removed
 
 
+def folders() -> list[Path]:
+    """The folders of runs that are over."""
+    return [
+        path
+        for path in sorted(FOLDERS.glob(f"{run_names.PREFIX}*/"))
+        if run_names.is_over(path.name)
+    ]
+
+
 def remove_folders() -> list[str]:
-    """Remove the folders of runs that are over; returns their paths."""
-    removed = []
-    for path in sorted(FOLDERS.glob(f"{run_names.PREFIX}*/")):
-        if run_names.is_over(path.name):
-            shutil.rmtree(path)
-            removed.append(str(path))
-    return removed
+    """Remove them; returns their paths."""
+    removed = folders()
+    for path in removed:
+        shutil.rmtree(path)
+    return list(map(str, removed))

@@ -51,7 +51,7 @@ class _ContainerNodes:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._fleet.create(devices, abandoned)
 
     def network(self, device: str) -> int:
@@ -74,6 +74,10 @@ class ForkedNodes(_ContainerNodes):
         super().__init__(fleet)
         self._fork_server = fork_server
 
+    @property
+    def fork_server(self) -> int | None:
+        return self._fork_server.process
+
     def fileno(self) -> int:
         return self._fork_server.channel.fileno()
 
@@ -95,14 +99,18 @@ class StartedNodes(_ContainerNodes):
     def __init__(self, fleet: Fleet, gate: Gate) -> None:
         super().__init__(fleet)
         self._gate = gate
+        self.fork_server: int | None = None
 
     def fileno(self) -> int:
         return self._gate.fileno()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        return self._gate.events()
+        for event in self._gate.events():
+            if "started" in event:
+                event["process"] = self._fleet[event["started"]].first
+            yield event
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._gate.expect([device.name for device in devices])
         super().create(devices, abandoned)
 

@@ -29,6 +29,8 @@ _ETHERTYPE_IPV4 = 0x0800
 _UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
 _FRAME = 1514
+_SOURCE, _DESTINATION = 12, 16
+"""Places of the addresses in an IPv4 header."""
 
 
 def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
@@ -58,11 +60,22 @@ def count_ingress(
     Args:
         rate: of what is counted, in bit/s; None for no limit.
     """
+    _count(netlink, interface, uncounted, _SOURCE, rate)
+
+
+def count_egress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
+    """Count what a device's interface sends, apart from some IPv4 destination addresses."""
+    _count(netlink, interface, uncounted, _DESTINATION, None)
+
+
+def _count(
+    netlink: IPRoute, interface: int, uncounted: Iterable[str], place: int, rate: int | None
+) -> None:
     _add_root(netlink, interface)
     _add_class(netlink, interface, COUNTED, rate // 8 if rate else _UNLIMITED)
     _add_class(netlink, interface, UNCOUNTED, _UNLIMITED)
     for address in uncounted:
-        source = int(ipaddress.IPv4Address(address))
+        number = int(ipaddress.IPv4Address(address))
         netlink.tc(
             "add-filter",
             "u32",
@@ -71,7 +84,7 @@ def count_ingress(
             prio=1,
             protocol=_ETHERTYPE_IPV4,
             target=UNCOUNTED,
-            keys=[f"{source:#010x}/0xffffffff+12"],  # 12: the source address's place in the header
+            keys=[f"{number:#010x}/0xffffffff+{place}"],
         )
 
 

@@ -41,8 +41,8 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
     and, where there is one, of the control group's ``cgroup.procs``, or with ``"enter": process``, the
     first process of a container; ``{"signal": number, "device": device}``. Events sent back:
-    ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started": device}``,
-    ``{"exited": device, "status": n}`` with a negative n for a signal.
+    ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started": device, "process": its id as seen
+    from here}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -82,7 +82,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                             continue
                         children[device] = pid
                         selector.register(os.pidfd_open(pid), selectors.EVENT_READ, device)
-                        control.send({"started": device})
+                        control.send({"started": device, "process": pid})
                     else:
                         pid = children.get(str(message.fields["device"]), 0)
                         if pid:

@@ -17,6 +17,7 @@ class ForkServer:
 
     Attributes:
         channel: on which it tells what has happened.
+        process: its id.
     """
 
     def __init__(
@@ -34,8 +35,8 @@ class ForkServer:
         parent = None if apart else os.getpid()
         if apart:
             linux.unshare(linux.CLONE_NEWPID)
-        self._process = os.fork()
-        if self._process:
+        self.process = os.fork()
+        if self.process:
             theirs.close()
             return
         try:
@@ -72,5 +73,5 @@ class ForkServer:
 
     def end(self) -> None:
         """End it; if it has a pid namespace of its own, returns when every node is gone."""
-        os.kill(self._process, signal.SIGKILL)
-        os.waitpid(self._process, 0)
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)

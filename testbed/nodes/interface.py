@@ -23,19 +23,24 @@ class Device:
 class Nodes(Protocol):
     """The nodes of one run."""
 
+    @property
+    def fork_server(self) -> int | None:
+        """Id of the process that nodes are forked from, if they are."""
+
     def fileno(self) -> int:
         """Readable when there are ``events``."""
 
     def events(self) -> Iterator[dict[str, Any]]:
         """What has happened: ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started":
-        device}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
+        device, "process": n}``, ``{"exited": device, "status": n}`` with a negative n for a signal. A
+        process's id is as the fork server sees it, or as this process does where there is none.
         """
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Make the nodes; nothing runs in them yet.
 
         Args:
-            abandoned: asked now and then: whether the run has ended meanwhile.
+            abandoned: told now and then how many there are, and asked whether the run has ended.
 
         Raises:
             HostError: they cannot be made.

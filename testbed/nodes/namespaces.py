@@ -20,6 +20,10 @@ class NamespaceNodes:
         self._group = control_group.create()
         self._networks: dict[str, int] = {}
 
+    @property
+    def fork_server(self) -> int | None:
+        return self._fork_server.process
+
     def fileno(self) -> int:
         return self._fork_server.channel.fileno()
 
@@ -27,7 +31,7 @@ class NamespaceNodes:
         message = self._fork_server.channel.receive()
         yield {"failed": "the fork server ended"} if message is None else message.fields
 
-    def create(self, devices: Sequence[Device], abandoned: Callable[[], bool]) -> None:
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         for device in devices:
             self._networks[device.name] = linux.new_network()
 

@@ -45,6 +45,8 @@ class Agent:
         self._observation: Any = None
         self._requests: deque[dict[str, Any]] = deque()
         self._finished = False
+        self._extras: Any = None
+        self._usage: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
@@ -59,6 +61,8 @@ class Agent:
                     self._hear(self._control.receive())
                     continue
                 for event in self._nodes.events():
+                    if "started" in event and self._usage:
+                        self._usage.started(event["started"], event["process"])
                     self._control.send(event)
                     self._finished = self._finished or "failed" in event
             while self._requests and not self._finished:
@@ -84,18 +88,24 @@ class Agent:
                 self._nodes.start(device, role)
             case {"freeze": device}:
                 self._nodes.freeze(device)
+                self._tell_frozen(device, True)
             case {"thaw": device}:
                 self._nodes.thaw(device)
+                self._tell_frozen(device, False)
             case {"kill": device}:
                 self._nodes.kill(device)
             case {"read": "counter"}:
                 self._read_counter()
             case {"stop": "traffic"}:
-                self._control.send({"traffic": self._observation.stop()})
+                self._control.send({"traffic": self._observation.stop()} | self._egress())
                 self._sample_counters()
                 self._control.send({"sampled": "the last time"})
             case _:
                 raise ValueError(f"unknown request {request}")
+
+    def _tell_frozen(self, device: str, frozen: bool) -> None:
+        if self._extras:
+            self._control.send({"frozen": device, "yes": frozen})
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported once the fork server is off: none of it should be in the nodes' memory.
@@ -113,18 +123,25 @@ class Agent:
             for item in plan["links"]
         ]
         star.prepare_core()
-        self._nodes.create([Device(**item) for item in plan["devices"]], self._is_finished)
+        self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
             return
         networks = {link.device: self._nodes.network(link.device) for link in links}
         star.build(links, networks, plan["counted"], plan["uncounted"])
-        self._observation = Observation(
-            plan["traffic"],
-            links,
-            Counted(plan["observed"], plan["counted"], plan["uncounted"]),
-            networks,
-        )
+        counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
+        self._observation = Observation(plan["traffic"], links, counted, networks)
+        if plan["traffic"].get("metrics"):
+            from testbed.orchestrator.extras import Extras
+            from testbed.orchestrator.usage import Usage
+
+            self._usage = Usage(self._nodes.fork_server)
+            self._extras = Extras(links, counted, networks, self._observation, self._usage)
         self._control.send({"network": "built"})
+
+    def _made(self, count: int) -> bool:
+        """Tell how many nodes there are; returns whether to give up."""
+        self._control.send({"made": count})
+        return self._is_finished()
 
     def _is_finished(self) -> bool:
         """Whether the orchestrator has said meanwhile that it is over, or is gone."""
@@ -133,7 +150,10 @@ class Agent:
         return self._finished
 
     def _read_counter(self) -> None:
-        self._control.send({"counter": self._observation.read_ingress()})
+        self._control.send({"counter": self._observation.read_ingress()} | self._egress())
+
+    def _egress(self) -> dict[str, Any]:
+        return self._extras.egress() if self._extras else {}
 
     def _sample_counters(self) -> None:
         complaint = self._observation.complaint()
@@ -141,6 +161,10 @@ class Agent:
             self._control.send({"warning": complaint})
         for rows in self._observation.sample():
             self._control.send({"sampled": "counters"}, rows)
+        if self._extras:
+            for rows in self._extras.uplinks():
+                self._control.send({"sampled": "uplinks"}, rows)
+            self._control.send({"extras": self._extras.sample()})
 
     def take_down(self) -> None:
         """End every node, remove what was made of them, and tell what could not be removed."""

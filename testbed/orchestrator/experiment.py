@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from testbed.errors import RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
+from testbed.metrics.exporter import Exporter
+from testbed.metrics.live import LiveRun
 from testbed.orchestrator.plan import Plan, plan
 from testbed.orchestrator.run import Run
 from testbed.orchestrator.watching import Watcher
@@ -40,6 +42,7 @@ def execute(
     runs_root: Path,
     watcher: Callable[[Plan, int, int], Watcher],
     began: float | None = None,
+    exporter: Exporter | None = None,
 ) -> Execution:
     """Carry out every run of an experiment; an interruption ends the whole experiment.
 
@@ -47,6 +50,7 @@ def execute(
         runs_root: the folder of all runs; the execution gets a folder below it.
         watcher: called with a plan, its number from 1 and how many there are.
         began: CLOCK_MONOTONIC when the command began; None for now.
+        exporter: what serves the metrics of the runs, if anybody wants them.
 
     Raises:
         SpecError: the plan cannot be made, or the folder cannot be written.
@@ -58,7 +62,12 @@ def execute(
     for number, one in enumerate(plans, 1):
         start = began if began is not None and number == 1 else time.monotonic()
         carry_out = _engine(one)
-        run = carry_out(one, directory / one.label, watcher(one, number, len(plans)), start)
+        metrics = None
+        if exporter is not None:
+            metrics = LiveRun(one, directory.name)
+            exporter.add(metrics)
+        watching = watcher(one, number, len(plans))
+        run = carry_out(one, directory / one.label, watching, start, metrics)
         summaries.append(run.execute())
         if summaries[-1]["ended"] == "interrupted":
             break
@@ -78,7 +87,7 @@ class _Executable(Protocol):
     def execute(self) -> dict[str, Any]: ...
 
 
-def _engine(one: Plan) -> Callable[[Plan, Path, Watcher, float], _Executable]:
+def _engine(one: Plan) -> Callable[[Plan, Path, Watcher, float, LiveRun | None], _Executable]:
     """What carries this plan out."""
     if one.spec.engine == "emulation":
         return Run

@@ -1,22 +1,20 @@
 """What this host can do, asked of the host itself: before a run, and for ``testbed doctor``."""
 
-import contextlib
 import errno
 import os
 import platform
 import resource
 import shutil
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
 from testbed.errors import HostError
 from testbed.nodes import control_group, linux
 from testbed.nodes.user_namespace import REMEDY, enter_user_namespace
+from testbed.orchestrator import containers
+from testbed.orchestrator.findings import Finding
 from testbed.orchestrator.plan import Plan
 
 DISK_PER_UPDATE = 120
@@ -27,23 +25,6 @@ CAPTURE_PER_UPDATE = 8_000
 
 
 _WITHOUT_CAPTURE = "experiments run without it: --set traffic.capture=false"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing the doctor looked at.
-
-    Attributes:
-        what: its name.
-        state: ``ok``; ``limited``: runs go, something is lost; ``missing``: runs do not go.
-        found: what was seen.
-        remedy: how to get what is missing; empty where nothing is.
-    """
-
-    what: str
-    state: Literal["ok", "limited", "missing"]
-    found: str
-    remedy: str = ""
 
 
 def check(plans: list[Plan], directory: Path) -> None:
@@ -66,7 +47,7 @@ def _check_nodes(plans: list[Plan]) -> None:
     if problem:
         raise HostError(f"namespaces cannot be made here: {problem}")
     if plans[0].spec.devices.runtime == "docker":
-        _check_engine(plans)
+        containers.check(plans)
     if any(link.uplink.needs_netem for one in plans for link in one.links):
         missing = _missing_disciplines()
         if "netem" in missing:
@@ -79,24 +60,6 @@ def _check_nodes(plans: list[Plan]) -> None:
         problem = _try_in_child(_open_capture)
         if problem:
             raise HostError(f"packets cannot be captured here: {problem}; {_WITHOUT_CAPTURE}")
-
-
-def _check_engine(plans: list[Plan]) -> None:
-    """Check that there is a Docker engine, with the image, that can make the runs' containers."""
-    from testbed.containers import engine, image
-    from testbed.orchestrator.node_plan import image_name
-
-    section = plans[0].spec.devices
-    with contextlib.closing(engine.connect()) as client:
-        engine.check(client, max(len(one.links) for one in plans))
-        # What is forked is this code whatever the image; somebody's own image has to be there only.
-        of_this_code = section.image is None or section.launched == "image"
-        image.find_image(client, image_name(plans[0]), of_this_code=of_this_code)
-        if section.limits_processors and not engine.limits_processors(client):
-            raise HostError(
-                "devices.cpus: this kernel cannot limit processors (CONFIG_CFS_BANDWIDTH): take it "
-                "out"
-            )
 
 
 def _check_accelerator() -> None:
@@ -158,7 +121,7 @@ def examine() -> list[Finding]:
             if missing
             else Finding("packet capture", "ok", "AF_PACKET with a ring (TPACKET_V3)")
         )
-    found.append(_docker())
+    found += containers.findings()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     workers = max(0, (hard - 64) // 3 - 2)
     found.append(
@@ -215,24 +178,6 @@ def _disciplines(unknown: bool) -> list[Finding]:
         else:
             found.append(Finding(module, "ok", f"present; for {use}"))
     return found
-
-
-def _docker() -> Finding:
-    name = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    remedy = "not needed by the namespaces runtime; install docker.io, or join the group docker"
-    if not name.startswith("unix://"):
-        return Finding("Docker engine", "limited", f"{name}: not asked, not a local socket", remedy)
-    try:
-        with socket.socket(socket.AF_UNIX) as engine:
-            engine.settimeout(2)
-            engine.connect(name.removeprefix("unix://"))
-            engine.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
-            answer = engine.recv(4096)
-    except OSError as error:
-        return Finding("Docker engine", "limited", f"{name}: {error.strerror or error}", remedy)
-    if b" 200 " not in answer.split(b"\r\n")[0]:
-        return Finding("Docker engine", "limited", f"{name} does not answer as one", remedy)
-    return Finding("Docker engine", "ok", f"answers at {name}")
 
 
 def _raise_open_files(needed: int) -> None:

@@ -90,6 +90,7 @@ class Ledgers:
         devices: every device's name, by its address.
         captured: whether there was to be a capture.
         began: when training began, in seconds since 1970; None if it did not.
+        began_monotonic: the same in seconds of CLOCK_MONOTONIC, as in the samples of the counters.
         connections: the server's ledger, in the order in which they were closed.
         capture: what the capture said at its end; None if there was none, or it did not get there.
         counter: the class counter after the link had become quiet; None if the run did not get there.
@@ -99,6 +100,7 @@ class Ledgers:
     devices: dict[str, str]
     captured: bool
     began: float | None = None
+    began_monotonic: float | None = None
     connections: list[Connection] = field(default_factory=list)
     capture: dict[str, Any] | None = None
     counter: dict[str, float] | None = None

@@ -7,6 +7,7 @@ Counters are read by the agent, which holds a netlink socket in every device's n
 
 import contextlib
 import json
+import os
 import select
 import subprocess
 import sys
@@ -31,7 +32,10 @@ QUIET = 0.2
 """Seconds without a frame after which the link is taken to be quiet."""
 QUIET_TIMEOUT = 5.0
 _STOP_TIMEOUT = 20.0
-_ROWS = 1000
+REPORT_PERIOD = 1.0
+"""Seconds between two reports of the capture, if it is to make any."""
+ROWS = 1000
+"""Rows of counters in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Observation:
 
         Args:
             plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
-                in bytes, ``period`` in seconds.
+                in bytes, ``period`` in seconds; ``metrics``, if the capture is to tell how far it is.
             counted: whose ingress is counted, and whose link captured.
             namespaces: descriptor of each device's network namespace.
 
@@ -91,24 +95,34 @@ class Observation:
         self._observed = counted.observed
         self._capture: subprocess.Popen[bytes] | None = None
         self._complained = False
+        self._told = b""
+        self._report: dict[str, Any] | None = None
         if plan["capture"]:
             self._start(
                 by_name[counted.observed].core_interface,
                 Path(plan["directory"]),
                 plan,
                 [by_name[device].device_address for device in counted.apart],
+                by_name[counted.observed].device_address,
             )
 
     def _start(
-        self, interface: str, directory: Path, plan: Mapping[str, Any], without: Sequence[str]
+        self,
+        interface: str,
+        directory: Path,
+        plan: Mapping[str, Any],
+        without: Sequence[str],
+        address: str,
     ) -> None:
         command = [
             *(sys.executable, "-m", "traffic", "capture", "--json", "--until-input-ends"),
             *("--interface", interface, "--write", str(directory / "ingress.pcapng")),
             *("--snap-length", str(SNAP_LENGTH)),
             *("--file-size", str(plan["file_size"]), "--total-size", str(plan["total_size"])),
-            *(part for address in without for part in ("--exclude-host", address)),
+            *(part for host in without for part in ("--exclude-host", host)),
         ]
+        if plan.get("metrics"):
+            command += ["--report-every", f"{REPORT_PERIOD}", "--acknowledgements-to", address]
         self._capture = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -119,10 +133,28 @@ class Observation:
         if not self._capture.stdout.readline():
             _, complaint = self._capture.communicate()
             raise HostError(f"the capture does not start: {_last_line(complaint)}")
+        os.set_blocking(self._capture.stdout.fileno(), False)
+
+    @property
+    def capture_process(self) -> int | None:
+        """The capture's process id; None without one."""
+        return self._capture.pid if self._capture else None
+
+    def capture_report(self) -> dict[str, Any] | None:
+        """What the capture has said last of how far it is."""
+        if self._capture is None or self._capture.poll() is not None:
+            return self._report
+        assert self._capture.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            self._told += os.read(self._capture.stdout.fileno(), 65536)
+        *lines, self._told = self._told.split(b"\n")
+        if lines:
+            self._report = json.loads(lines[-1])
+        return self._report
 
     def read_ingress(self) -> dict[str, float]:
         """Read the classes that count what enters the counted devices; all of them together."""
-        return _together(meter.read() for meter in self._ingress.values())
+        return together(meter.read() for meter in self._ingress.values())
 
     def read_each(self) -> dict[str, int]:
         """Bytes that entered each of the counted devices."""
@@ -131,7 +163,7 @@ class Observation:
     def sample(self) -> list[bytes]:
         """Read all counters: ``traffic.counters.COUNTS``, one row per link, in parts."""
         rows = read_all(self._meters)
-        return [rows[i : i + _ROWS].tobytes() for i in range(0, len(rows), _ROWS)]
+        return [rows[i : i + ROWS].tobytes() for i in range(0, len(rows), ROWS)]
 
     def complaint(self) -> str | None:
         """What went wrong with the capture since this was asked last."""
@@ -153,7 +185,7 @@ class Observation:
         capture = self._stop_capture()
         return {
             "capture": capture,
-            "counter": _together([self._ingress[self._observed].read()]),
+            "counter": together([self._ingress[self._observed].read()]),
             "all": self.read_ingress(),
             "each": self.read_each(),
         }
@@ -168,10 +200,11 @@ class Observation:
             self._capture.kill()
             told, complaint = self._capture.communicate()
         try:
-            result: dict[str, Any] = json.loads(told)
-        except ValueError:
+            result: dict[str, Any] = json.loads(told.splitlines()[-1])
+        except (ValueError, IndexError):
             status = self._capture.returncode
             return {"error": f"it ended with status {status}: {_last_line(complaint)}"}
+        self._report = result
         return result
 
     def abandon(self) -> None:
@@ -181,7 +214,7 @@ class Observation:
                 self._capture.communicate(timeout=3)
 
 
-def _together(readings: Iterable[Any]) -> dict[str, float]:
+def together(readings: Iterable[Any]) -> dict[str, float]:
     """Several readings of ``traffic.counters.COUNTS`` as one, at the time of the last."""
     rows = list(readings)
     return {

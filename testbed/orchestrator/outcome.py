@@ -56,6 +56,7 @@ class Outcome:
             "algorithm": plan.label,
             "seed": plan.spec.seed,
             "engine": plan.spec.engine,
+            "runtime": _runtime(plan),
             "clock": plan.spec.clock,
             "ended": self.ended,
             "reason": self.reason,
@@ -81,9 +82,18 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "algorithm": plan.label,
         "seed": plan.spec.seed,
         "engine": plan.spec.engine,
+        "runtime": _runtime(plan),
         "clock": plan.spec.clock,
         "workers": plan.settings.workers,
         "versions": versions(),
         "commit": commit(),
         "host": host(),
     }
+
+
+def _runtime(plan: Plan) -> str | None:
+    """What the devices were, and how their roles came into them; None in a simulation."""
+    devices = plan.spec.devices
+    if plan.spec.engine == "simulation":
+        return None
+    return devices.runtime if devices.runtime != "docker" else f"docker, {devices.launched}"

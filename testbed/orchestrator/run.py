@@ -24,6 +24,7 @@ import testbed
 from testbed.channel import Channel, Message
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
+from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
 from testbed.orchestrator.ending import EndError, explain, signals
@@ -39,6 +40,8 @@ from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
+SETUP_TIMEOUT_STARTED = 10.0
+"""Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 """Seconds that the agent has to remove everything."""
 
@@ -46,17 +49,26 @@ TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 class Run:
     """Carries one plan out; use once."""
 
-    def __init__(self, plan: Plan, directory: Path, watcher: Watcher, host_seconds: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        watcher: Watcher,
+        host_seconds: float,
+        metrics: LiveRun | None = None,
+    ) -> None:
         """Prepare; nothing is started.
 
         Args:
             directory: the run directory to make.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+            metrics: whom to tell how it goes, if somebody exports it.
         """
         self._plan = plan
         self._directory = directory
         self._watcher = watcher
         self._began = host_seconds
+        self._metrics = metrics
         self._settings = plan.settings
         self._workers = plan.workers
         self._names = {number: name for name, number in self._workers.items()}
@@ -75,6 +87,9 @@ class Run:
             plan.spec.traffic.capture,
         )
         self._stopping = self._observed = False
+        section = plan.spec.devices
+        alone = section.runtime == "docker" and section.launched == "image"
+        self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
         self._hub = SERVER if plan.served else COORDINATOR
         self._peers: dict[str, dict[str, Any]] = {}
         # Every link's counters, in the order in which the agent samples them.
@@ -127,6 +142,8 @@ class Run:
             self._log.close(outcome.ended, outcome.reason, summary)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
+        if self._metrics:
+            self._metrics.ended(summary)
         return summary
 
     def _settle(self) -> dict[str, Any]:
@@ -158,6 +175,7 @@ class Run:
         )
         package = str(Path(testbed.__file__).parents[1])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        board = self._board
         with (self._directory / "processes.log").open("xb") as log:
             agent = subprocess.Popen(
                 [
@@ -167,7 +185,7 @@ class Run:
                     str(theirs.fileno()),
                     str(roles.fileno()),
                 ],
-                pass_fds=(theirs.fileno(), roles.fileno()),
+                pass_fds=(theirs.fileno(), roles.fileno(), *board.values()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -180,7 +198,7 @@ class Run:
             yield
         finally:
             self._progress.phase = "finishing"
-            self._watcher.progress(self._progress)
+            self._tell_progress()
             deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
             with contextlib.suppress(OSError):
                 self._control.send({"finish": True})
@@ -204,6 +222,12 @@ class Run:
                 if "left" in message.fields:
                     self._event("error", f"not all was removed: {message.fields['left']}", None)
 
+    @property
+    def _board(self) -> dict[str, int]:
+        """The descriptor of the board, if there is one, as an argument of the roles'."""
+        board = self._metrics.board if self._metrics else None
+        return {"board": board.descriptor} if board and board.descriptor is not None else {}
+
     def _loop(self, wake_up: int) -> None:
         self._control.send(
             {
@@ -211,12 +235,14 @@ class Run:
                     "entry": "testbed.roles.entry:load",
                     "entry_inside": "testbed.roles.entry:load_alone",
                     "shared": "testbed.roles.sharing:Shared.make",
-                    "arguments": self._settings.to_json(),
+                    "arguments": self._settings.to_json() | self._board,
                 },
                 "nodes": node_plan.chosen(self._plan),
             }
         )
-        self._control.send({"network": _network(self._plan, self._log.traffic)})
+        network = _network(self._plan, self._log.traffic)
+        network["traffic"]["metrics"] = self._metrics is not None
+        self._control.send({"network": network})
         with selectors.DefaultSelector() as selector:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
@@ -231,17 +257,22 @@ class Run:
                     elif message is None:
                         selector.unregister(self._report)  # the agent will say why
                     else:
-                        self._from_role(message)
+                        self._hear(message)
                 self._write_evaluations()
-                self._watcher.progress(self._progress)
-                late = time.monotonic() - self._began > SETUP_TIMEOUT
+                self._tell_progress()
+                late = time.monotonic() - self._began > self._patience
                 if self._training is None and late:
-                    raise EndError("failed", f"training did not begin within {SETUP_TIMEOUT:g} s")
+                    raise EndError("failed", f"training did not begin within {self._patience:g} s")
                 if self._complete() and not self._stopping:
                     self._stopping = True
                     self._control.send({"stop": "traffic"})
                 if self._observed:
                     raise EndError(*self._verdict())
+
+    def _tell_progress(self) -> None:
+        self._watcher.progress(self._progress)
+        if self._metrics:
+            self._metrics.progress(self._progress)
 
     def _complete(self) -> bool:
         return self._finished and not self._alive and not self._ingress.due
@@ -259,6 +290,8 @@ class Run:
     def _from_agent(self, message: Message | None) -> None:
         if message is None:
             raise EndError("failed", f"the agent of the run died; see {self._processes_log}")
+        if self._metrics:
+            self._metrics.from_agent(message)
         match message.fields:
             case {"failed": reason, **rest}:
                 see = "" if rest.get("host") else f"; see {self._processes_log}"
@@ -267,6 +300,8 @@ class Run:
                 self._loaded = True
                 self._event("info", "libraries and data are loaded", None)
                 self._start_server()
+            case {"made": count}:
+                self._progress.made = count
             case {"network": _}:
                 self._built = True
                 self._event("info", "the network is built", None)
@@ -332,6 +367,11 @@ class Run:
 
     # -- what the roles say
 
+    def _hear(self, message: Message) -> None:
+        if self._metrics:
+            self._metrics.from_role(message)
+        self._from_role(message)
+
     def _from_role(self, message: Message) -> None:
         match message.fields:
             case {"updates": _, "version": version}:
@@ -349,6 +389,7 @@ class Run:
             case {"training": when}:
                 self._training = when
                 self._ledgers.began = when + time.time() - time.monotonic()
+                self._ledgers.began_monotonic = when
                 self._ledgers.save(self._log.traffic)
                 self._event("info", "training begins", self._hub)
                 self._progress.phase = "training"
@@ -383,6 +424,8 @@ class Run:
     def _write_evaluations(self) -> None:
         for row in self._ingress.complete():
             self._log.evaluation(row | {"time": row["run_time"]})
+            if self._metrics:
+                self._metrics.evaluated(row)
             self._outcome.accuracies.append(row["accuracy"])
             self._progress.accuracy = row["accuracy"]
         self._progress.evaluations_due = self._ingress.due

@@ -10,6 +10,7 @@ class Progress:
 
     Attributes:
         phase: ``loading``, ``devices``, ``training`` or ``finishing``.
+        made: nodes that are there, where making them takes time; nothing runs in them yet.
         devices: workers that have greeted the server.
         all_devices: workers of the run.
         updates: applied so far.
@@ -24,6 +25,7 @@ class Progress:
     phase: str
     all_devices: int
     all_updates: int
+    made: int = 0
     devices: int = 0
     updates: int = 0
     rate: float = 0.0

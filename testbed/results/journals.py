@@ -7,7 +7,7 @@ values. Every batch that is complete is returned and what follows is left out; n
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,29 @@ def read_accounting(directory: Path) -> Any:
     return _columns(table, schema, f"the rows of {path}")
 
 
+def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
+    """Return those of some columns that a journal has, as it has them, a ``pyarrow.Table``.
+
+    Args:
+        name: the journal's, without its suffix.
+    """
+    import pyarrow as pa
+
+    table = _rows(directory, name, pa.schema([]))
+    return table.select([column for column in columns if column in table.column_names])
+
+
 def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
+    return _columns(_rows(directory, name, schema), schema, f"the {name} of {directory}")
+
+
+def _rows(directory: Path, name: str, schema: Any) -> Any:
+    """All rows of a journal; an empty table of the schema where there is none."""
+    import pyarrow as pa
+
     table = schema.empty_table()
     # The stream disappears when the parquet file is complete, which may be between two looks.
     for path in (f"{name}.parquet", f"{name}.arrows", f"{name}.parquet"):
@@ -111,7 +130,7 @@ def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
             continue
         except pa.ArrowInvalid:  # a parquet file cut off by a kill: the stream is still there
             continue
-    return _columns(table, schema, f"the {name} of {directory}")
+    return table
 
 
 def _parquet(data: bytes) -> Any:

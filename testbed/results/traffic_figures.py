@@ -25,7 +25,7 @@ KIND_COLOURS = dict(
             "#D55E00",
             "#CC79A7",
             "#56B4E9",
-            "#000000",
+            "#7F7F7F",  # black would vanish on a dark page
             "#0072B2",
         ),
         strict=True,

@@ -14,15 +14,17 @@ from testbed.roles.pulling import Answers
 from testbed.roles.pushing import push
 from testbed.roles.sending import send_available
 from testbed.roles.turn_taking import TurnTaking
+from testbed.telemetry.board import DeviceLine
 from testbed.wire.frames import Kind, header
 
 
-def ask(
+def ask(  # noqa: PLR0917 - what a worker is made of
     connection: socket.socket,
     answers: Answers,
     computation: Computation,
     learners: TurnTaking,
     pause: Pause,
+    line: DeviceLine,
 ) -> None:
     """Be a worker that asks, over a connection that has greeted, until the server says STOP."""
     pull = header(Kind.PULL)
@@ -33,6 +35,7 @@ def ask(
         if version is None:
             return
         pause.begin()
+        line.training()
         with learners.take() as learner:
             answers.take(learner.parameters)
             gradient, loss = computation.gradient(learner, computation.draw())
@@ -40,6 +43,7 @@ def ask(
             # The gradient is there only for the turn; what is not sent in it is copied.
             at_once = pause.over()
             rest = send_available(connection, pieces) if at_once else b"".join(pieces)
+        line.waiting()
         if not at_once and not pause.wait(connection):
             return
         answers.listen()

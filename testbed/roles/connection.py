@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import selectors
 import socket
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from testbed.roles.settings import PORT
 from testbed.wire.frames import Frame, Receiver
 
 _SIOCOUTQNSD = 0x894B
+_SO_TIMESTAMPNS = 35
+_TIME = struct.Struct("@qq")
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +36,9 @@ class Connection:
         local_port: this side's.
         stopped: whether the peer has said that training is over.
         ended: whether the peer sends nothing more.
+        stamped: whether the kernel tells when it received what is read; see ``stamp``.
+        arrived: when it received the last byte that was read, in nanoseconds since 1970; 0 if it was
+            not asked to tell.
     """
 
     socket: socket.socket
@@ -49,6 +55,13 @@ class Connection:
     local_port: int = PORT
     stopped: bool = False
     ended: bool = False
+    stamped: bool = False
+    arrived: int = 0
+
+    def stamp(self) -> None:
+        """Have the kernel tell when it receives what will be read."""
+        self.socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.stamped = True
 
     def receive(self) -> Iterator[Frame]:
         """Receive once and yield the frames that are complete.
@@ -59,7 +72,8 @@ class Connection:
             OSError: the connection broke.
         """
         try:
-            count = self.socket.recv_into(self.receiver.buffer())
+            buffer = self.receiver.buffer()
+            count = self._read(buffer) if self.stamped else self.socket.recv_into(buffer)
         except BlockingIOError:
             return
         if count == 0:
@@ -67,6 +81,15 @@ class Connection:
         for frame in self.receiver.received(count):
             self.received_bytes += frame.size
             yield frame
+
+    def _read(self, buffer: memoryview) -> int:
+        """Receive once, and note when the last of it arrived."""
+        count, ancillary, _, _ = self.socket.recvmsg_into([buffer], socket.CMSG_SPACE(_TIME.size))
+        for _, kind, content in ancillary:
+            if kind == _SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIME.unpack(content)
+                self.arrived = seconds * 1_000_000_000 + nanoseconds
+        return count
 
     def send(self, pieces: Pieces) -> None:
         """Send what the kernel takes now, keep a copy of the rest in ``pending``.

@@ -19,6 +19,7 @@ from testbed.roles.leave import Leave, What
 from testbed.roles.reporting import Report
 from testbed.roles.service import UpdateRow
 from testbed.roles.settings import Settings, peer_name
+from testbed.telemetry.board import DeviceLine
 
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
@@ -38,6 +39,7 @@ class Coordinator:
         *,
         computing: int,
         tells: bool,
+        line: DeviceLine,
     ) -> None:
         """Prepare.
 
@@ -46,6 +48,7 @@ class Coordinator:
             computing: how many of them compute, from 0 on.
             tells: whether peers tell what an arrival brought about: they may not be ready to compute,
                 or answer.
+            line: where to write its processor time.
         """
         self._settings = settings
         self._leaves = leaves
@@ -53,6 +56,7 @@ class Coordinator:
         self._service = ExchangeService(settings, self)
         self._computing = computing
         self._tells = tells
+        self._line = line
         self._ready = [True] * settings.workers
         self._busy = times.busy()
         self._clock: MeshClock | None = None
@@ -80,6 +84,7 @@ class Coordinator:
             leave.give(What.STOP)
         self._report.flush()
         self._part()
+        self._line.done()
 
     def _part(self) -> None:
         peers: dict[str, Any] = {}
@@ -218,3 +223,4 @@ class Coordinator:
         if now - self._last_report >= REPORT_PERIOD:
             self._last_report = now
             self._report.flush()
+            self._line.look()

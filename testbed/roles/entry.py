@@ -28,11 +28,12 @@ from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
-from testbed.roles.sharing import Shared
+from testbed.roles.sharing import BOARD, Shared
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
 from testbed.streams import stream
+from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.wire import WireError
 
 FAILED = 1
@@ -99,7 +100,7 @@ class _Role:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
         if self.shared.leaves is None:
-            Server(settings, half, layout, self.report).serve()
+            Server(settings, half, layout, self.report, self.shared.board).serve()
             return
         local_steps = computation.worker_half(settings, layout).local_steps
         VirtualServer(
@@ -110,6 +111,7 @@ class _Role:
             times=self.loaded.times,
             local_steps=local_steps,
             leaves=self.shared.leaves.of_clock(),
+            board=self.shared.board,
         ).serve()
 
     def _coordinate(self) -> None:
@@ -123,6 +125,7 @@ class _Role:
             self.report,
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
+            line=self.shared.board.device(hub_line(settings.workers)),
         ).run()
 
     def _exchange(self, number: int) -> None:
@@ -142,25 +145,32 @@ class _Role:
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
         meeting = Meeting(settings, number, layout.total, longest, Report(self.report))
-        Peer(settings, number, mine, self._learners(), leave, meeting).run(times)
+        line = self.shared.board.device(number)
+        Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
 
     def _evaluate(self) -> None:
         if self.shared.leaves is not None:
             self.shared.leaves.close()
         loaded = self.loaded
-        evaluate(loaded.settings, loaded.dataset, loaded.learner, self.report)
+        line = self.shared.board.device(evaluator_line(loaded.settings.workers))
+        evaluate(loaded.settings, loaded.dataset, loaded.learner, self.report, line)
 
     def _work(self, number: int) -> None:
         leaves, loaded = self.shared.leaves, self.loaded
         leave = None if leaves is None else leaves.of_device(number)
-        work(loaded.settings, number, loaded.dataset, self._learners(), loaded.times, leave)
+        line = self.shared.board.device(number)
+        work(loaded.settings, number, loaded.dataset, self._learners(), loaded.times, leave, line)
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
-    """Load libraries, dataset and model; returns the function that runs a forked role with them."""
+    """Load libraries, dataset and model; returns the function that runs a forked role with them.
+
+    Args:
+        arguments: of ``Settings``, and ``board``, the descriptor of the board if there is one.
+    """
     shared = Shared.make(arguments)
     turns = 0 if shared.turns is None else shared.turns.count
     return functools.partial(_load(arguments, turns).run, shared)
@@ -182,7 +192,7 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 
 def _load(arguments: Mapping[str, Any], turns: int) -> Loaded:
     torch.set_num_threads(1)
-    settings = Settings(**arguments)
+    settings = Settings(**{key: value for key, value in arguments.items() if key != BOARD})
     dataset = datasets.load(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
     )

@@ -12,11 +12,14 @@ from testbed.learning.learner import Learner
 from testbed.roles.greeting import connect
 from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.roles.settings import Settings
+from testbed.telemetry.board import DeviceLine
 from testbed.wire import WireError
 from testbed.wire.frames import Kind
 
 
-def evaluate(settings: Settings, dataset: Dataset, learner: Learner, report: Channel) -> None:
+def evaluate(
+    settings: Settings, dataset: Dataset, learner: Learner, report: Channel, line: DeviceLine
+) -> None:
     """Evaluate what the server sends until it says STOP."""
     images = dataset.test_images[: settings.evaluation_images]
     labels = dataset.test_labels[: settings.evaluation_images]
@@ -26,9 +29,11 @@ def evaluate(settings: Settings, dataset: Dataset, learner: Learner, report: Cha
         while True:
             kind, _, version, _, length = receive_header(connection, accepts)
             if kind is Kind.STOP:
+                line.done()
                 return
             if length != len(parameters):
                 raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
             receive_exactly(connection, parameters)
             accuracy, loss = learner.evaluate(images, labels)
             report.send({"evaluated": version, "accuracy": accuracy, "loss": loss})
+            line.look()

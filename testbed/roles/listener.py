@@ -18,25 +18,28 @@ from testbed.roles.pulling import STALLED, Answers
 from testbed.roles.pushing import push
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WorkerProtocol
+from testbed.telemetry.board import DeviceLine
 from testbed.wire.frames import Kind, header
 
 
 class Listener:
     """A worker that listens, over a connection that has greeted."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a worker is made of
         self,
         connection: socket.socket,
         answers: Answers,
         computation: Computation,
         learners: TurnTaking,
         protocol: WorkerProtocol,
+        line: DeviceLine,
     ) -> None:
         self._connection = connection
         self._answers = answers
         self._computation = computation
         self._learners = learners
         self._protocol = protocol
+        self._line = line
         size = learners.own.layout.total
         self._gradient = np.empty(size, np.float32)
         self._loss = 0.0
@@ -132,11 +135,13 @@ class Listener:
         """Compute at the version that the protocol says."""
         version = self._protocol.computing
         assert version is not None
+        self._line.training()
         drawn = self._computation.draw()
         with self._learners.take() as learner:
             np.copyto(learner.parameters, self._received[version])
             gradient, self._loss = self._computation.gradient(learner, drawn)
             np.copyto(self._gradient, gradient)
+        self._line.waiting()
 
     def _finish(self) -> int | None:
         """Send what was computed, or say that it comes too late; returns the version that is next."""

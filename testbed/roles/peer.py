@@ -23,6 +23,7 @@ from testbed.roles.meeting import Meeting
 from testbed.roles.peer_computation import PeerComputation, Sending
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
+from testbed.telemetry.board import DeviceLine
 from testbed.wire.frames import Frame, header
 
 LOOK_PERIOD = 1.0
@@ -40,6 +41,7 @@ class Peer:
         learners: TurnTaking,
         leave: Leave,
         meeting: Meeting,
+        line: DeviceLine,
     ) -> None:
         self._settings = settings
         self._number = number
@@ -50,6 +52,7 @@ class Peer:
         self._gradient = np.empty(learners.own.layout.total, np.float32)
         self._loss = 0.0
         self._meeting = meeting
+        self._line = line
         self._meeting.selector.register(leave, selectors.EVENT_READ)
         self._stopped = False
         self._before: Mapping[int, int] = {}
@@ -62,10 +65,12 @@ class Peer:
         """
         self._meeting.meet()
         self._leave.tell(met=self._number)
+        self._line.waiting()
         if self._settings.clock == "virtual":
             self._by_virtual_clock()
         else:
             self._by_wall_clock(times)
+        self._line.done()
         digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
         if self._number == self._settings.evaluated_peer:
             self._meeting.report.parameters(as_bytes(self._half.parameters))
@@ -175,9 +180,11 @@ class Peer:
         return [message for sending in sent for message in sending.messages]
 
     def _compute(self) -> None:
+        self._line.training()
         with self._learners.take() as learner:
             gradient, self._loss = self._computation.gradient(learner)
             np.copyto(self._gradient, gradient)
+        self._line.waiting()
 
     def _step(self) -> None:
         step, sent = self._computation.step(self._gradient, self._loss)

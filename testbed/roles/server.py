@@ -25,14 +25,16 @@ from collections.abc import Iterable
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.roles.connection import Connection
+from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
-from testbed.roles.service import ParameterService, Pushed, UpdateRow
+from testbed.roles.service import Pushed, UpdateRow
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import SnapshotQueue
+from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import DENSE, Codec
-from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
+from testbed.wire.frames import HEADER, SECRET_SIZE, Frame, Kind, Receiver, header
 
 GREETING_TIMEOUT = 10.0
 """Seconds that a connection may stay silent before its greeting."""
@@ -48,11 +50,24 @@ class Server:
     """Serves one run; see ``serve``."""
 
     def __init__(
-        self, settings: Settings, half: ServerHalf, layout: Layout, channel: Channel
+        self,
+        settings: Settings,
+        half: ServerHalf,
+        layout: Layout,
+        channel: Channel,
+        board: Board | None = None,
     ) -> None:
+        """Prepare.
+
+        Args:
+            board: where to write how it stands, if there is one.
+        """
         self._settings = settings
         self._report = Report(channel)
-        self._service = ParameterService(half, layout, settings, self)
+        board = board or Board.private(lines_of(settings.workers))
+        self._line, self._own_line = board.server(), board.device(hub_line(settings.workers))
+        self._stamps = board.shared
+        self._service = MeasuredService(half, layout, settings, self, self._line)
         self._secret = bytes.fromhex(settings.secret)
         self._parameters = as_bytes(half.parameters)
         self._size = len(half.parameters)
@@ -82,6 +97,7 @@ class Server:
         self._train(listener)
         self._drain(listener)
         self._report.parameters(self._parameters)
+        self._own_line.done()
         self._report.send(
             finished=self._service.half.version,
             payload_bytes=self._service.payload_bytes,
@@ -110,6 +126,8 @@ class Server:
                     self._sent(connection)
                 if events & selectors.EVENT_READ:
                     for frame in connection.receive():
+                        if connection.arrived and frame.kind is Kind.PUSH:
+                            self._line.queued(time.time_ns() - connection.arrived)
                         self._handle(connection, frame)
             except EOFError:
                 self._close(connection, None)
@@ -126,6 +144,8 @@ class Server:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         receiver = Receiver(self._greeting, self._scratch)
         connection = Connection(accepted, address, port, receiver, time.monotonic())
+        if self._stamps:
+            connection.stamp()
         self._connections.add(connection)
         self._selector.register(accepted, selectors.EVENT_READ, connection)
 
@@ -148,6 +168,7 @@ class Server:
         if now - self._last_report < REPORT_PERIOD:
             return
         self._last_report = now
+        self._own_line.look()
         for connection in list(self._connections):
             if connection.device is None and now - connection.opened > GREETING_TIMEOUT:
                 self._close(connection, f"no greeting within {GREETING_TIMEOUT:g} s")
@@ -242,6 +263,7 @@ class Server:
         connection.device = number
         connection.receiver.accept(self._working)
         self._workers[number] = connection
+        self._line.sent(HEADER.size)
         self._service.join(number)
         self._service.count(number, frame.size)
         self._last_greeting = time.monotonic()
@@ -263,6 +285,7 @@ class Server:
         length = sum(map(len, answer.body))
         head = header(Kind.PARAMETERS, answer.version, encoding=answer.encoding, length=length)
         connection.send([head, *answer.body])
+        self._line.sent(len(head) + length, length)
         if connection.pending:
             self._watch(connection)
         return len(head) + length
@@ -313,6 +336,8 @@ class Server:
         for connection in list(connections):
             try:
                 connection.send([header(Kind.STOP)])
+                if connection is not self._evaluator:
+                    self._line.sent(HEADER.size)
                 self._watch(connection)
                 connection.end()
             except OSError as error:

@@ -165,7 +165,7 @@ class ParameterService:
             half.finished(worker, push.base_version, time=time)
             delay = None
         else:
-            delay = half.push(worker, push.update, push.base_version, loss=push.loss, time=time)
+            delay = self._apply(worker, push.update, push, time)
         self._observer.row(
             (
                 before + (delay is not None),
@@ -183,6 +183,10 @@ class ParameterService:
         )
         self._bytes[worker] = 0
         self._advanced(before)
+
+    def _apply(self, worker: int, update: Update, push: Pushed, time: float) -> int | None:
+        """Give an update to the algorithm; returns its delay, None if it was dropped as too late."""
+        return self.half.push(worker, update, push.base_version, loss=push.loss, time=time)
 
     def _advanced(self, before: int) -> None:
         """Do what is due when the version may have changed."""

@@ -10,7 +10,10 @@ from typing import Any, Self
 
 from testbed.nodes.turns import Turns
 from testbed.roles.leave import Leaves
+from testbed.telemetry.board import Board, lines_of
 
+BOARD = "board"
+"""Key of the board's descriptor among a run's settings, if there is a board that somebody reads."""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 
@@ -23,20 +26,27 @@ class Shared:
         turns: at computing; None where each device has processors of its own.
         leaves: the channels by which the virtual clock, or the coordinator of peers, says what has
             happened; None where devices act by themselves.
+        board: on which devices write how they stand.
     """
 
     turns: Turns | None
     leaves: Leaves | None
+    board: Board
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
         """Make what a run's roles share; ``arguments`` are its ``Settings`` as a mapping."""
         turns = None if arguments["own_processors"] else Turns()
-        return cls(turns, Leaves(arguments["workers"]) if _has_leaves(arguments) else None)
+        leaves = Leaves(arguments["workers"]) if _has_leaves(arguments) else None
+        descriptor = arguments.get(BOARD)
+        if descriptor is None:
+            return cls(turns, leaves, Board.private(lines_of(arguments["workers"])))
+        return cls(turns, leaves, Board.open(descriptor))
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
         """Those that a role is to have."""
-        found = [] if self.turns is None else list(self.turns.descriptors)
+        found = [] if self.board.descriptor is None else [self.board.descriptor]
+        found += [] if self.turns is None else list(self.turns.descriptors)
         if self.leaves is not None and role["role"] in _CLOCKS:
             found += self.leaves.clock_descriptors
         elif self.leaves is not None and role["role"] in _DEVICES:
@@ -50,13 +60,17 @@ class Shared:
         """What somebody else made, in the process of a role that got its ``descriptors``."""
         rest = list(descriptors)
         turns = None
+        if arguments.get(BOARD) is None:
+            board = Board.private(lines_of(arguments["workers"]))
+        else:
+            board, rest = Board.open(rest[0]), rest[1:]
         if not arguments["own_processors"]:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_leaves(arguments):
-            return cls(turns, None)
+            return cls(turns, None, board)
         if role["role"] in _DEVICES:
-            return cls(turns, Leaves.handed(theirs={int(role["number"]): rest[0]}))
-        return cls(turns, Leaves.handed(ours=rest))
+            return cls(turns, Leaves.handed(theirs={int(role["number"]): rest[0]}), board)
+        return cls(turns, Leaves.handed(ours=rest), board)
 
 
 def _has_leaves(arguments: Mapping[str, Any]) -> bool:

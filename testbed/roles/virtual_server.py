@@ -18,6 +18,7 @@ from testbed.roles.server import REPORT_PERIOD, Server
 from testbed.roles.service import Pushed
 from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.telemetry.board import Board
 from testbed.wire import WireError
 from testbed.wire.frames import Frame, Kind
 
@@ -38,8 +39,9 @@ class VirtualServer(Server):
         times: Times,
         local_steps: int,
         leaves: list[Leave],
+        board: Board | None = None,
     ) -> None:
-        super().__init__(settings, half, layout, channel)
+        super().__init__(settings, half, layout, channel, board)
         self._leaves = leaves
         self._busy = times.busy(local_steps)
         self._listener: socket.socket | None = None

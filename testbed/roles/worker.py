@@ -12,6 +12,7 @@ from testbed.roles.pulling import ANSWERS
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.telemetry.board import DeviceLine
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
@@ -23,11 +24,13 @@ def work(  # noqa: PLR0917 - what a worker is made of
     learners: TurnTaking,
     times: Times,
     leave: Leave | None,
+    line: DeviceLine | None = None,
 ) -> None:
     """Be worker ``number`` until training ends.
 
     Args:
         leave: the virtual clock's channel; None under the wall clock.
+        line: where to write how it stands, if there is a board.
     """
     layout = learners.own.layout
     shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
@@ -37,14 +40,16 @@ def work(  # noqa: PLR0917 - what a worker is made of
     mine = Computation(half, batches, codec)
     own_times = times.of_device(number, half.local_steps)
     protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
+    line = line or DeviceLine.unread()
     with connect(settings, number, layout.total) as connection:
         answers = ANSWERS[settings.pulls](connection, layout)
         if protocol.asks:
             pause = WallPause(own_times) if leave is None else VirtualPause(leave)
-            ask(connection, answers, mine, learners, pause)
-            return
-        listener = Listener(connection, answers, mine, learners, protocol)
-        if leave is None:
-            listener.by_wall_clock(own_times)
+            ask(connection, answers, mine, learners, pause, line)
         else:
-            listener.by_virtual_clock(leave)
+            listener = Listener(connection, answers, mine, learners, protocol, line)
+            if leave is None:
+                listener.by_wall_clock(own_times)
+            else:
+                listener.by_virtual_clock(leave)
+    line.done()

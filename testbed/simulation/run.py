@@ -16,6 +16,7 @@ from testbed.experiment.load import dump
 from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.metrics.live import LiveRun
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
@@ -34,13 +35,22 @@ LOOK_PERIOD = 0.1
 class SimulatedRun:
     """Carries one plan out in this process; use once."""
 
-    def __init__(self, plan: Plan, directory: Path, watcher: Watcher, began: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        watcher: Watcher,
+        began: float,
+        metrics: LiveRun | None = None,
+    ) -> None:
         """Prepare; nothing is started.
 
         Args:
             directory: the run directory to make.
             began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+            metrics: whom to tell how it goes, if somebody exports it.
         """
+        self._metrics = metrics
         self._plan = plan
         self._settings = plan.settings
         self._directory = directory
@@ -49,7 +59,7 @@ class SimulatedRun:
         self._outcome = Outcome()
         self._progress = Progress("loading", plan.settings.workers, plan.settings.updates)
         self._rows = np.empty(_ROWS, UPDATE)
-        self._count = self._version = 0
+        self._count = self._told = self._version = 0
         self._ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         self._after_drain: dict[str, int] | None = None
         self._next_look = 0.0
@@ -81,7 +91,7 @@ class SimulatedRun:
 
     def _load(self) -> None:
         settings = self._settings
-        self._watcher.progress(self._progress)
+        self._tell_progress()
         torch.set_num_threads(1)
         self._dataset = datasets.load(
             settings.dataset, settings.scaling, settings.train_images, settings.seed
@@ -99,6 +109,7 @@ class SimulatedRun:
         self._system = make(self._settings, self._dataset, self._learner, self._initial, self)
         self._progress.devices = self._settings.workers
         self._progress.phase = "training"
+        self._tell_progress()
         self._system.clock.run(between)
         self._flush()
         self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
@@ -128,24 +139,38 @@ class SimulatedRun:
         if self._system.parameters is not self._learner.parameters:
             np.copyto(self._learner.parameters, self._system.parameters)
         accuracy, loss = self._learner.evaluate(self._images, self._labels)
-        self._log.evaluation(
-            {
-                "iteration": self._system.version,
-                "time": self._system.clock.now,
-                "accuracy": accuracy,
-                "loss": loss,
-                **self._ingress,
-            }
-        )
+        row = {
+            "iteration": self._system.version,
+            "time": self._system.clock.now,
+            "accuracy": accuracy,
+            "loss": loss,
+            **self._ingress,
+        }
+        self._log.evaluation(row)
+        if self._metrics:
+            self._metrics.evaluated(row)
         self._outcome.accuracies.append(accuracy)
         self._progress.accuracy = accuracy
 
+    def _tell(self) -> None:
+        """Tell whoever exports metrics what was not told yet."""
+        if self._metrics:
+            rows = self._rows[self._told : self._count]
+            self._metrics.simulated(rows, self._system.clock.now, self._system.ledger())
+            self._told = self._count
+
+    def _tell_progress(self) -> None:
+        self._watcher.progress(self._progress)
+        if self._metrics:
+            self._metrics.progress(self._progress)
+
     def _flush(self) -> None:
         if self._count:
+            self._tell()
             rows = self._rows[: self._count]
             self._log.updates(rows)
             self._outcome.took_in(rows, self._version)
-            self._count = 0
+            self._count = self._told = 0
 
     def _look(self, wake_up: int) -> None:
         now = time.monotonic()
@@ -158,12 +183,13 @@ class SimulatedRun:
         progress = self._progress
         progress.wire_bytes = self._system.ledger()["wire_bytes"]
         progress.moved(now, self._system.version)
-        self._watcher.progress(progress)
+        self._tell_progress()
+        self._tell()
 
     def _write_end(self) -> dict[str, Any]:
         outcome = self._outcome
         self._progress.phase = "finishing"
-        self._watcher.progress(self._progress)
+        self._tell_progress()
         try:
             self._flush()
             complete = outcome.ended == "completed"
@@ -182,4 +208,6 @@ class SimulatedRun:
             self._log.close(outcome.ended, outcome.reason, summary)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
+        if self._metrics:
+            self._metrics.ended(summary)
         return summary

@@ -106,6 +106,7 @@ def test_there_is_no_secret_until_somebody_makes_one(compose: Compose, value: st
     assert "openssl rand -hex 32" in result.stderr
 
 
+@pytest.mark.exercises("compose")
 def test_it_trains_and_leaves_nothing(
     compose: Compose, docker_client: docker.DockerClient, testbed_image: str, tmp_path: Path
 ) -> None:

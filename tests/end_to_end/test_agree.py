@@ -15,6 +15,7 @@ from testbed.orchestrator.host import _make_namespaces, _try_in_child
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
     pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 

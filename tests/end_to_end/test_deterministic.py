@@ -27,6 +27,7 @@ from testbed.orchestrator.watching import Progress
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
     pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 

@@ -14,6 +14,7 @@ from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, Started, unti
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
     pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 

@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine
 
 NOBODY = 65534
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from traffic.counters import COUNTS
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
     pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 

@@ -182,9 +182,14 @@ def runs_root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write_run(runs_root: Path) -> WriteRun:
-    """Write a run that ended as it should, and return its directory.
+    """Write a run that ended as it should, and return its directory: see ``writer_of_runs``."""
+    return writer_of_runs(runs_root)
 
-    Args of the fixture's function: algorithm; execution (``experiment/time-seed``); count of
+
+def writer_of_runs(runs_root: Path) -> WriteRun:
+    """What writes runs into a folder.
+
+    Args of the function: algorithm; execution (``experiment/time-seed``); count of
     updates; payload bytes of each; ended; evaluations (a table, in place of the usual one); speed
     (updates in which accuracy rises); accounting (a table: what a capture counted); traffic
     (of the summary); further keywords go to the manifest.

@@ -1,0 +1,45 @@
+"""One colour for one thing, on every dashboard.
+
+Only names of Grafana's palette: it draws each in a shade that can be read on its light and on its dark
+background. Series that have no colour of their own (algorithms, runs) get one by their name, so that
+the same one has the same colour in every panel.
+"""
+
+from collections.abc import Mapping
+
+from grafana_foundation_sdk.models import dashboard as model
+
+LAYERS: Mapping[str, str] = {"payload": "green", "message": "blue", "wire": "orange"}
+STATES: Mapping[str, str] = {
+    "starting": "blue",
+    "training": "green",
+    "waiting": "yellow",
+    "frozen": "purple",
+    "dead": "red",
+    "done": "text",
+}
+ROLES: Mapping[str, str] = {
+    "server": "orange",
+    "workers": "green",
+    "evaluator": "purple",
+    "orchestrator": "blue",
+}
+PHASES: Mapping[str, str] = {
+    "loading": "blue",
+    "devices": "purple",
+    "training": "green",
+    "finishing": "yellow",
+    "completed": "text",
+    "failed": "red",
+    "interrupted": "orange",
+}
+
+
+def fixed(colour: str) -> list[model.DynamicConfigValue]:
+    """The properties that give a series a colour of the palette."""
+    return [model.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})]
+
+
+def starting_with(word: str) -> str:
+    """The regular expression, as Grafana writes one, of series whose name starts with a word."""
+    return f"/^{word}( |$)/"

@@ -1,0 +1,47 @@
+"""The dashboards' JSON: the same bytes from the same code, in files that are committed."""
+
+import json
+from pathlib import Path
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from dashboards import compare, devices, ingress, network
+
+FOLDER = Path(__file__).parent / "json"
+DASHBOARDS = {
+    "compare": compare.dashboard,
+    "devices": devices.dashboard,
+    "ingress": ingress.dashboard,
+    "network": network.dashboard,
+}
+
+
+def generated() -> dict[str, str]:
+    """The text of every file, by its name."""
+    return {
+        f"{name}.json": json.dumps(
+            build(), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
+        )
+        + "\n"
+        for name, build in DASHBOARDS.items()
+    }
+
+
+def differences(folder: Path = FOLDER) -> list[str]:
+    """Names of the files that are missing, that no code makes, or that are not what the code makes."""
+    wanted = generated()
+    there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+    return sorted(name for name in wanted | there if wanted.get(name) != there.get(name))
+
+
+def write(folder: Path = FOLDER) -> list[Path]:
+    """Write the files that differ, remove those that no code makes; the files touched."""
+    wanted = generated()
+    folder.mkdir(parents=True, exist_ok=True)
+    touched = [folder / name for name in differences(folder)]
+    for path in touched:
+        if path.name in wanted:
+            path.write_text(wanted[path.name], encoding="utf-8")
+        else:
+            path.unlink()
+    return touched

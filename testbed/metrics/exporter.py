@@ -1,0 +1,162 @@
+"""Metrics over HTTP, on the host's loopback address only; nothing is computed until somebody asks.
+
+prometheus-client serves each request in a thread of its own. A run is changed by the orchestrator's
+thread and read by these, each with the run's lock.
+"""
+
+import errno
+import select
+import socket
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from testbed.errors import SpecError
+from testbed.metrics.catalogue import COMMON, METRICS, WORKERS, Metric
+from testbed.metrics.state import BUCKETS, RunState, Staleness
+from testbed.orchestrator.ending import signals
+
+ADDRESS = "127.0.0.1"
+
+
+class Source(Protocol):
+    """One run, live or replayed.
+
+    Attributes:
+        lock: held by whoever changes or reads its state.
+    """
+
+    @property
+    def lock(self) -> threading.Lock: ...
+
+    def read(self) -> RunState:
+        """How it stands now; called with the lock."""
+        ...
+
+
+@dataclass(eq=False)
+class Runs(Collector):
+    """Reads all runs of an execution.
+
+    Attributes:
+        workers: whether each worker has series of its own.
+        sources: the runs, in the order in which they began.
+    """
+
+    workers: bool = False
+    sources: list[Source] = field(default_factory=list)
+
+    def collect(self) -> Iterable[Family]:
+        """What there is now; a metric without a sample is left out."""
+        metrics = METRICS + (WORKERS if self.workers else ())
+        families = [_family(metric) for metric in metrics]
+        for source in list(self.sources):
+            with source.lock:
+                state = source.read()
+                for metric, family in zip(metrics, families, strict=True):
+                    for own, value in metric.read(state):
+                        _add(family, (state.run, state.algorithm, *own), value)
+        return [family for family in families if family.samples]
+
+    def describe(self) -> Iterable[Family]:
+        """The families, without samples."""
+        return map(_family, METRICS + (WORKERS if self.workers else ()))
+
+
+def _family(metric: Metric) -> Family:
+    name, meaning, labels = metric.name, metric.meaning, (*COMMON, *metric.labels)
+    match metric.kind:
+        case "gauge":
+            return GaugeMetricFamily(name, meaning, labels=labels)
+        case "counter":
+            return CounterMetricFamily(name.removesuffix("_total"), meaning, labels=labels)
+        case "histogram":
+            return HistogramMetricFamily(name, meaning, labels=labels)
+        case "summary":
+            return SummaryMetricFamily(name, meaning, labels=labels)
+
+
+def _add(family: Any, labels: tuple[str, ...], value: Any) -> None:
+    if isinstance(value, Staleness):
+        below = value.counts.cumsum().tolist()
+        bounds = [*map(floatToGoString, BUCKETS), "+Inf"]
+        family.add_metric(labels, list(zip(bounds, below, strict=True)), value.sum)
+    elif isinstance(value, tuple):
+        total, count = value
+        family.add_metric(labels, count, total)
+    else:
+        family.add_metric(labels, float(value))
+
+
+class Exporter:
+    """Serves the metrics of all runs that are added, until it is closed.
+
+    Attributes:
+        port: where.
+    """
+
+    def __init__(self, port: int, workers: bool = False) -> None:
+        """Begin to serve.
+
+        Args:
+            port: 0 for any that is free.
+            workers: whether each worker has series of its own.
+
+        Raises:
+            SpecError: the port is taken, or may not be used.
+        """
+        self._runs = Runs(workers)
+        registry = CollectorRegistry()
+        registry.register(self._runs)
+        try:
+            self._server, self._thread = start_http_server(port, ADDRESS, registry)
+        except (OSError, OverflowError) as error:
+            raise SpecError(_why(port, error)) from error
+        self.port: int = self._server.server_address[1]
+
+    @property
+    def url(self) -> str:
+        """What to give to Prometheus, or to a browser."""
+        return f"http://{ADDRESS}:{self.port}/metrics"
+
+    def add(self, source: Source) -> None:
+        """Export a run from now on."""
+        self._runs.sources.append(source)
+
+    def linger(self, seconds: float | None) -> None:
+        """Go on serving for so long, None for ever, or until SIGINT, SIGTERM or SIGHUP."""
+        if seconds == 0:
+            return
+        with signals() as wake_up:
+            select.select([wake_up], [], [], seconds)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _why(port: int, error: OSError | OverflowError) -> str:
+    if isinstance(error, socket.gaierror | OverflowError):
+        return (
+            f"--metrics-port {port}: there is no such port; use one from 1 to 65535, or 0 for any"
+        )
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"--metrics-port {port}: somebody serves there already, perhaps another run; use another "
+            "port, or 0 for any that is free"
+        )
+    return f"--metrics-port {port} cannot be used ({error.strerror}); use another, or 0 for any"

@@ -1,0 +1,305 @@
+"""A run as it goes: what the orchestrator hears, the board, and how it ended, become its state.
+
+The orchestrator hands over every message that it gets anyway. What changes all the time (how the
+devices stand, the server's ledger, the rate) is looked up when somebody reads.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+
+from testbed.channel import Message
+from testbed.metrics.classes import device_classes
+from testbed.metrics.state import STATES, RunState
+from testbed.metrics.uplinks import UplinkMeter
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.watching import Progress
+from testbed.roles.settings import EVALUATOR, SERVER
+from testbed.telemetry.board import Board, State, evaluator_line, hub_line, lines_of
+from testbed.telemetry.records import UPDATE
+from traffic.counters import COUNTS
+
+MEMORY_PERIOD = 5.0
+"""Seconds between two looks at the orchestrator's own memory."""
+
+
+class LiveRun:
+    """One run under way; a ``testbed.metrics.exporter.Source``.
+
+    Attributes:
+        lock: of the state.
+        board: where its devices write; None for a simulation, which has none.
+    """
+
+    def __init__(self, plan: Plan, execution: str) -> None:
+        """Prepare.
+
+        Args:
+            execution: the name of the execution's directory.
+        """
+        self.lock = threading.Lock()
+        self._state = start(plan, execution)
+        self._plan = plan
+        self._numbers = plan.workers
+        emulated = plan.spec.engine == "emulation"
+        workers = plan.settings.workers
+        self.board = Board.create(lines_of(workers)) if emulated else None
+        self._exited = np.zeros(workers, bool)
+        self._dead = np.zeros(workers, bool)
+        self._frozen = np.zeros(workers, bool)
+        self._training: float | None = None
+        self._host_seconds = 0.0
+        self._over = self._ended = False
+        self._uplinks = self._uplink_meter() if emulated else None
+        self._links = [link.device for link in plan.links]
+        self._next_link = 0
+        self._itself = psutil.Process()
+        self._cpu_before = _processor_seconds(self._itself)
+        self._helpers: dict[str, float] = {}
+        self._own_memory = self._helpers_memory = 0
+        self._next_look = 0.0
+
+    def _uplink_meter(self) -> UplinkMeter:
+        links = {link.device: link for link in self._plan.links}
+        rates = [links[name].uplink.rate for name in self._numbers]
+        return UplinkMeter(self._state.classes, rates)
+
+    # -- what the orchestrator tells
+
+    def progress(self, progress: Progress) -> None:
+        """Take how far it is; called a few times per second."""
+        with self.lock:
+            if not self._ended:
+                self._state.phase = progress.phase
+                self._state.due = progress.evaluations_due
+
+    def from_agent(self, message: Message) -> None:
+        """Take a message of the agent's."""
+        with self.lock:
+            match message.fields:
+                case {"counter": counter, **rest}:
+                    self._counted(counter)
+                    if "egress" in rest:
+                        self._state.egress["wire"] = int(rest["egress"]["bytes"])
+                case {"traffic": seen, **rest}:
+                    self._counted(seen["all"])
+                    if "egress" in rest:
+                        self._state.egress["wire"] = int(rest["egress"]["bytes"])
+                    self._captured(seen["capture"])
+                case {"sampled": "counters"}:
+                    self._sampled(np.frombuffer(message.raw, COUNTS))
+                case {"sampled": "uplinks"}:
+                    self._sent(np.frombuffer(message.raw, COUNTS))
+                case {"extras": extras}:
+                    self._captured(extras["capture"])
+                    memory = dict(extras["memory"])
+                    self._helpers_memory = memory.pop("orchestrator", 0)
+                    self._state.memory |= memory
+                    self._helpers |= extras["processor"]
+                case {"exited": device, "status": status} if device in self._numbers:
+                    self._left(self._numbers[device], status)
+                case {"frozen": device, "yes": frozen} if device in self._numbers:
+                    self._frozen[self._numbers[device]] = frozen
+
+    def from_role(self, message: Message) -> None:
+        """Take a message of a role's."""
+        state = self._state
+        with self.lock:
+            match message.fields:
+                case {"updates": _}:
+                    self._took_in(np.frombuffer(message.raw, UPDATE))
+                case {"checkpoint": _, "payload_bytes": payload, "message_bytes": size, **rest}:
+                    state.came_in(payload=payload, message=size)
+                    self._virtual(rest["run_time"])
+                case {"training": when}:
+                    self._training = when
+                case {"finished": _, "payload_bytes": payload, "message_bytes": size}:
+                    self._over = True
+                    state.came_in(payload=payload, message=size)
+
+    def simulated(self, rows: npt.NDArray[Any], now: float, ledger: Mapping[str, int]) -> None:
+        """Take what a simulation did since the last time.
+
+        Args:
+            rows: of ``UPDATE``.
+            now: by the virtual clock.
+            ledger: bytes by layer, modelled ones of the wire.
+        """
+        with self.lock:
+            if self._training is None:
+                self._training = time.monotonic()
+            self._took_in(rows)
+            self._virtual(now)
+            self._state.came_in(
+                **{name.removesuffix("_bytes"): size for name, size in ledger.items()}
+            )
+
+    def evaluated(self, row: Mapping[str, float]) -> None:
+        """Take an evaluation of which everything is known."""
+        with self.lock:
+            self._state.evaluated(row)
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        """The run is over: its values are final from now on, and its board is closed."""
+        with self.lock:
+            self.read()
+            state = self._state
+            state.phase = summary["ended"]
+            self._ended = self._over = True
+            state.rate = 0.0
+            state.due = 0 if summary["ended"] == "completed" else state.due
+            after = summary["ingress_after_drain"] or summary["ingress"]
+            state.came_in(**{name.removesuffix("_bytes"): size for name, size in after.items()})
+            self._mirror()
+            if self._training is not None:
+                state.training_seconds = summary["host_seconds"]
+            state.devices = self._devices()
+            if self.board is not None:
+                self.board.close()
+
+    # -- taking it in
+
+    def _took_in(self, rows: npt.NDArray[Any]) -> None:
+        if len(rows):
+            self._state.took_in(rows)
+            self._host_seconds = float(rows["host_time"][-1])
+            self._virtual(float(rows["time"][-1]))
+            self._state.measure_rate(time.monotonic())
+
+    def _virtual(self, now: float) -> None:
+        if self._plan.spec.clock == "virtual":
+            self._state.virtual_seconds = now
+
+    def _counted(self, counter: Mapping[str, float]) -> None:
+        self._state.came_in(wire=int(counter["bytes"]))
+        self._state.packets = int(counter["frames"])
+
+    def _captured(self, capture: Mapping[str, Any] | None) -> None:
+        if capture and "records" in capture:
+            self._state.capture = (capture["records"], capture["dropped"])
+            self._state.acknowledgements = capture.get("acknowledgements")
+
+    def _sampled(self, rows: npt.NDArray[np.void]) -> None:
+        """Rows of all links, in their order, in parts; a peer's is no uplink's."""
+        first = self._next_link
+        self._next_link = (first + len(rows)) % len(self._links)
+        if self._plan.served:
+            names = self._links[first : first + len(rows)]
+            self._sent(rows[[name in self._numbers for name in names]])
+
+    def _sent(self, rows: npt.NDArray[np.void]) -> None:
+        assert self._uplinks is not None
+        uplinks = self._uplinks.add(rows)
+        if uplinks is not None:
+            self._state.uplinks = uplinks
+
+    def _left(self, number: int, status: int) -> None:
+        self._exited[number] = True
+        if status != 0:
+            self._dead[number] = True
+            self._state.lost[self._state.classes.of_device[number]] += 1
+
+    # -- reading
+
+    def read(self) -> RunState:
+        """How it stands now; called with the lock."""
+        state = self._state
+        if self._ended:
+            return state
+        now = time.monotonic()
+        if self._training is not None:
+            state.training_seconds = self._host_seconds if self._over else now - self._training
+            if self._over:
+                state.rate = 0.0
+            else:
+                state.measure_rate(now)
+        state.devices = self._devices()
+        own = _processor_seconds(self._itself) - self._cpu_before
+        state.processor["orchestrator"] = own + sum(self._helpers.values())
+        if now >= self._next_look:
+            self._next_look = now + MEMORY_PERIOD
+            self._own_memory = self._itself.memory_full_info().uss
+        state.memory["orchestrator"] = self._own_memory + self._helpers_memory
+        if self.board is not None:
+            self._read_board(self.board)
+        self._mirror()
+        return state
+
+    def _mirror(self) -> None:
+        """Whatever a peer gets another one has sent."""
+        if not self._plan.served:
+            self._state.egress |= self._state.ingress
+
+    def _read_board(self, board: Board) -> None:
+        state, workers = self._state, self._plan.settings.workers
+        seconds = board.processor_seconds()
+        state.processor["workers"] = float(seconds[:workers].sum())
+        state.processor[EVALUATOR] = float(seconds[evaluator_line(workers)])
+        hub = float(seconds[hub_line(workers)])
+        if not self._plan.served:
+            state.processor["orchestrator"] += hub
+            return
+        state.processor[SERVER] = hub
+        line = board.of_server()
+        state.queue = (line["queue"] / 1e9, line["queued"])
+        state.apply = (line["apply"] / 1e9, line["applied"])
+        state.egress |= {
+            "payload": line["sent_payload_bytes"],
+            "message": line["sent_message_bytes"],
+        }
+
+    def _devices(self) -> dict[str, npt.NDArray[Any]]:
+        """How many devices of each class are in each state."""
+        workers = self._plan.settings.workers
+        if self.board is not None and self.board.shared:
+            states = self.board.states()[:workers].astype(np.int64)
+        elif self._training is None:
+            states = np.full(workers, State.STARTING, np.int64)
+        else:
+            states = np.full(workers, State.TRAINING, np.int64)
+        places = np.array([STATES.index(state.name.lower()) for state in State])[states]
+        places[self._exited | self._ended] = STATES.index("done")
+        places[self._frozen & ~self._exited] = STATES.index("frozen")
+        places[self._dead] = STATES.index("dead")
+        classes = self._state.classes
+        return {
+            name: classes.count(np.flatnonzero(places == place))
+            for place, name in enumerate(STATES)
+        }
+
+
+def start(plan: Plan, execution: str) -> RunState:
+    """The state of a run that has not begun."""
+    spec, settings = plan.spec, plan.settings
+    emulated = spec.engine == "emulation"
+    return RunState(
+        run=f"{spec.name}/{execution}",
+        algorithm=plan.label,
+        info={
+            # A folder's name: where it lies is the host's own affair.
+            "dataset": spec.dataset.name.rstrip("/").rpartition("/")[2],
+            "model": spec.model.name,
+            "engine": spec.engine,
+            "clock": spec.clock,
+            "runtime": spec.devices.runtime if emulated else "none",
+            "seed": str(spec.seed),
+            "workers": str(settings.workers),
+        },
+        target=settings.updates,
+        classes=device_classes(
+            {"compute": settings.compute, "waiting": settings.waiting},
+            settings.seed,
+            settings.workers,
+        ),
+        worker_names=tuple(plan.workers),
+    )
+
+
+def _processor_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)

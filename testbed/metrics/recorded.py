@@ -1,0 +1,158 @@
+"""What a run directory tells of how a run went, second by second of the host's clock.
+
+Everything is put on one axis: seconds since training began. What the directory does not tell (or tells
+only of the end) is None or empty, and is not exported.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from testbed.algorithms import is_served
+from testbed.errors import SpecError
+from testbed.orchestrator.ledgers import Ledgers
+from testbed.results.journals import NoRunError, read_accounting, read_columns
+from testbed.results.reading import Run
+from testbed.telemetry.records import UPDATE
+from traffic import TrafficError
+from traffic.counters import COUNTS
+
+Moments = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One run directory.
+
+    Attributes:
+        run: it, read.
+        spec: its resolved experiment file.
+    """
+
+    run: Run
+    spec: dict[str, Any]
+
+    @classmethod
+    def of(cls, run: Run) -> "Recorded":
+        """Read what says what the run is.
+
+        Raises:
+            SpecError: its ``spec.yaml`` is not there or cannot be read.
+        """
+        try:
+            spec = yaml.safe_load(run.specification)
+            for key in ("devices", "dataset", "model", "training", "network", "algorithms"):
+                spec[key]
+        except (yaml.YAMLError, TypeError, KeyError):
+            raise SpecError(
+                f"{run.directory / 'spec.yaml'} cannot be read: a run is replayed with its own"
+            ) from None
+        return cls(run, spec)
+
+    @property
+    def workers(self) -> int:
+        """How many workers or peers there were."""
+        return self.run.manifest.workers
+
+    @property
+    def served(self) -> bool:
+        """Whether there was a server."""
+        return is_served(self.spec["algorithms"][0]["name"])
+
+    @cached_property
+    def updates(self) -> npt.NDArray[np.void]:
+        """Rows of ``telemetry.records.UPDATE``, in order."""
+        names = list(UPDATE.names or ())
+        table = read_columns(self.run.directory, "updates", names)
+        known = set(table.column_names)
+        rows = np.zeros(table.num_rows, UPDATE)
+        for name in names:
+            if name in known:
+                rows[name] = table.column(name).to_numpy(zero_copy_only=False)
+        # Before there was a virtual clock there was one time, and before drops no dropped ones.
+        if "host_time" not in known:
+            rows["host_time"] = rows["time"]
+        if "applied" not in known:
+            rows["applied"] = True
+        return rows
+
+    @cached_property
+    def evaluated(self) -> Moments:
+        """When the version of each evaluation was reached, by the host's clock."""
+        iterations = self.run.evaluations.iteration
+        reached = np.searchsorted(np.maximum.accumulate(self.updates["iteration"]), iterations)
+        times = np.append(self.updates["host_time"], np.inf)
+        return np.where(iterations == 0, 0.0, times[reached])
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """``summary.json``, or what is known of a run that left none."""
+        try:
+            content: dict[str, Any] = json.loads((self.run.directory / "summary.json").read_bytes())
+        except (OSError, ValueError):
+            content = self.run.summary.model_dump(mode="json")
+        return content
+
+    @cached_property
+    def ledgers(self) -> Ledgers | None:
+        """What the witnesses said; None of a simulation."""
+        try:
+            return Ledgers.load(self.run.directory / "traffic")
+        except TrafficError:
+            return None
+
+    @cached_property
+    def counters(self) -> dict[str, npt.NDArray[np.void]]:
+        """Samples of ``traffic.counters.COUNTS`` by device, times since training began.
+
+        None where there were none, or where nothing tells when training began.
+        """
+        began = self.ledgers.began_monotonic if self.ledgers else None
+        if began is None:
+            return {}
+        names = list(COUNTS.names or ())
+        table = read_columns(self.run.directory / "traffic", "counters", ["device", *names])
+        if not set(names) <= set(table.column_names):
+            return {}
+        rows = np.zeros(table.num_rows, COUNTS)
+        for name in names:
+            rows[name] = table.column(name).to_numpy(zero_copy_only=False)
+        rows["time"] -= began
+        devices = np.array(table.column("device").to_pylist())
+        order = np.argsort(devices, kind="stable")
+        found, first = np.unique(devices[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(rows[order], first[1:]), strict=True))
+
+    @cached_property
+    def deaths(self) -> list[tuple[float, int]]:
+        """When which worker or peer died."""
+        events = self.run.events
+        began = next((e.time for e in events if e.event == "training begins"), 0.0)
+        return [
+            (event.time - began, int(event.device.rpartition("-")[2]))
+            for event in events
+            if event.device and event.level == "warning" and f"{event.device} died" in event.event
+        ]
+
+    def account(self, direction: str, column: str) -> tuple[Moments, npt.NDArray[np.int64]] | None:
+        """What the capture had counted at the end of each second: moments, and sums until then."""
+        try:
+            table = read_accounting(self.run.directory)
+        except (FileNotFoundError, NoRunError):
+            return None
+        rows = np.flatnonzero(np.array(table.column("direction").to_pylist()) == direction)
+        seconds = table.column("second").to_numpy()[rows]
+        values = table.column(column).to_numpy()[rows]
+        order = np.argsort(seconds, kind="stable")
+        return seconds[order] + 1.0, np.cumsum(values[order])
+
+
+def read_execution(directory: Path) -> str:
+    """The ``run`` label of a run directory: experiment and execution."""
+    return "/".join(directory.parts[-3:-1])

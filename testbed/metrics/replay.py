@@ -1,0 +1,265 @@
+"""A finished run once more: its state as it was at any moment of its training."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import SpecError
+from testbed.metrics.classes import device_classes
+from testbed.metrics.recorded import Recorded, read_execution
+from testbed.metrics.state import LAYERS, STATES, RunState
+from testbed.metrics.uplinks import UplinkMeter
+from testbed.results.reading import Run
+from testbed.roles.settings import peer_name, worker_name
+from traffic.counters import COUNTS
+
+_EVALUATION = ("iteration", "accuracy", "loss", *(f"{layer}_bytes" for layer in LAYERS))
+
+
+class ReplayedRun:
+    """One run directory; a ``testbed.metrics.exporter.Source``.
+
+    Attributes:
+        lock: of the state.
+        duration: seconds of the host's clock from the beginning of training to its last update.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Read the directory.
+
+        Raises:
+            SpecError: a file that it cannot do without is not there.
+        """
+        self.lock = threading.Lock()
+        self._recorded = recorded = Recorded.of(run)
+        rows = recorded.updates
+        self.duration = float(rows["host_time"][-1]) if len(rows) else 0.0
+        self._served = recorded.served
+        self._state = _state(recorded, self._served)
+        self._row = self._evaluation = self._death = self._sample = 0
+        self._finished = False
+        self._wire = self._wire_points()
+        self._egress = recorded.account("egress", "wire_bytes") if self._served else None
+        self._acknowledgements = self._count_acknowledgements()
+        self._packets = self._packet_points()
+        self._uplinks, self._samples = self._uplink_samples()
+        self._state.devices = {"dead": np.zeros_like(self._state.lost)}
+        self.advance(0.0)
+
+    # -- what is known at which moment
+
+    def _counted_devices(self) -> list[npt.NDArray[np.void]]:
+        """Samples of the counters of what the run's ingress is."""
+        counters = self._recorded.counters
+        names = ["server"] if self._served else list(self._state.worker_names)
+        return [counters[name] for name in names if name in counters]
+
+    def _wire_points(self) -> tuple[Any, Any]:
+        recorded = self._recorded
+        times = [np.zeros(1), recorded.evaluated]
+        sizes = [np.zeros(1), recorded.run.evaluations.wire_bytes]
+        counted = self._counted_devices()
+        if counted:
+            times.append(counted[0]["time"])
+            sizes.append(_add_up(counted, "class_bytes"))
+        when, size = np.concatenate(times), np.concatenate(sizes)
+        order = np.argsort(when, kind="stable")
+        return when[order], np.maximum.accumulate(size[order])
+
+    def _packet_points(self) -> tuple[Any, Any] | None:
+        counted = self._counted_devices()
+        return (counted[0]["time"], _add_up(counted, "class_frames")) if counted else None
+
+    def _count_acknowledgements(self) -> tuple[Any, Any] | None:
+        """Of a run whose capture did not count them, they are known if all have the plain size."""
+        found = self._recorded.account("ingress", "ack_bytes")
+        if found is None or not len(found[1]):
+            return None
+        capture = (self._recorded.summary.get("traffic") or {}).get("capture") or {}
+        count = capture.get("acknowledgements")
+        when, size = found
+        if count is None:
+            return (when, size // PLAIN) if not (size % PLAIN).any() else None
+        return when, np.round(size * (count / max(int(size[-1]), 1))).astype(np.int64)
+
+    def _uplink_samples(self) -> tuple[UplinkMeter | None, npt.NDArray[np.void]]:
+        """Samples of all workers' uplinks, shape (samples, workers); a peer's are not recorded."""
+        counters, names = self._recorded.counters, self._state.worker_names
+        nothing = np.zeros((0, len(names)), COUNTS)
+        if not self._served or not all(name in counters for name in names):
+            return None, nothing
+        most = min(len(counters[name]) for name in names)
+        wall = self._recorded.run.manifest.clock == "wall"
+        rate = _rate(self._recorded.spec["network"].get("uplink")) if wall else None
+        meter = UplinkMeter(self._state.classes, [rate] * len(names))
+        return meter, np.stack([counters[name][:most] for name in names], axis=1)
+
+    # -- moving
+
+    def read(self) -> RunState:
+        """How it stood; called with the lock."""
+        return self._state
+
+    @property
+    def finished(self) -> bool:
+        """Whether the final values are there."""
+        return self._finished
+
+    def advance(self, now: float) -> None:
+        """Go on to a moment, in seconds since training began; behind the end, to the final values."""
+        with self.lock:
+            self._take_in(now)
+            if now >= self.duration and not self._finished:
+                self._finish()
+
+    def _take_in(self, now: float) -> None:
+        recorded, state = self._recorded, self._state
+        rows = recorded.updates
+        until = int(np.searchsorted(rows["host_time"], now, "right"))
+        if until > self._row:
+            state.took_in(rows[self._row : until])
+            self._row = until
+            if recorded.run.manifest.clock == "virtual":
+                state.virtual_seconds = float(rows["time"][until - 1])
+        self._evaluate(now)
+        while self._death < len(recorded.deaths) and recorded.deaths[self._death][0] <= now:
+            number = recorded.deaths[self._death][1]
+            state.lost[state.classes.of_device[number]] += 1
+            self._death += 1
+        state.devices = {"dead": state.lost.copy()}
+        while self._sample < len(self._samples) and self._samples["time"][self._sample, 0] <= now:
+            assert self._uplinks is not None
+            state.uplinks = self._uplinks.add(self._samples[self._sample])
+            self._sample += 1
+        if not self._finished:
+            state.phase = "training"
+            state.training_seconds = now
+            state.measure_rate(now)
+            state.came_in(wire=_at(self._wire, now))
+            self._count(now)
+
+    def _evaluate(self, now: float) -> None:
+        evaluations, reached = self._recorded.run.evaluations, self._recorded.evaluated
+        while self._evaluation < len(reached) and reached[self._evaluation] <= now:
+            row = {name: getattr(evaluations, name)[self._evaluation] for name in _EVALUATION}
+            self._state.evaluated({name: value.item() for name, value in row.items()})
+            self._state.came_in(
+                **{layer: int(row[f"{layer}_bytes"]) for layer in LAYERS},
+            )
+            self._evaluation += 1
+
+    def _count(self, now: float) -> None:
+        state = self._state
+        if self._packets is not None:
+            state.packets = _at(self._packets, now)
+        if self._acknowledgements is not None:
+            state.acknowledgements = _at(self._acknowledgements, now)
+        if self._egress is not None:
+            state.egress["wire"] = _at(self._egress, now)
+        if not self._served:
+            state.egress |= state.ingress
+
+    def _finish(self) -> None:
+        """Put the final values in place."""
+        state, summary = self._state, self._recorded.summary
+        self._take_in(np.inf)
+        self._finished = True
+        self._count(np.inf)
+        state.phase = summary["ended"] if summary["ended"] != "running" else "training"
+        state.rate = 0.0
+        state.due = 0 if summary["ended"] == "completed" else None
+        state.training_seconds = summary.get("host_seconds") or self.duration
+        after = summary.get("ingress_after_drain") or summary["ingress"]
+        state.came_in(**{layer: after[f"{layer}_bytes"] for layer in LAYERS})
+        capture = (summary.get("traffic") or {}).get("capture") or {}
+        if "records" in capture:
+            state.capture = (capture["records"], capture["dropped"])
+        if not self._served:
+            state.egress |= state.ingress
+        elif self._recorded.ledgers is not None and summary.get("ingress_after_drain"):
+            connections = self._recorded.ledgers.connections
+            state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
+        if summary["ended"] != "running":
+            state.devices = {name: np.zeros_like(state.lost) for name in STATES}
+            state.devices |= {"dead": state.lost, "done": state.classes.sizes - state.lost}
+
+
+PLAIN = 66
+"""Bytes of a pure ACK: Ethernet, IPv4 and TCP with timestamps."""
+
+
+def _add_up(counted: Sequence[npt.NDArray[np.void]], column: str) -> npt.NDArray[np.int64]:
+    most = min(map(len, counted))
+    total: npt.NDArray[np.int64] = sum(
+        (rows[column][:most] for rows in counted), np.zeros(most, np.int64)
+    )
+    # Moments are the first one's; devices are read one after the other within milliseconds.
+    return np.append(total, [total[-1:]] * (len(counted[0]) - most))
+
+
+def _at(points: tuple[Any, Any], now: float) -> int:
+    """The value at a moment, on the line between the points around it."""
+    when, values = points
+    if not len(when):
+        return 0
+    return int(values[-1]) if now == np.inf else int(np.interp(now, when, values, left=0))
+
+
+def _rate(text: object) -> int | None:
+    from testbed.experiment.units import parse_rate
+
+    return None if text is None else parse_rate(text)
+
+
+def _state(recorded: Recorded, served: bool) -> RunState:
+    manifest, spec = recorded.run.manifest, recorded.spec
+    sections: dict[str, Mapping[str, Any]] = {
+        purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")
+    }
+    name = worker_name if served else peer_name
+    emulated = manifest.engine == "emulation"
+    return RunState(
+        run=read_execution(recorded.run.directory),
+        algorithm=manifest.algorithm,
+        info={
+            "dataset": str(spec["dataset"]["name"]).rstrip("/").rpartition("/")[2],
+            "model": spec["model"]["name"],
+            "engine": manifest.engine,
+            "clock": manifest.clock,
+            "runtime": spec["devices"].get("runtime", "namespaces") if emulated else "none",
+            "seed": str(manifest.seed),
+            "workers": str(manifest.workers),
+        },
+        target=spec["training"]["updates"],
+        classes=device_classes(sections, manifest.seed, manifest.workers),
+        worker_names=tuple(map(name, range(manifest.workers))),
+    )
+
+
+def _plain_classes(section: Mapping[str, Any]) -> dict[str, Any]:
+    from testbed.experiment.units import parse_share
+
+    groups = section.get("classes") or ()
+    plain = [{"share": parse_share(g["share"]), "factor": g["factor"]} for g in groups]
+    return {"classes": plain}
+
+
+def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
+    """Several runs, side by side.
+
+    Raises:
+        SpecError: two of them have the same name, so that their series could not be told apart.
+    """
+    seen: dict[tuple[str, str], Run] = {}
+    for run in runs:
+        key = (read_execution(run.directory), run.algorithm)
+        if key in seen:
+            raise SpecError(
+                f"{run.directory} and {seen[key].directory} are both called {'/'.join(key)}: replay "
+                "one of them at a time"
+            )
+        seen[key] = run
+    return [ReplayedRun(run) for run in runs]

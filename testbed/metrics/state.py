@@ -1,0 +1,187 @@
+"""How one run stands: plain values, which a live run and a replayed one fill in alike.
+
+None, or a key that is not there, means that it is not known: it is not exported then, and never as 0.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.metrics.classes import DeviceClasses
+
+LAYERS = ("payload", "message", "wire")
+PHASES = ("loading", "devices", "training", "finishing", "completed", "failed", "interrupted")
+STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
+BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Upper bounds of the staleness histogram, in updates; one bucket more has no bound."""
+ACCURACIES = (0.8, 0.9, 0.95, 0.97)
+"""Shares of the test set of which it is told what ingress it took to classify them."""
+RATE_WINDOW = 5.0
+"""Seconds of the host's clock that the present rate is taken over."""
+
+Bytes = dict[str, int]
+"""Bytes by layer."""
+PerClass = npt.NDArray[Any]
+"""A value for each device class, shape (classes,)."""
+
+
+@dataclass(slots=True)
+class Staleness:
+    """A histogram.
+
+    Attributes:
+        counts: how many in each bucket and none of those below it, shape (12,).
+        sum: of all.
+    """
+
+    counts: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(len(BUCKETS) + 1, np.int64)
+    )
+    sum: int = 0
+
+    def add(self, staleness: npt.NDArray[np.int64]) -> None:
+        """Count some."""
+        places = np.searchsorted(BUCKETS, staleness)
+        self.counts += np.bincount(places, minlength=len(self.counts))
+        self.sum += int(staleness.sum())
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The last evaluation: accuracy from 0 to 1, and what had come in when its version was reached."""
+
+    updates: int
+    accuracy: float
+    loss: float
+    ingress: Bytes
+
+
+@dataclass(slots=True)
+class Uplinks:
+    """The uplinks of each device class; what needs a queueing discipline is None without one.
+
+    Attributes:
+        transmitted: bytes so far.
+        dropped: packets so far.
+        capacity: bytes per second.
+        utilisation: of the capacity, over the last sample period, 0 to 1.
+        backlog: bytes that wait.
+    """
+
+    transmitted: PerClass
+    dropped: PerClass
+    capacity: PerClass | None = None
+    utilisation: PerClass | None = None
+    backlog: PerClass | None = None
+
+
+@dataclass(slots=True)
+class RunState:
+    """One run.
+
+    Attributes:
+        run: experiment and execution.
+        algorithm: the run's label.
+        info: what else it is, for labels.
+        target: updates that it lasts.
+        classes: of its devices.
+        worker_names: by number.
+        updates, dropped: pushes that were applied and not applied.
+        rate: updates per second of the host's clock.
+        class_updates, lost: updates and crashes of each class.
+        worker_updates, worker_message_bytes: of each worker.
+        ingress, egress: bytes by layer.
+        packets: frames into the server; ``acknowledgements``: pure ACKs among them.
+        capture: packets captured and dropped.
+        due: evaluations that the evaluator is behind.
+        devices: how many of each class (rows) are in each of some states (by name).
+        queue, apply: seconds in all, and of how many pushes.
+        memory, processor: bytes and seconds by role.
+        training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
+        reached: ingress when each of ``ACCURACIES`` was first reached.
+    """
+
+    run: str
+    algorithm: str
+    info: Mapping[str, str]
+    target: int
+    classes: DeviceClasses
+    worker_names: tuple[str, ...]
+    phase: str = "loading"
+    updates: int = 0
+    dropped: int = 0
+    rate: float | None = None
+    staleness: Staleness = field(default_factory=Staleness)
+    ingress: Bytes = field(default_factory=lambda: dict.fromkeys(LAYERS, 0))
+    egress: Bytes = field(default_factory=dict)
+    packets: int | None = None
+    acknowledgements: int | None = None
+    capture: tuple[int, int] | None = None
+    evaluation: Evaluation | None = None
+    due: int | None = None
+    devices: dict[str, PerClass] = field(default_factory=dict)
+    uplinks: Uplinks | None = None
+    queue: tuple[float, int] | None = None
+    apply: tuple[float, int] | None = None
+    memory: dict[str, float] = field(default_factory=dict)
+    processor: dict[str, float] = field(default_factory=dict)
+    training_seconds: float | None = None
+    virtual_seconds: float | None = None
+    reached: dict[float, Bytes] = field(default_factory=dict)
+    class_updates: PerClass = field(init=False)
+    lost: PerClass = field(init=False)
+    worker_updates: npt.NDArray[np.int64] = field(init=False)
+    worker_message_bytes: npt.NDArray[np.int64] = field(init=False)
+    _pushed: Bytes = field(default_factory=lambda: {"payload": 0, "message": 0})
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        count = len(self.worker_names)
+        self.class_updates = np.zeros(len(self.classes.names), np.int64)
+        self.lost = np.zeros(len(self.classes.names), np.int64)
+        self.worker_updates = np.zeros(count, np.int64)
+        self.worker_message_bytes = np.zeros(count, np.int64)
+
+    def took_in(self, rows: npt.NDArray[Any]) -> None:
+        """Count rows of ``telemetry.records.UPDATE``."""
+        applied = rows["applied"]
+        done = rows[applied]
+        self.updates += len(done)
+        self.dropped += len(rows) - len(done)
+        self.class_updates += self.classes.count(done["worker"])
+        self.staleness.add(done["staleness"])
+        for layer in self._pushed:
+            self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
+        self.came_in(**self._pushed)
+        count = len(self.worker_names)
+        self.worker_updates += np.bincount(done["worker"], minlength=count)
+        sizes = np.bincount(rows["worker"], rows["message_bytes"], minlength=count)
+        self.worker_message_bytes += sizes.astype(np.int64)
+
+    def came_in(self, **ingress: int) -> None:
+        """Take bytes by layer as somebody knows them; what was known before may be ahead."""
+        for layer, size in ingress.items():
+            self.ingress[layer] = max(self.ingress[layer], size)
+
+    def evaluated(self, row: Mapping[str, float]) -> None:
+        """Take an evaluation, with ``iteration``, ``accuracy`` in percent, ``loss`` and bytes."""
+        ingress = {layer: int(row[f"{layer}_bytes"]) for layer in LAYERS}
+        accuracy = row["accuracy"] / 100
+        self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
+        for wanted in ACCURACIES:
+            if accuracy >= wanted:
+                self.reached.setdefault(wanted, ingress)
+
+    def measure_rate(self, now: float) -> None:
+        """Take the rate at a moment of the host's clock, of the updates that there are now."""
+        recent = self._recent
+        recent.append((now, self.updates))
+        while len(recent) > 2 and now - recent[1][0] >= RATE_WINDOW:
+            recent.popleft()
+        then, before = recent[0]
+        if now > then:
+            self.rate = (self.updates - before) / (now - then)

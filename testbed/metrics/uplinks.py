@@ -1,0 +1,58 @@
+"""From samples of links' counters to what is told of each device class's uplinks."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.metrics.classes import DeviceClasses
+from testbed.metrics.state import Uplinks
+from traffic.counters import COUNTS
+
+Counts = npt.NDArray[np.void]
+"""``traffic.counters.COUNTS``, one row per device by number."""
+
+
+class UplinkMeter:
+    """Takes samples of all uplinks of one run."""
+
+    def __init__(self, classes: DeviceClasses, rates: Sequence[int | None]) -> None:
+        """Prepare.
+
+        Args:
+            rates: each device's, in bit/s; None where it is not shaped.
+        """
+        self._classes = classes
+        self._shaped = all(rate is not None for rate in rates)
+        self._capacity = classes.add_up(np.array([rate or 0 for rate in rates]) / 8)
+        self._before: Counts | None = None
+        self._rows = np.zeros(len(rates), COUNTS)
+        self._filled = 0
+
+    def add(self, rows: Counts) -> Uplinks | None:
+        """Take a part of a sample, in the order of the devices; what it tells once it is whole."""
+        self._rows[self._filled : self._filled + len(rows)] = rows
+        self._filled += len(rows)
+        if self._filled < len(self._rows):
+            return None
+        self._filled = 0
+        now = self._rows.copy()
+        result = self._tell(now)
+        self._before = now
+        return result
+
+    def _tell(self, now: Counts) -> Uplinks:
+        by_class, add_up = now["class_bytes"] >= 0, self._classes.add_up
+        sent = np.where(by_class, now["class_bytes"], now["tx_bytes"])
+        dropped = now["tx_dropped"] + np.maximum(now["class_dropped"], 0)
+        result = Uplinks(add_up(sent), add_up(dropped))
+        if by_class.all():
+            result.backlog = add_up(now["backlog_bytes"])
+        if self._shaped:
+            result.capacity = self._capacity
+            if self._before is not None:
+                seconds = float((now["time"] - self._before["time"]).mean())
+                moved = add_up(now["class_bytes"] - self._before["class_bytes"])
+                if seconds > 0:
+                    result.utilisation = moved / (self._capacity * seconds)
+        return result

@@ -1,0 +1,142 @@
+"""Memory of a run's processes by role, read from /proc at a bounded cost; the agent owns it.
+
+What belongs to a process alone is in ``smaps_rollup``, for which the kernel walks the process's page
+tables: 9 ms for a worker that was forked from a process with torch. Reading may therefore take only a
+share of the time that passes, and goes on with the next process when there is some again; what was
+read last stands for those that it did not come to, and the others of their role for those that were
+never read.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
+
+SHARE = 0.004
+"""Seconds of processor time that reading may take in a second."""
+ADVANCE = 0.05
+"""Seconds that it may take at once at the beginning."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+HELPERS = "orchestrator"
+"""Role of the processes beside the devices."""
+
+
+class Usage:
+    """The processes of one run, by their ids as this process sees them."""
+
+    def __init__(self, fork_server: int | None) -> None:
+        self._fork_server = fork_server
+        self._helpers = {os.getpid(): "agent"}
+        if fork_server is not None:
+            self._helpers[fork_server] = "fork server"
+        self._awaited: dict[int, str] = {}
+        self._roles: dict[int, str] = {}
+        self._private: dict[int, int] = {}
+        self._turn: dict[bool, list[int]] = {True: [], False: []}
+        self._reads = 0
+        self._allowance, self._counted = ADVANCE, time.monotonic()
+
+    def helper(self, process: int, name: str) -> None:
+        """Count a process in that is no device."""
+        self._helpers[process] = name
+
+    def started(self, device: str, process: int) -> None:
+        """A device has been started; the process id is as the fork server sees it, if there is one."""
+        if self._fork_server is None:
+            self.watch(device, process)
+        else:
+            self._awaited[process] = device
+
+    def watch(self, device: str, process: int) -> None:
+        """Watch a device's process from now on, by its id as this process sees it."""
+        roles = {SERVER: SERVER, EVALUATOR: EVALUATOR, COORDINATOR: HELPERS}
+        self._roles[process] = roles.get(device, "workers")
+
+    def memory(self) -> dict[str, int]:
+        """Private bytes of each role."""
+        self._find()
+        now = time.monotonic()
+        self._allowance = min(self._allowance + SHARE * (now - self._counted), ADVANCE)
+        self._counted = now
+        for _ in range(len(self._roles)):  # nobody is read twice
+            if self._allowance <= 0:
+                break
+            began = time.thread_time()
+            self._read(self._next())
+            self._allowance -= time.thread_time() - began
+        return self._add_up()
+
+    def _next(self) -> int:
+        """Whose turn it is: workers, and in between the few others."""
+        self._reads += 1
+        workers = self._reads % 2 == 1
+        turn = self._turn[workers]
+        if not turn:
+            turn += [p for p, role in self._roles.items() if (role == "workers") is workers]
+            turn += [] if workers and turn else self._helpers
+            turn.reverse()
+        return turn.pop()
+
+    def _add_up(self) -> dict[str, int]:
+        known: dict[str, list[int]] = {}
+        count: dict[str, int] = {}
+        of = self._roles | dict.fromkeys(self._helpers, HELPERS)
+        for process, role in of.items():
+            count[role] = count.get(role, 0) + 1
+            if process in self._private:
+                known.setdefault(role, []).append(self._private[process])
+        return {role: sum(own) * count[role] // len(own) for role, own in known.items()}
+
+    def processor(self) -> dict[str, float]:
+        """Seconds of processor time of each process that is no device, by its name."""
+        found = {}
+        for process, name in self._helpers.items():
+            with contextlib.suppress(OSError, IndexError):
+                text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+                user, system = text.rpartition(")")[2].split()[11:13]
+                found[name] = (int(user) + int(system)) / _TICKS
+        return found
+
+    def _read(self, process: int) -> None:
+        try:
+            self._private[process] = _private_bytes(process)
+        except OSError:  # it has ended, or may not be looked at
+            self._private.pop(process, None)
+            self._roles.pop(process, None)
+
+    def _find(self) -> None:
+        """Find the processes that the fork server has started since."""
+        if not self._awaited:
+            return
+        server = self._fork_server
+        try:
+            listed = Path(f"/proc/{server}/task/{server}/children").read_text(encoding="utf-8")
+        except OSError:  # a kernel without that list, or the fork server has ended
+            return
+        for process in map(int, listed.split()):
+            if process not in self._roles and process not in self._helpers:
+                with contextlib.suppress(OSError):
+                    device = self._awaited.pop(_one_level_up(process), None)
+                    if device is not None:
+                        self.watch(device, process)
+
+
+def _fields(path: str) -> Mapping[str, str]:
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    return {name: rest for name, _, rest in (line.partition(":") for line in lines)}
+
+
+def _private_bytes(process: int) -> int:
+    fields = _fields(f"/proc/{process}/smaps_rollup")
+    return 1024 * sum(
+        int(fields[name].split()[0])
+        for name in ("Private_Clean", "Private_Dirty", "Private_Hugetlb")
+    )
+
+
+def _one_level_up(process: int) -> int:
+    """The id of a process in the namespace around its own."""
+    return int(_fields(f"/proc/{process}/status")["NSpid"].split()[-2])

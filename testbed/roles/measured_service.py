@@ -1,0 +1,29 @@
+"""The service of an emulated server, which also notes how long its updates took to apply."""
+
+from time import monotonic_ns
+
+from testbed.algorithms.interface import Layout, ServerHalf, Update
+from testbed.roles.service import Observer, ParameterService, Pushed
+from testbed.roles.settings import Settings
+from testbed.telemetry.board import ServerLine
+
+
+class MeasuredService(ParameterService):
+    """Decides as any service does, and writes durations on the board."""
+
+    def __init__(
+        self,
+        half: ServerHalf,
+        layout: Layout,
+        settings: Settings,
+        observer: Observer,
+        line: ServerLine,
+    ) -> None:
+        super().__init__(half, layout, settings, observer)
+        self._line = line
+
+    def _apply(self, worker: int, update: Update, push: Pushed, time: float) -> int | None:
+        began = monotonic_ns()
+        delay = super()._apply(worker, update, push, time)
+        self._line.applied(monotonic_ns() - began)
+        return delay

@@ -1,0 +1,135 @@
+"""A Docker engine of the tests' own: its own data, socket and network; nothing of the host's is used.
+
+It is started where root and Debian's dockerd are there; the image in it holds a program that reads and
+nothing else, which is all that a container needs into which roles are forked.
+"""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+import pytest
+from docker.errors import DockerException
+
+TINY = "tiny:1"
+"""An image in which containers can wait, and do nothing else."""
+
+
+def missing() -> str:
+    """Why there can be no engine here; empty if there can."""
+    if os.geteuid() != 0:
+        return "an engine needs root"
+    for program in ("dockerd", "containerd", "runc", "unshare"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return ""
+
+
+class PrivateEngine:
+    """An engine; ``start`` it, end it somehow."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"unix://{folder}/docker.sock"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._closed: list[docker.DockerClient] = []
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.folder.mkdir(exist_ok=True)
+        command = (
+            "ip link set lo up; exec dockerd --bridge=none --iptables=false "
+            f"--data-root {self.folder}/data --exec-root {self.folder}/exec "
+            f"--pidfile {self.folder}/pid --host {self.address}"
+        )
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "--net", "sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                docker.DockerClient(base_url=self.address, version="1.41").ping()
+            except (DockerException, OSError) as error:
+                said = (self.folder / "log").read_text()
+                if self.process.poll() is not None and "unable to configure" in said:
+                    pytest.skip(f"no engine can be started here: {said.splitlines()[-1]}")
+                assert time.monotonic() < deadline, f"{error}: {said[-2000:]}"
+                time.sleep(0.1)
+            else:
+                return
+
+    @property
+    def client(self) -> docker.DockerClient:
+        """A connection to it."""
+        self._closed.append(docker.DockerClient(base_url=self.address, version="1.41"))
+        return self._closed[-1]
+
+    def make_tiny(self) -> None:
+        """Make the image, of the host's own program and the libraries that it needs."""
+        archive = io.BytesIO()
+        told = subprocess.run(["ldd", "/bin/cat"], capture_output=True, text=True, check=True)
+        libraries = [word for word in told.stdout.split() if word.startswith("/")]
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for path in ("/bin/cat", *libraries):
+                tar.add(Path(path).resolve(), path.lstrip("/"))
+        repository, _, tag = TINY.partition(":")
+        self.client.api.import_image_from_data(
+            archive.getvalue(), repository=repository, tag=tag, changes=["USER 10001:10001"]
+        )
+
+    def containers(self) -> list[str]:
+        """The names of all its containers."""
+        # Summaries: looking at each one would fail for those that are being removed.
+        found = self.client.api.containers(all=True)
+        return sorted(one["Names"][0].lstrip("/") for one in found)
+
+    def end(self, how: int = signal.SIGTERM) -> None:
+        """End it by a signal, its own containerd too."""
+        assert self.process is not None
+        for client in self._closed:
+            client.close()
+        self._closed.clear()
+        supervised = self.folder / "exec" / "containerd" / "containerd.pid"
+        containerd = int(supervised.read_text()) if supervised.exists() else 0
+        self.process.send_signal(how)
+        self.process.wait(60)
+        if how == signal.SIGKILL and containerd:
+            os.kill(containerd, signal.SIGKILL)
+            deadline = time.monotonic() + 10
+            while Path(f"/proc/{containerd}").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    def unmount(self) -> None:
+        """Take away what one that was killed has left mounted below its folder."""
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        points = [line.split(" ")[4] for line in lines]
+        for point in reversed([one for one in points if one.startswith(f"{self.folder}/")]):
+            subprocess.run(["umount", "--lazy", point], check=False)
+
+
+@contextmanager
+def private_engine(folder: Path) -> Iterator[PrivateEngine]:
+    """One that is there in the body, with the image."""
+    if why := missing():
+        pytest.skip(f"no Docker engine can be started: {why}")
+    engine = PrivateEngine(folder)
+    engine.start()
+    try:
+        engine.make_tiny()
+        yield engine
+    finally:
+        engine.end()
+        engine.unmount()

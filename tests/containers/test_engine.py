@@ -1,0 +1,132 @@
+"""What is said of engines that cannot be used; real ones where there can be one."""
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.containers import engine
+from testbed.errors import HostError
+from testbed.orchestrator.host import _try_in_child
+from tests.containers.private_engine import PrivateEngine, missing
+
+
+@contextmanager
+def answering(path: Path, **answers: dict[str, Any]) -> Iterator[None]:
+    """Something that answers as an engine that cannot be had here (too old, rootless) would."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    asked = connection.recv(4096).split()[1].decode().rpartition("/")[2]
+                    body = json.dumps(answers[asked]).encode()
+                    head = (
+                        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                        f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+                    )
+                    connection.sendall(head.encode() + body)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    return tmp_path / "docker.sock"
+
+
+def test_no_engine(path: Path) -> None:
+    with pytest.raises(
+        HostError, match=r"no Docker engine answers .*No such file.*apt-get install"
+    ):
+        engine.connect()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with pytest.raises(HostError, match=r"no Docker engine answers .*Connection refused"):
+        engine.connect()
+
+
+def test_one_that_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2375")
+    with pytest.raises(HostError, match=r"tcp://127.0.0.1:2375 is not this host's"):
+        engine.connect()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
+def test_no_permission(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        path.chmod(0o660)
+        for folder in path.parents[:3]:
+            folder.chmod(0o755)
+
+        def somebody_else() -> None:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            engine.connect()
+
+        said = _try_in_child(somebody_else)
+    assert said.startswith("this user may not use the Docker engine's socket unix://")
+    assert "run it with sudo" in said
+
+
+def test_one_that_is_too_old(path: Path) -> None:
+    too_old = pytest.raises(HostError, match=r"engine 19.03.15 is too old, 20.10 or newer")
+    with answering(path, version={"ApiVersion": "1.40", "Version": "19.03.15"}), too_old:
+        engine.connect()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="that root is needed is said first")
+def test_one_that_is_rootless(path: Path) -> None:
+    answers: dict[str, dict[str, Any]] = {
+        "version": {"ApiVersion": "1.41", "Version": "20.10.24"},
+        "info": {"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]},
+    }
+    with answering(path, **answers):
+        client = engine.connect()
+        with pytest.raises(HostError, match=r"is rootless, .*use the system's engine"):
+            engine.check(client, 5)
+        client.close()
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"no Docker engine can be started: {missing()}")
+def test_a_full_disk(tmp_path: Path, path: Path) -> None:
+    """A real engine whose data are on a small file system."""
+    private = PrivateEngine(tmp_path)
+    data = tmp_path / "data"
+    data.mkdir()
+    size = f"size={engine.DISK_LEAST // 2}"
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(data)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {made.stderr.decode().strip()}")
+    try:
+        private.start()
+        client = engine.connect()
+        with pytest.raises(HostError, match=r"disk is full: \S+ has \d+ MiB free and 5 containers"):
+            engine.check(client, 5)
+        client.close()
+        private.end()
+    finally:
+        subprocess.run(["umount", str(data)], check=False)

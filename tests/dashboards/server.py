@@ -1,0 +1,116 @@
+"""A real Prometheus on loopback with the project's own configuration, and what it answers."""
+
+import http.client
+import json
+import math
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+CONFIGURATION = Path(__file__).parents[2] / "dashboards" / "prometheus"
+Labels = dict[str, str]
+Series = tuple[Labels, list[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """One that runs."""
+
+    port: int
+
+    def get(self, path: str, parameters: Mapping[str, str | float]) -> Any:
+        """The data of an answer of its API; a refused query is an error that says why."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+            response = connection.getresponse()
+            if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                raise ConnectionRefusedError("Prometheus is starting")
+            answer = json.loads(response.read())
+        finally:
+            connection.close()
+        assert answer["status"] == "success", f"{answer['error']}: {parameters}"
+        return answer["data"]
+
+    def at(self, query: str, moment: float) -> list[tuple[Labels, float]]:
+        """The value of each series then."""
+        result = self.get("query", {"query": query, "time": moment})["result"]
+        return [(one["metric"], float(one["value"][1])) for one in result]
+
+    def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
+        """The values of each series, those that are numbers."""
+        data = self.get("query_range", {"query": query, "start": start, "end": end, "step": step})
+        return [
+            (
+                one["metric"],
+                [(t, float(v)) for t, v in one["values"] if not math.isnan(float(v))],
+            )
+            for one in data["result"]
+        ]
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+    return port
+
+
+@contextmanager
+def prometheus(folder: Path, exporter: int) -> Iterator[Prometheus]:
+    """Start it on ``folder``, scraping the exporter's port in place of the configuration's."""
+    for path in CONFIGURATION.glob("*.yml"):
+        shutil.copy(path, folder)
+    configuration = folder / "prometheus.yml"
+    text = configuration.read_text()
+    for number, ours in ((9464, exporter), (9477, free_port())):
+        assert f"127.0.0.1:{number}" in text
+        text = text.replace(f"127.0.0.1:{number}", f"127.0.0.1:{ours}")
+    configuration.write_text(text)
+    port = free_port()
+    log = folder / "prometheus.log"
+    with log.open("w") as written:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={configuration}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=written,
+            stderr=written,
+        )
+    try:
+        server = Prometheus(port)
+        _wait_until(lambda: server.at("up", time.time()), process, log)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until(
+    happened: Callable[[], object], process: subprocess.Popen[bytes], log: Path
+) -> None:
+    """Wait for its first scrape, which comes seconds after it is ready, found or not."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert process.poll() is None, log.read_text()
+        with suppress(OSError):
+            if happened():
+                return
+        assert time.monotonic() < deadline, f"Prometheus scrapes nothing: {log.read_text()}"
+        time.sleep(0.1)

@@ -1,0 +1,295 @@
+"""Runs whose devices are containers of a real engine: what they are, and that nothing is ever left.
+
+Roles are forked into the containers here, for which any image does; those that the image's own Python
+starts are tested where the image is (``tests/images``).
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from docker.models.containers import Container
+
+from bench.agree import SPEC, Pair, carry_out
+from testbed.containers.fleet import FOLDERS
+from tests.containers.private_engine import TINY, PrivateEngine, private_engine
+from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("Docker, roles forked")]
+
+DEVICES: dict[str, Any] = {"workers": 3, "runtime": "docker", "launch": "fork", "image": TINY}
+RUNNING = ENDLESS | {"devices": DEVICES}
+NAMES = ["evaluator", "server", *(f"worker-{i}" for i in range(3))]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateEngine]:
+    with private_engine(tmp_path_factory.mktemp("engine")) as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(engine: PrivateEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("DOCKER_HOST", engine.address)
+    folders = set(FOLDERS.glob("testbed-*"))
+    yield
+    until(lambda: not engine.containers(), "no container is left", 10)
+    assert set(FOLDERS.glob("testbed-*")) == folders
+
+
+@pytest.fixture
+def command(tmp_path: Path, nothing_is_left: None) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()
+
+
+def devices(engine: PrivateEngine) -> dict[str, Container]:
+    return {one.attrs["Config"]["Hostname"]: one for one in engine.client.containers.list(all=True)}
+
+
+def inside(container: Container) -> list[psutil.Process]:
+    """The container's processes by the engine's own account, its first process the first."""
+    table = container.top()
+    column = table["Titles"].index("PID")
+    found = [psutil.Process(int(row[column])) for row in table["Processes"]]
+    first = container.attrs["State"]["Pid"]
+    return sorted(found, key=lambda process: process.pid != first)
+
+
+def status_of(process: psutil.Process) -> dict[str, str]:
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def test_devices_are_containers(command: CommandLine, engine: PrivateEngine) -> None:
+    content = RUNNING | {
+        "devices": DEVICES
+        | {
+            "cpus": 0.5,
+            "classes": [
+                {"share": "60%", "memory": "64MiB"},
+                {"share": "40%", "cpus": 0.25, "memory": "96MiB"},
+            ],
+        }
+    }
+    started = command.start_run(content)
+    started.until_training()
+    there = devices(engine)
+    assert sorted(there) == NAMES
+    limits = []
+    for name, container in there.items():
+        host = container.attrs["HostConfig"]
+        assert host["NetworkMode"] == "none"
+        assert host["ReadonlyRootfs"]
+        assert host["CapDrop"] == ["ALL"]
+        assert host["SecurityOpt"] == ["no-new-privileges"]
+        (run,) = {one.labels["io.testbed.run"] for one in there.values()}
+        assert container.name == f"{run}-{name}"
+        first, role = inside(container)
+        seen = status_of(role)
+        for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            assert int(seen[key], 16) == 0, (name, key)
+        assert seen["NoNewPrivs"] == "1"
+        assert set(seen["Uid"].split() + seen["Gid"].split()) == {"10001"}
+        assert seen["Groups"] == ""
+        for kind in ("net", "pid", "mnt", "uts", "ipc"):
+            links = {Path(f"/proc/{one.pid}/ns/{kind}").readlink() for one in (first, role)}
+            assert len(links) == 1, (name, kind)
+        groups = [Path(f"/proc/{one.pid}/cgroup").read_text() for one in (first, role)]
+        assert groups[0] == groups[1]
+        assert str(container.id) in groups[0]
+        if name.startswith("worker"):
+            limits.append((host["NanoCpus"] / 1e9, host["Memory"] / 2**20))
+        else:
+            assert (host["NanoCpus"], host["Memory"]) == (0, 0)
+    assert sorted(limits) == [(0.25, 96.0)] + [(0.5, 64.0)] * 2
+    traces = started.traces()
+    started.interrupt()
+    assert started.wait() == 1
+    traces.assert_gone()
+
+
+@pytest.mark.parametrize(
+    ("phase", "how"), [("creating", signal.SIGINT), ("training", signal.SIGTERM)]
+)
+def test_interrupted(
+    command: CommandLine, engine: PrivateEngine, phase: str, how: signal.Signals
+) -> None:
+    started = command.start_run(RUNNING)
+    if phase == "creating":
+        started.until(lambda: len(engine.containers()) > 1, "containers")
+    else:
+        started.until_training()
+    traces = started.traces()
+    started.process.send_signal(how)
+    assert started.wait() == 1, started.said
+    assert f"testbed: asgd interrupted: stopped by {how.name}" in started.said
+    assert "Traceback" not in started.said
+    traces.assert_gone()
+    assert engine.containers() == []
+
+
+def test_the_orchestrator_killed(command: CommandLine, engine: PrivateEngine) -> None:
+    started = command.start_run(RUNNING)
+    started.until_training()
+    traces = started.traces()
+    started.process.kill()
+    started.wait()
+    traces.assert_gone(20)
+
+
+def test_orchestrator_and_agent_killed_and_clean(
+    command: CommandLine, engine: PrivateEngine
+) -> None:
+    started = command.start_run(RUNNING)
+    started.until_training()
+    assert command.do("clean").stdout.startswith("nothing to clean")
+    traces = started.traces()
+    agent = started.agent
+    started.process.send_signal(signal.SIGSTOP)  # so that neither sees the other die
+    agent.kill()
+    started.process.kill()
+    started.wait()
+    # Nobody asked the engine for it: the containers' lifeline was cut.
+    until(lambda: not engine.containers(), "the engine has removed the containers", 20)
+    traces.assert_gone()
+    (folder,) = FOLDERS.glob(f"testbed-{agent.pid}-*")
+    cleaned = command.do("clean")
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert f"removed {folder}" in cleaned.stdout
+    assert not folder.exists()
+
+
+def test_clean_removes_what_an_older_run_left(command: CommandLine, engine: PrivateEngine) -> None:
+    """Containers that were created and never started, as by an engine that died just then."""
+    from testbed.containers.fleet import MAKER_LABEL, RUN_LABEL, pid_namespace
+
+    gone = psutil.Popen(["/bin/true"])
+    gone.wait()
+    run = f"testbed-{gone.pid}-00000000"
+    older = {RUN_LABEL: run, MAKER_LABEL: pid_namespace()}
+    elsewhere = {RUN_LABEL: run, MAKER_LABEL: pid_namespace() + "1"}
+    create = engine.client.api.create_container
+    create(TINY, ["/bin/cat"], name=f"{run}-server", labels=older)
+    foreign = create(TINY, ["/bin/cat"], name=f"{run}-foreign", labels=elsewhere)["Id"]
+    # An older run's names are in nobody's way.
+    completed = command.start_run(SMALL | {"devices": DEVICES})
+    assert completed.wait() == 0, completed.said
+    cleaned = command.do("clean")
+    assert cleaned.stdout == f"removed container {run}-server\n"
+    assert engine.containers() == [f"{run}-foreign"]
+    engine.client.api.remove_container(foreign)
+
+
+def test_two_at_once(command: CommandLine, engine: PrivateEngine) -> None:
+    content = SMALL | {"devices": DEVICES}
+    both = [
+        command.start("run", command.spec(content, f"{i}.yaml"), "--out", command.folder / f"{i}")
+        for i in range(2)
+    ]
+    for started in both:
+        started.out = command.folder / f"{both.index(started)}"
+    for started in both:
+        assert started.wait() == 0, started.said
+        summary = started.record("summary")
+        assert (summary["ended"], summary["updates"]) == ("completed", 200)
+        assert summary["traffic"]["reconciled"] is True
+        assert summary["runtime"] == "docker, fork"
+
+
+def test_a_container_killed_and_the_run_goes_on(
+    command: CommandLine, engine: PrivateEngine
+) -> None:
+    started = command.start_run(RUNNING | {"training": {"updates": 1000}})
+    started.until_training()
+    devices(engine)["worker-2"].kill()
+    assert started.wait() == 0, started.said
+    summary = started.record("summary")
+    assert (summary["ended"], summary["updates"]) == ("completed", 1000)
+    assert summary["workers_lost"] == 1
+    assert "worker-2 died: killed by SIGKILL" in started.said
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_the_engine_dies(command: CommandLine, engine: PrivateEngine, how: signal.Signals) -> None:
+    started = command.start_run(RUNNING)
+    started.until_training()
+    traces = started.traces()
+    engine.end(how)
+    try:
+        if how == signal.SIGTERM:  # it ends its containers first
+            assert started.wait() == 1
+            assert re.search(r"asgd failed: .* died: killed by SIGKILL", started.said)
+        else:  # they live on without it
+            updates = len(started.curve().splitlines())
+            started.until(lambda: len(started.curve().splitlines()) > updates + 1, "it goes on")
+            started.interrupt()
+            assert started.wait() == 1
+            assert "answers no more" in started.said
+        assert "Traceback" not in started.said
+        traces.assert_gone()
+        refused = command.do("run", command.spec(RUNNING), "--out", command.out)
+        assert refused.returncode == 1
+        assert re.match(r"testbed: no Docker engine answers at unix://\S+ \(", refused.stderr)
+    finally:
+        engine.start()
+    command.do("clean")
+
+
+def test_every_shape_is_the_same_as_in_the_simulator(tmp_path: Path, nothing_is_left: None) -> None:
+    content = yaml.safe_load(SPEC.read_text())
+    content["training"]["updates"] = 40
+    content["devices"]["workers"] = 4
+    names = ("adacomp", "sync-sgd", "all-to-all")
+    content["algorithms"] = [
+        next(one for one in content["algorithms"] if one["name"] == name) for name in names
+    ]
+    content["algorithms"][1] |= {"wait_for": 3, "protocol": "push-and-interrupt"}
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    simulated = carry_out("simulate", path, tmp_path / "simulated", ())
+    chosen = ("devices.runtime=docker", "devices.launch=fork", f"devices.image={TINY}")
+    emulated = carry_out("run", path, tmp_path / "emulated", chosen)
+    for a, b in zip(emulated, simulated, strict=True):
+        assert a["ended"] == "completed"
+        assert Pair("docker, fork", a, b).differences() == [], a["algorithm"]
+
+
+def refused(command: CommandLine, *changes: str) -> str:
+    options = [part for change in changes for part in ("--set", change)]
+    result = command.do("run", command.spec(RUNNING), "--out", command.out, *options)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert not command.out.exists()
+    return result.stderr
+
+
+def test_images_that_are_missing_or_of_other_code(
+    command: CommandLine, engine: PrivateEngine
+) -> None:
+    said = refused(command, "devices.image=nobody/has:this")
+    assert said == "testbed: there is no image nobody/has:this: `make images` builds it\n"
+    said = refused(command, "devices.launch=image")
+    assert "image tiny:1 was built from other code than this: `make images`" in said
+    found = command.do("doctor").stdout
+    assert "ok      Docker engine" in found
+    assert re.search(r"limited Docker image +there is no image testbed:", found)
+
+
+def test_what_only_containers_have(command: CommandLine) -> None:
+    content = SMALL | {"devices": {"workers": 5, "cpus": 0.5}}
+    result = command.do("run", command.spec(content), "--out", command.out)
+    assert result.returncode == 2
+    assert "only containers have it: take it out, or use `runtime: docker`" in result.stderr
+
+
+def test_the_plan_says_so(command: CommandLine) -> None:
+    said = command.do("plan", command.spec(RUNNING)).stdout
+    assert "each run makes, of Docker containers, roles forked into them:" in said

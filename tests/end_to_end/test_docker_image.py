@@ -1,0 +1,107 @@
+"""Roles that are started by their containers' own Python, from the image of this code."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import numpy as np
+import pytest
+import yaml
+
+from bench.agree import Pair, carry_out
+from testbed.containers.fleet import FOLDERS, RUN_LABEL
+from testbed.learning.sources import FILES
+from tests.end_to_end.conftest import ENDLESS, CommandLine, until
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("Docker, roles started by the image"),
+    pytest.mark.usefixtures("testbed_image"),
+]
+
+DEVICES: dict[str, Any] = {"workers": 2, "runtime": "docker", "launch": "image"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(docker_client: docker.DockerClient) -> Iterator[None]:
+    folders = set(FOLDERS.glob("testbed-*"))
+    yield
+    until(lambda: not containers(docker_client), "no container is left", 10)
+    assert set(FOLDERS.glob("testbed-*")) == folders
+
+
+def containers(client: docker.DockerClient) -> list[str]:
+    found = client.api.containers(all=True, filters={"label": RUN_LABEL})
+    return [str(one["Id"]) for one in found]
+
+
+def write_dataset(folder: Path) -> None:
+    """A made-up dataset that the image does not have."""
+    generator = np.random.default_rng(7)
+    folder.mkdir()
+    for images, labels, count in ((*FILES[:2], 200), (*FILES[2:], 50)):
+        n, side = count.to_bytes(4, "big"), (28).to_bytes(4, "big")
+        pixels = generator.integers(0, 256, count * 784, dtype=np.uint8).tobytes()
+        (folder / images).write_bytes(b"\0\0\x08\3" + n + side + side + pixels)
+        (folder / labels).write_bytes(b"\0\0\x08\1" + n + bytes(i % 10 for i in range(count)))
+
+
+def test_the_same_as_in_the_simulator_with_data_of_the_hosts(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "own")
+    (tmp_path / "trace.csv").write_text("seconds\n0.05\n0.07\n0.02\n")
+    content = {
+        "name": "own",
+        "dataset": "own",
+        "model": "mlp",
+        "training": {"updates": 30},
+        "clock": "virtual",
+        "algorithms": [
+            {"name": "adacomp", "ratio": 0.01, "encoding": "compact-8-zstd", "pulls": "changed"},
+            {"name": "all-to-all", "learning_rate": 0.01},
+        ],
+        "devices": DEVICES,
+        "compute": {"distribution": "trace", "file": "trace.csv"},
+        "evaluation": {"every": 15},
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    simulated = carry_out("simulate", path, tmp_path / "simulated", ())
+    emulated = carry_out("run", path, tmp_path / "emulated", ())
+    for a, b in zip(emulated, simulated, strict=True):
+        assert a["runtime"] == "docker, image"
+        assert a["ended"] == "completed"
+        assert Pair("docker, image", a, b).differences() == [], a["algorithm"]
+
+
+def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
+    command: CommandLine, docker_client: docker.DockerClient
+) -> None:
+    started = command.start_run(ENDLESS | {"devices": DEVICES | {"workers": 3}})
+    started.until_training()
+    found = docker_client.containers.list(filters={"label": RUN_LABEL})
+    (victim,) = (one for one in found if one.attrs["Config"]["Hostname"] == "worker-1")
+    (process, *others) = victim.top()["Processes"]
+    assert not others and "testbed.containers.inside" in process[-1]
+    victim.kill()
+    started.until(lambda: "worker-1 died: killed by SIGKILL" in started.said, "it is noticed")
+    evaluations = len(started.curve().splitlines())
+    started.until(lambda: len(started.curve().splitlines()) > evaluations + 1, "it goes on")
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait() == 1
+    assert started.record("summary")["workers_lost"] == 1
+    assert "asgd interrupted: stopped by SIGINT" in started.said
+
+
+def test_what_cannot_be_loaded_inside_is_told(command: CommandLine) -> None:
+    folder = command.folder / "own"
+    write_dataset(folder)
+    (folder / FILES[0]).chmod(0o600)  # root's, and the image's user is not root
+    content = ENDLESS | {"dataset": str(folder), "devices": DEVICES}
+    started = command.start_run(content)
+    assert started.wait() == 1
+    assert "Permission denied" in started.said
+    summary = json.loads((started.run_directory / "summary.json").read_bytes())
+    assert summary["ended"] == "failed"

@@ -1,0 +1,49 @@
+"""A plan of a run, a page of metrics, and a look at one: shared by the tests of metrics."""
+
+import urllib.request
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import Plan, plan
+
+Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
+"""Values by a sample's name, and then by its labels without ``run``, sorted."""
+
+
+def planned(workers: int = 3, **sections: Any) -> Plan:
+    data: dict[str, Any] = {
+        "name": "small",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 100},
+        "algorithms": ["asgd"],
+        "devices": {"workers": workers},
+    }
+    (one,) = plan(Spec.model_validate(data | sections, strict=True))
+    return one
+
+
+def page(collector: Collector) -> str:
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return generate_latest(registry).decode()
+
+
+def scrape(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def samples(text: str) -> Samples:
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run"))
+            values = found.setdefault(sample.name, {})
+            assert labels not in values, f"twice: {sample}"
+            values[labels] = sample.value
+    return found

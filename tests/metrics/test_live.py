@@ -1,0 +1,159 @@
+"""A live run's state, of messages as the orchestrator gets them and of a real board."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.channel import Message
+from testbed.metrics.exporter import Runs
+from testbed.metrics.live import LiveRun
+from testbed.orchestrator.watching import Progress
+from testbed.telemetry.records import UPDATE
+from tests.metrics.running import Samples, page, planned, samples
+from traffic.counters import COUNTS
+
+RUN = (("algorithm", "asgd"),)
+
+
+def exported(run: LiveRun) -> Samples:
+    return samples(page(Runs(sources=[run])))
+
+
+def devices(run: LiveRun) -> dict[str, float]:
+    """How many devices are in each state, in all classes; states without any left out."""
+    found: dict[str, float] = {}
+    for labels, value in exported(run)["testbed_devices"].items():
+        state = dict(labels)["state"]
+        found[state] = found.get(state, 0) + value
+    return {state: count for state, count in found.items() if count}
+
+
+def pushes(*workers: int) -> Message:
+    rows = np.zeros(len(workers), UPDATE)
+    rows["worker"], rows["applied"], rows["host_time"] = workers, True, 1.5
+    rows["payload_bytes"], rows["message_bytes"] = 100, 124
+    return Message({"updates": len(rows), "version": 7}, rows.tobytes())
+
+
+def summary(**changes: Any) -> dict[str, Any]:
+    sizes = {"payload_bytes": 300, "message_bytes": 400, "wire_bytes": 900}
+    whole = {"ended": "completed", "ingress": sizes, "ingress_after_drain": sizes}
+    return whole | {"host_seconds": 1.5} | changes
+
+
+@pytest.fixture
+def run() -> LiveRun:
+    return LiveRun(planned(4), "time-1")
+
+
+def test_devices_go_through_their_states(run: LiveRun) -> None:
+    assert run.board is not None
+    assert devices(run) == {"starting": 4}
+    lines = [run.board.device(number) for number in range(4)]
+    lines[0].training()
+    lines[1].waiting()
+    assert devices(run) == {"training": 1, "waiting": 1, "starting": 2}
+    run.from_agent(Message({"frozen": "worker-0", "yes": True}))
+    assert devices(run) == {"frozen": 1, "waiting": 1, "starting": 2}
+    run.from_agent(Message({"frozen": "worker-0", "yes": False}))
+    run.from_agent(Message({"exited": "worker-1", "status": -9}))
+    run.from_agent(Message({"exited": "evaluator", "status": 0}))
+    assert devices(run) == {"training": 1, "dead": 1, "starting": 2}
+    assert sum(exported(run)["testbed_devices_lost_total"].values()) == 1
+    lines[0].done()
+    run.from_agent(Message({"exited": "worker-0", "status": 0}))
+    assert devices(run) == {"done": 1, "dead": 1, "starting": 2}
+    run.ended(summary(ended="failed"))
+    assert devices(run) == {"done": 3, "dead": 1}
+
+
+def test_updates_ledgers_and_the_end(run: LiveRun) -> None:
+    run.progress(Progress("training", 4, 100, evaluations_due=2))
+    run.from_role(Message({"training": time.monotonic() - 1}))
+    run.from_role(pushes(0, 1, 1))
+    told = exported(run)
+    assert told["testbed_updates_total"][RUN] == 3
+    assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "message")] == 372
+    assert 1 <= told["testbed_training_seconds"][RUN] < 2
+    assert told["testbed_evaluations_due"][RUN] == 2
+    assert "testbed_virtual_time_seconds" not in told
+    run.from_role(
+        Message({"checkpoint": 3, "run_time": 1.5, "payload_bytes": 300, "message_bytes": 380})
+    )
+    run.from_agent(
+        Message({"counter": {"bytes": 700, "frames": 9, "dropped": 0}, "egress": {"bytes": 800}})
+    )
+    told = exported(run)
+    assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "message")] == 380
+    assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "wire")] == 700
+    assert told["testbed_egress_bytes_total"][*RUN, ("layer", "wire")] == 800
+    assert told["testbed_ingress_packets_total"][RUN] == 9
+
+    run.ended(summary())
+    told = exported(run)
+    assert told["testbed_ingress_bytes_total"] == {
+        (*RUN, ("layer", "payload")): 300,
+        (*RUN, ("layer", "message")): 400,
+        (*RUN, ("layer", "wire")): 900,
+    }
+    phases = {dict(k)["phase"]: v for k, v in told["testbed_run_phase"].items()}
+    assert phases["completed"] == sum(phases.values()) == 1
+    assert told["testbed_training_seconds"][RUN] == 1.5
+    assert told["testbed_updates_per_second"][RUN] == 0
+    run.progress(Progress("finishing", 4, 100))
+    assert exported(run) == told  # final values stay
+
+
+def test_samples_of_links_come_in_parts_with_those_of_others_between() -> None:
+    run = LiveRun(planned(4, network={"uplink": 8000}), "time-1")
+    # The server's link and the evaluator's come first.
+    rows = np.zeros(6, COUNTS)
+    rows["class_bytes"] = [10**9, 10**9, 1, 20, 300, 4000]
+    for part in (rows[:3], rows[3:]):
+        run.from_agent(Message({"sampled": "counters"}, part.tobytes()))
+    told = exported(run)
+    everyone = (*RUN, ("device_class", "all"))
+    assert told["testbed_uplink_transmitted_bytes_total"][everyone] == 4321
+    assert told["testbed_uplink_capacity_bytes_per_second"][everyone] == 4000
+
+
+def test_extras_of_the_agent(run: LiveRun) -> None:
+    extras = {
+        "capture": {"records": 50, "dropped": 1, "acknowledgements": 20},
+        "memory": {"server": 10, "workers": 40, "orchestrator": 1_000_000_000},
+        "processor": {"agent": 100.0, "capture": 11.0},
+    }
+    run.from_agent(Message({"extras": extras | {"capture": None}}))
+    assert "testbed_capture_packets_total" not in exported(run)
+    run.from_agent(Message({"extras": extras}))
+    told = exported(run)
+    assert told["testbed_capture_packets_total"][RUN] == 50
+    assert told["testbed_capture_dropped_packets_total"][RUN] == 1
+    assert told["testbed_ingress_acknowledgements_total"][RUN] == 20
+    memory = {dict(k)["role"]: v for k, v in told["testbed_memory_bytes"].items()}
+    assert (memory["server"], memory["workers"]) == (10, 40)
+    assert 1_000_000_000 < memory["orchestrator"] < 3_000_000_000  # this process is in it
+    processor = {dict(k)["role"]: v for k, v in told["testbed_cpu_seconds_total"].items()}
+    assert 111 <= processor["orchestrator"] < 200
+
+
+def test_a_simulation_has_no_board() -> None:
+    one = planned(
+        4, engine="simulation", clock="virtual", compute={"distribution": "constant", "mean": "1s"}
+    )
+    run = LiveRun(one, "time-1")
+    assert run.board is None
+    assert devices(run) == {"starting": 4}
+    ledger = {"payload_bytes": 1000, "message_bytes": 1100, "wire_bytes": 1300}
+    run.simulated(np.frombuffer(pushes(0, 2).raw, UPDATE), 7.5, ledger)
+    told = exported(run)
+    assert devices(run) == {"training": 4}
+    assert told["testbed_updates_total"][RUN] == 2
+    assert told["testbed_virtual_time_seconds"][RUN] == 7.5
+    assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "wire")] == 1300
+    for unknown in ("queue_seconds_sum", "apply_seconds_sum"):
+        assert f"testbed_server_{unknown}" not in told
+    run.ended(summary(ended="interrupted", ingress_after_drain=None))
+    assert devices(run) == {"done": 4}

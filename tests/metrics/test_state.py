@@ -1,0 +1,104 @@
+"""A run's state: what is counted of updates and evaluations, by class and by bucket."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.metrics.classes import ALL, DeviceClasses, device_classes
+from testbed.metrics.state import BUCKETS, RunState, Staleness
+from testbed.telemetry.records import UPDATE
+
+SLOW_AND_FAST = [{"share": 0.25, "factor": 10.0}, {"share": 0.75, "factor": 1.0}]
+
+
+def state(classes: DeviceClasses | None = None, workers: int = 4) -> RunState:
+    classes = classes or device_classes({}, 1, workers)
+    names = tuple(f"worker-{i}" for i in range(workers))
+    return RunState("name/time", "asgd", {}, 100, classes, names)
+
+
+def rows(workers: list[int], applied: list[bool]) -> np.ndarray:
+    made = np.zeros(len(workers), UPDATE)
+    made["worker"], made["applied"] = workers, applied
+    made["payload_bytes"], made["message_bytes"] = 10, 30
+    return made
+
+
+@given(st.lists(st.integers(0, 2000), max_size=50))
+def test_buckets_are_inclusive_above(values: list[int]) -> None:
+    histogram = Staleness()
+    histogram.add(np.array(values, np.int64))
+    below = histogram.counts.cumsum()
+    for bound, count in zip(BUCKETS, below, strict=False):
+        assert count == sum(value <= bound for value in values)
+    assert below[-1] == len(values) and histogram.sum == sum(values)
+
+
+def test_updates_are_counted_by_class_and_worker() -> None:
+    one = state(DeviceClasses(("fast", "slow"), np.array([0, 1, 1, 0])))
+    one.took_in(rows([0, 1, 2, 2, 3], [True, True, True, False, True]))
+    one.took_in(rows([1], [True]))
+    assert (one.updates, one.dropped) == (5, 1)
+    assert one.class_updates.tolist() == [2, 3]
+    assert one.worker_updates.tolist() == [1, 2, 1, 1]
+    assert one.worker_message_bytes.tolist() == [30, 60, 60, 30]
+    assert one.ingress == {"payload": 60, "message": 180, "wire": 0}
+    one.came_in(payload=50, message=200, wire=300)  # the ledger of an earlier moment
+    assert one.ingress == {"payload": 60, "message": 200, "wire": 300}
+    one.took_in(rows([1], [True]))  # of which 20 bytes were in that ledger already
+    assert one.ingress == {"payload": 70, "message": 210, "wire": 300}
+
+
+def test_what_an_accuracy_took() -> None:
+    one = state()
+    for updates, percent in enumerate((50, 90, 80, 96)):
+        sizes = {f"{layer}_bytes": updates * 100 for layer in ("payload", "message", "wire")}
+        one.evaluated({"iteration": updates, "accuracy": percent, "loss": 1.0, **sizes})
+    assert {accuracy: sizes["wire"] for accuracy, sizes in one.reached.items()} == {
+        0.8: 100,
+        0.9: 100,
+        0.95: 300,
+    }
+    assert one.evaluation is not None
+    assert one.evaluation.updates == 3
+    assert one.evaluation.accuracy == pytest.approx(0.96)
+
+
+def test_the_rate_is_of_the_last_seconds() -> None:
+    one = state()
+    one.measure_rate(0.0)
+    assert one.rate is None
+    for second in range(1, 31):
+        one.updates += 10 if second <= 15 else 2
+        one.measure_rate(float(second))
+        if second == 15:
+            assert one.rate == pytest.approx(10)
+    assert one.rate == pytest.approx(2)
+
+
+def test_classes_are_named_by_what_they_do() -> None:
+    assert device_classes({"compute": {}}, 1, 7).names == (ALL,)
+    one = device_classes({"compute": {"classes": SLOW_AND_FAST}, "waiting": {}}, 1, 8)
+    assert one.names == ("compute-x1", "compute-x10")
+    assert one.sizes.tolist() == [6, 2]
+    # The shuffle is the same for both, so that classes lie within one another.
+    halves = [{"share": 0.5, "factor": 2.0}, {"share": 0.5, "factor": 0.5}]
+    both = device_classes(
+        {"compute": {"classes": SLOW_AND_FAST}, "waiting": {"classes": halves}}, 1, 8
+    )
+    assert both.names == (
+        "compute-x1+waiting-x0.5",
+        "compute-x1+waiting-x2",
+        "compute-x10+waiting-x2",
+    )
+    assert both.sizes.tolist() == [4, 2, 2]
+
+
+@given(st.integers(1, 200), st.integers(0, 5))
+def test_class_names_are_bounded_and_the_same_each_time(devices: int, seed: int) -> None:
+    sections = {"compute": {"classes": SLOW_AND_FAST}, "waiting": {"classes": SLOW_AND_FAST}}
+    one, again = (device_classes(sections, seed, devices) for _ in range(2))
+    assert set(one.names) <= {"compute-x10+waiting-x10", "compute-x1+waiting-x1"}
+    assert one.names == again.names and one.of_device.tolist() == again.of_device.tolist()
+    assert one.sizes.sum() == devices

@@ -1,0 +1,197 @@
+"""``report.html`` in a real Chromium: charts drawn, nothing in the console, switches that work."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.results.curves import curves_of
+from testbed.results.reaching import reaching
+from testbed.results.reading import Run
+from testbed.results.report import write_report
+from tests.results.browser import Page, browser, chromium_needed
+from tests.results.conftest import accounting_table, traffic, writer_of_runs
+
+pytestmark = [chromium_needed, pytest.mark.exercises("Chromium")]
+
+# Each visible chart: its curves that have an extent, and what is written on its axes.
+CHARTS = """
+[...document.querySelectorAll(".chart:not([hidden])")].map(chart => ({
+  id: chart.id,
+  curves: [...chart.querySelectorAll(".trace path.js-line, .trace .js-fill")]
+    .filter(path => path.getTotalLength() > 20).length,
+  width: chart.querySelector("svg.main-svg")?.getBoundingClientRect().width ?? 0,
+  titles: [...chart.querySelectorAll(".xtitle, .ytitle")].map(title => title.textContent),
+  ticks: [...chart.querySelectorAll(".xtick text, .ytick text")].map(tick => tick.textContent),
+}))
+"""
+# Relative luminance (WCAG) of what is behind the page, of its text, and of the charts' text.
+LUMINANCES = """(() => {
+  const luminance = (css) => {
+    const [r, g, b] = css.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = (selector) => getComputedStyle(document.querySelector(selector));
+  return {
+    page: luminance(style("body").backgroundColor === "rgba(0, 0, 0, 0)"
+      ? style("html").backgroundColor : style("body").backgroundColor),
+    text: luminance(style("body").color),
+    ticks: luminance(style("#chart-ingress .xtick text").fill),
+    legend: luminance(style("#chart-ingress .legendtext").fill),
+    curves: [...document.querySelectorAll("#chart-ingress .trace path.js-line")]
+      .map(path => luminance(getComputedStyle(path).stroke)),
+    kinds: [...document.querySelectorAll("#chart-over-time-0 .legendfill path")]
+      .map(path => luminance(getComputedStyle(path).fill)),
+  };
+})()"""
+REACHED = """[...document.querySelectorAll("#reached tr")]
+  .map(row => [...row.children].map(cell => cell.innerText.trim()))"""
+
+
+def contrast(one: float, other: float) -> float:
+    """WCAG's ratio of two luminances, from 1 to 21."""
+    darker, lighter = sorted((one, other))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """ASGD, Comp-ASGD, and AdaComp with two seeds, all captured."""
+    write_run = writer_of_runs(tmp_path_factory.mktemp("runs"))
+    both = {"accounting": accounting_table(30, 1_000_000), "traffic": traffic()}
+    again = "quickstart/20261121-074902-2"
+    written = [
+        write_run("asgd", **both),
+        write_run("comp-asgd-0.01", payload=17_000, speed=90, **both),
+        write_run("adacomp-0.01", payload=17_000, speed=30, **both),
+        write_run("adacomp-0.01", again, payload=17_000, speed=35, seed=2, **both),
+    ]
+    return [Run.load(run) for run in written]
+
+
+@pytest.fixture(scope="module")
+def page(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report(runs, tmp_path_factory.mktemp("report") / "report.html").as_uri()
+
+
+@pytest.fixture
+def report(page: Page, address: str) -> Page:
+    """The report, opened anew."""
+    page.look(dark=False)
+    page.open("about:blank")
+    page.open(address)
+    return page
+
+
+def charts(page: Page) -> dict[str, dict[str, Any]]:
+    return {chart["id"]: chart for chart in page.evaluate(CHARTS)}
+
+
+def expected(runs: list[Run], accuracy: float, measure: str) -> list[list[str]]:
+    table = reaching(curves_of(runs), accuracy, measure=measure)  # type: ignore[arg-type]
+    return [list(table.headings), *map(list, table.cells)]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_chart_is_drawn_and_can_be_read(report: Page, dark: bool, tmp_path: Path) -> None:
+    report.look(dark=dark)
+    drawn = charts(report)
+    assert {"chart-ingress", "chart-iteration", "chart-by-worker", "chart-staleness"} <= set(drawn)
+    assert len([name for name in drawn if name.startswith("chart-over-time-")]) == 3
+    for name, chart in drawn.items():
+        assert chart["curves"] >= (2 if "over-time" in name else 3), name
+        assert chart["width"] > 500, name
+        assert len(chart["titles"]) == 2, name
+        assert len(chart["ticks"]) >= 4, name
+        assert not any("NaN" in text or "undefined" in text for text in chart["ticks"]), name
+    light = report.evaluate(LUMINANCES)
+    assert (light["page"] < 0.1) == dark
+    for part in ("text", "ticks", "legend"):
+        assert contrast(light["page"], light[part]) >= 4.5, part  # WCAG AA for text
+    assert len(light["curves"]) >= 3
+    for curve in light["curves"]:
+        assert contrast(light["page"], curve) >= 3  # and for graphics
+    assert len(light["kinds"]) >= 6
+    for kind in light["kinds"]:
+        assert contrast(light["page"], kind) >= 1.5  # an area that can be told from the page
+    picture = report.screenshot(tmp_path / "report.png")
+    assert len(picture) > 50_000
+    assert report.complaints() == []
+
+
+def test_it_asks_nobody_for_anything(report: Page) -> None:
+    [itself] = [url for url in report.requests() if not url.startswith("data:")]
+    assert itself.endswith("report.html")
+
+
+def test_the_switches_work(report: Page, runs: list[Run]) -> None:
+    def shown() -> dict[str, Any]:
+        return charts(report)["chart-ingress"]
+
+    def axis() -> list[str]:
+        return [text for text in shown()["ticks"] if text.endswith("B")]
+
+    assert report.evaluate(REACHED) == expected(runs, 97.0, "wire")
+    assert "PS ingress, wire bytes" in shown()["titles"]
+    logarithmic = axis()
+    for measure in ("payload", "message", "wire"):
+        report.click(f"label:has(input[value={measure}])")
+        assert f"PS ingress, {measure} bytes" in shown()["titles"]
+        assert report.evaluate(REACHED) == expected(runs, 97.0, measure)
+    report.click("label:has(input[value=linear])")
+    assert "0B" in axis()
+    assert axis() != logarithmic
+    report.click("label:has(input[value=log])")
+    assert axis() == logarithmic
+    report.evaluate("""(() => {
+      const input = document.querySelector("input[name=accuracy]");
+      input.value = "90";
+      input.dispatchEvent(new Event("input", {bubbles: true}));
+    })()""")
+    assert report.evaluate(REACHED) == expected(runs, 90.0, "wire")
+    assert report.complaints() == []
+
+
+def test_it_follows_the_colours_of_the_browser_while_it_is_open(report: Page) -> None:
+    before = report.evaluate(LUMINANCES)
+    report.look(dark=True)
+    after = report.evaluate(LUMINANCES)
+    assert after["page"] < before["page"]
+    assert after["ticks"] > before["ticks"]
+    assert after["curves"] != before["curves"]
+
+
+def test_it_fits_a_narrow_window(report: Page, tmp_path: Path) -> None:
+    report.look(dark=False, width=390)
+    report.screenshot(tmp_path / "narrow.png")
+    # What is wider scrolls in a box of its own.
+    assert report.evaluate("document.documentElement.scrollWidth") <= 390
+    assert all(200 < chart["width"] <= 390 for chart in charts(report).values())
+    assert report.complaints() == []
+
+
+def test_a_chart_tells_the_value_under_the_mouse(report: Page) -> None:
+    x, y = report.evaluate("""(() => {
+      const chart = document.querySelector("#chart-iteration");
+      chart.scrollIntoView({block: "center"});
+      const box = chart.querySelector(".trace path.js-line").getBoundingClientRect();
+      return [box.x + box.width / 2, box.y + box.height / 3];
+    })()""")
+    for offset in (-2, 0):
+        report.send("Input.dispatchMouseEvent", type="mouseMoved", x=x + offset, y=y)
+    text = ""
+    for _ in range(40):
+        text = report.evaluate("document.querySelector('#chart-iteration .hoverlayer').textContent")
+        if text:
+            break
+        report.evaluate("new Promise(r => setTimeout(r, 50))")
+    assert "asgd" in text or "adacomp" in text
+    assert report.complaints() == []
