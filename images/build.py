@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import docker
-from docker.errors import APIError, ContainerError, DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound
 
 import testbed
 from images.archive import EPOCH, add_file
@@ -65,17 +65,25 @@ def target_of(client: docker.DockerClient, base: str) -> Target:
         HostError: it has no Python that can make virtual environments, or one that is too old.
     """
     needs = f"the base image {base} must have Python 3.11 or newer with venv, on glibc"
+    container = client.containers.create(
+        base, ["-c", _FACTS], entrypoint="python3", network_mode="none"
+    )
+    # Removed here and not by the engine, which keeps one that it could not start.
     try:
-        said = client.containers.run(
-            base, ["-c", _FACTS], entrypoint="python3", network_mode="none", remove=True
-        )
-    except (ContainerError, APIError) as error:
-        raise HostError(f"{needs}: {' '.join(str(error).split())}") from error
-    match said.decode().split():
+        container.start()
+        failed = container.wait()["StatusCode"]
+        said = " ".join(container.logs().decode(errors="replace").split())
+    except APIError as error:
+        raise HostError(f"{needs}: {' '.join(str(error.explanation).split())}") from error
+    finally:
+        container.remove(force=True)
+    if failed:
+        raise HostError(f"{needs}: {said}")
+    match said.split():
         case [major, minor, machine, "glibc", glibc] if (int(major), int(minor)) >= (3, 11):
             first, _, second = glibc.partition(".")
             return Target((int(major), int(minor)), machine, (int(first), int(second)))
-    raise HostError(f"{needs}; it has {said.decode().strip()}")
+    raise HostError(f"{needs}; it has {said}")
 
 
 def build(

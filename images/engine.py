@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import docker
-from docker.errors import DockerException
 
+from testbed.containers import engine
 from testbed.errors import HostError
 
 _TIMEOUT = 900
@@ -14,18 +14,13 @@ _TIMEOUT = 900
 
 
 def connect() -> docker.DockerClient:
-    """The engine that ``DOCKER_HOST`` names, or that of the default socket.
+    """This host's engine, with the patience that a build needs.
 
     Raises:
-        HostError: none answers.
+        HostError: there is none that could be used.
     """
-    try:
-        client = docker.from_env(timeout=_TIMEOUT)
-        client.ping()
-    except DockerException as error:
-        raise HostError(
-            f"no Docker engine answers ({error}): start one, or name its socket by DOCKER_HOST"
-        ) from error
+    client = engine.connect()
+    client.api.timeout = _TIMEOUT
     return client
 
 

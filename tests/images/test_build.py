@@ -1,0 +1,61 @@
+"""Choosing what to build on."""
+
+import io
+import tarfile
+import uuid
+from collections.abc import Iterator
+
+import docker
+import pytest
+
+from images.base import BASE_IMAGE
+from images.build import PUBLIC_BASE, choose_base, target_of
+from testbed.errors import HostError
+
+
+@pytest.fixture
+def empty_image(docker_client: docker.DockerClient) -> Iterator[str]:
+    """An image with nothing in it."""
+    name = f"testbed-test-{uuid.uuid4().hex[:12]}:latest"
+    with io.BytesIO() as archive:
+        tarfile.open(fileobj=archive, mode="w").close()
+        archive.seek(0)
+        docker_client.api.import_image(src=archive, repository=name.removesuffix(":latest"))
+    yield name
+    docker_client.images.remove(name)
+
+
+def test_the_one_that_is_asked_for(docker_client: docker.DockerClient, empty_image: str) -> None:
+    said: list[str] = []
+    assert choose_base(docker_client, empty_image, said.append) == empty_image
+    assert said == []  # it is there, and nothing is pulled
+
+
+def test_one_that_cannot_be_had_is_refused_with_the_remedy(
+    docker_client: docker.DockerClient,
+) -> None:
+    name = f"testbed-test/{uuid.uuid4().hex}:1"
+    said: list[str] = []
+    with pytest.raises(HostError, match=rf"{name} is not there .*`make base-image`"):
+        choose_base(docker_client, name, said.append)
+    assert said == [f"pulling {name}"]
+
+
+def test_what_the_engine_has_is_taken_without_asking_a_registry(
+    docker_client: docker.DockerClient, testbed_image: str
+) -> None:
+    assert testbed_image  # which makes a base where there is none
+    said: list[str] = []
+    base = choose_base(docker_client, None, said.append)
+    assert base in (PUBLIC_BASE, BASE_IMAGE)
+    assert said == []
+    target = target_of(docker_client, base)
+    assert target.python >= (3, 11)
+    assert target.glibc >= (2, 28)
+
+
+def test_a_base_without_python_is_refused(
+    docker_client: docker.DockerClient, empty_image: str
+) -> None:
+    with pytest.raises(HostError, match=rf"{empty_image} must have Python 3\.11 or newer"):
+        target_of(docker_client, empty_image)
