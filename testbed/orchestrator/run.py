@@ -308,6 +308,14 @@ class Run:
                 self._start_server()
             case {"exited": device, "status": status}:
                 self._exited(device, status)
+            case {"warning": text}:
+                self._event("warning", text, None)
+            case _:
+                self._seen(message)
+
+    def _seen(self, message: Message) -> None:
+        """Something that was seen of the traffic."""
+        match message.fields:
             case {"sampled": "counters"}:
                 self._sample(np.frombuffer(message.raw, COUNTS))
             case {"traffic": seen}:
@@ -317,8 +325,6 @@ class Run:
                     peer["wire_bytes"] = seen["each"][device]
             case {"sampled": "the last time"}:
                 self._observed = True
-            case {"warning": text}:
-                self._event("warning", text, None)
             case {"counter": counter}:
                 self._ingress.counted(counter["time"], counter["bytes"])
                 self._progress.wire_bytes = counter["bytes"]

@@ -72,10 +72,8 @@ def prometheus(folder: Path, exporter: int) -> Iterator[Prometheus]:
         shutil.copy(path, folder)
     configuration = folder / "prometheus.yml"
     text = configuration.read_text()
-    for number, ours in ((9464, exporter), (9477, free_port())):
-        assert f"127.0.0.1:{number}" in text
-        text = text.replace(f"127.0.0.1:{number}", f"127.0.0.1:{ours}")
-    configuration.write_text(text)
+    assert "127.0.0.1:9464" in text
+    configuration.write_text(text.replace("127.0.0.1:9464", f"127.0.0.1:{exporter}"))
     port = free_port()
     log = folder / "prometheus.log"
     with log.open("w") as written:
