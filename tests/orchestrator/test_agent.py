@@ -33,7 +33,9 @@ UNSHAPED = {"rate": None, "delay": 0.0, "loss": 0.0}
 class Harness:
     """The orchestrator's side of an agent."""
 
-    def __init__(self, log: Path, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self, log: Path, arguments: dict[str, Any], nodes: dict[str, Any] | None = None
+    ) -> None:
         self.control, theirs = Channel.pair()
         self.report, roles = Channel.pair()
         self.log = log
@@ -56,7 +58,7 @@ class Harness:
         theirs.close()
         roles.close()
         load = {"entry": "sample_roles:load", "arguments": arguments}
-        self.control.send({"load": load, "nodes": {"runtime": "namespaces"}})
+        self.control.send({"load": load, "nodes": nodes or {"runtime": "namespaces"}})
 
     def network(
         self,
