@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 
-SHARE = 0.004
+SHARE = 0.002
 """Seconds of processor time that reading may take in a second."""
 ADVANCE = 0.05
 """Seconds that it may take at once at the beginning."""
