@@ -82,8 +82,7 @@ class ForkedNodes(_ContainerNodes):
         return self._fork_server.channel.fileno()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        message = self._fork_server.channel.receive()
-        yield {"failed": "the fork server ended"} if message is None else message.fields
+        return self._fork_server.events()
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         self._fork_server.start(device, role, enter=self._fleet[device].first)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
@@ -55,6 +55,11 @@ class ForkServer:
         finally:
             sys.stderr.flush()
             os._exit(1)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What has happened, once the channel is readable."""
+        message = self.channel.receive()
+        yield {"failed": "the fork server ended"} if message is None else message.fields
 
     def start(
         self,

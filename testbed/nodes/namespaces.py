@@ -28,8 +28,7 @@ class NamespaceNodes:
         return self._fork_server.channel.fileno()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        message = self._fork_server.channel.receive()
-        yield {"failed": "the fork server ended"} if message is None else message.fields
+        return self._fork_server.events()
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         for device in devices:
