@@ -43,6 +43,10 @@ class Dataset:
     test_images: npt.NDArray[np.float32]
     test_labels: npt.NDArray[np.int64]
 
+    def take(self, train: npt.NDArray[np.int64], *, test: bool) -> "Dataset":
+        """As ``Contents.take``: all is there already, and whoever shares it takes no memory."""
+        return self
+
 
 def names() -> tuple[str, ...]:
     """The datasets that have a name; a directory of idx files is one as well."""
@@ -70,6 +74,16 @@ def load(
         DataError: missing, incomplete or corrupt; or fewer training images than asked for.
         SpecError: no such dataset.
     """
+    return contents(name_or_directory, scaling, train_images, seed).whole()
+
+
+def contents(
+    name_or_directory: str | Path,
+    scaling: Scaling = "standardised",
+    train_images: int | None = None,
+    seed: int = 0,
+) -> "Contents":
+    """Read a dataset and scale nothing yet; arguments and errors are those of ``load``."""
     name = str(name_or_directory)
     x_train, y_train, x_test, y_test = _contents(name)
     if train_images is not None:
@@ -79,13 +93,64 @@ def load(
             )
         chosen = stream(seed, "train-images").permutation(len(x_train))[:train_images]
         x_train, y_train = x_train[chosen], y_train[chosen]
-    return Dataset(
-        name,
-        scale(x_train, scaling),
-        y_train.astype(np.int64),
-        scale(x_test, scaling),
-        y_test.astype(np.int64),
-    )
+    return Contents(name, scaling, (x_train, y_train), (x_test, y_test))
+
+
+@dataclass(slots=True)
+class Contents:
+    """A dataset as it was read: grey levels, a quarter of the memory of what models take.
+
+    Attributes:
+        name: as it stands in the experiment file.
+        scaling: to be done.
+        train, test: images, uint8 (N, 28, 28), and labels, uint8 (N,).
+    """
+
+    name: str
+    scaling: Scaling
+    train: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
+    test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
+
+    def whole(self) -> Dataset:
+        """All of it."""
+        return self.part(None, test=True)
+
+    def part(self, train: npt.NDArray[np.int64] | None, *, test: bool) -> Dataset:
+        """What one role needs, at the indices of the whole.
+
+        Args:
+            train: indices of the training images that are needed; None for all.
+            test: whether the test images are.
+
+        Returns:
+            The dataset; images that are not needed are zeros, which take neither time nor memory.
+        """
+        images, labels = self.train
+        return Dataset(
+            self.name,
+            _scaled(images, self.scaling, train),
+            labels.astype(np.int64),
+            _scaled(self.test[0], self.scaling, None if test else np.arange(0)),
+            self.test[1].astype(np.int64),
+        )
+
+    def take(self, train: npt.NDArray[np.int64], *, test: bool) -> Dataset:
+        """``part``, for whoever needs nothing else: what was read is given up."""
+        taken = self.part(train, test=test)
+        nothing = (np.empty((0, 28, 28), np.uint8), np.empty(0, np.uint8))
+        self.train = self.test = nothing
+        return taken
+
+
+def _scaled(
+    images: npt.NDArray[np.uint8], scaling: Scaling, needed: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.float32]:
+    if needed is None:
+        return scale(images, scaling)
+    # Zeroed memory becomes real page by page, where something is written to it.
+    result = np.zeros((len(images), 1, 28, 28), np.float32)
+    result[needed] = scale(images[needed], scaling)
+    return result
 
 
 def check(name: str, train_images: int | None) -> int:

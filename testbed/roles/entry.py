@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from testbed.channel import Channel
@@ -36,6 +38,7 @@ from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.wire import WireError
 
+_NONE = np.arange(0)
 FAILED = 1
 """Exit status of a role that ended with an error; the error itself went to the run's events."""
 
@@ -45,12 +48,15 @@ class Loaded:
     """What roles are made of; forked ones share it, copy-on-write or for good.
 
     Attributes:
+        data: forked roles share what a role that is alone takes its part of.
+        images: for training.
         learner: its parameters are the initial ones.
         shared_learners: one per turn, in memory that is shared for good.
     """
 
     settings: Settings
-    dataset: datasets.Dataset
+    data: datasets.Dataset | datasets.Contents
+    images: int
     learner: Learner
     shared_learners: tuple[Learner, ...]
     times: Times
@@ -58,9 +64,12 @@ class Loaded:
     def warm_up(self) -> None:
         """Compute once: what the libraries set up at first use is set up once, for all nodes."""
         seed = self.settings.seed
-        order = stream(seed, "warm-up").permutation(len(self.dataset.train_images))
+        data = self.data
+        # What is in the images is of no matter here.
+        dataset = data if isinstance(data, datasets.Dataset) else data.part(_NONE, test=False)
+        order = stream(seed, "warm-up").permutation(len(dataset.train_images))
         generator = stream(seed, "warm-up batches")
-        batches = Batches(self.dataset, order, self.settings.batch_size, generator)
+        batches = Batches(dataset, order, self.settings.batch_size, generator)
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
 
@@ -135,11 +144,11 @@ class _Role:
         initial = self.loaded.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
-        dataset = self.loaded.dataset
+        shard = self._shard(number, computing) if number < computing else _NONE
+        dataset = self.loaded.data.take(shard, test=False)
         batches = times = None
         if number < computing:
-            shards = datasets.shards(len(dataset.train_images), computing, settings.seed)
-            batches = computation.batches(settings, dataset, shards[number], number)
+            batches = computation.batches(settings, dataset, shard, number)
             times = self.loaded.times.of_device(number)
         both = codecs(settings.encoding, layout.sizes)
         mine = PeerComputation(half, batches, both)
@@ -153,13 +162,20 @@ class _Role:
             self.shared.leaves.close()
         loaded = self.loaded
         line = self.shared.board.device(evaluator_line(loaded.settings.workers))
-        evaluate(loaded.settings, loaded.dataset, loaded.learner, self.report, line)
+        dataset = loaded.data.take(_NONE, test=True)
+        evaluate(loaded.settings, dataset, loaded.learner, self.report, line)
 
     def _work(self, number: int) -> None:
         leaves, loaded = self.shared.leaves, self.loaded
         leave = None if leaves is None else leaves.of_device(number)
         line = self.shared.board.device(number)
-        work(loaded.settings, number, loaded.dataset, self._learners(), loaded.times, leave, line)
+        settings = loaded.settings
+        dataset = loaded.data.take(self._shard(number, settings.workers), test=False)
+        work(settings, number, dataset, self._learners(), loaded.times, leave, line)
+
+    def _shard(self, number: int, devices: int) -> npt.NDArray[np.int64]:
+        """The indices of a device's training images."""
+        return datasets.shards(self.loaded.images, devices, self.loaded.settings.seed)[number]
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
@@ -182,7 +198,7 @@ RoleAlone: TypeAlias = Callable[[Mapping[str, Any], Channel, Sequence[int]], int
 
 def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
     """As ``load``, for the only role of this process."""
-    loaded = _load(arguments, 0)
+    loaded = _load(arguments, 0, alone=True)
 
     def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:
         return loaded.run(Shared.handed(arguments, role, descriptors), role, report)
@@ -190,12 +206,13 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
     return run
 
 
-def _load(arguments: Mapping[str, Any], turns: int) -> Loaded:
+def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
     settings = Settings(**{key: value for key, value in arguments.items() if key != BOARD})
-    dataset = datasets.load(
+    contents = datasets.contents(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
     )
+    images = len(contents.train[0])
     learner = Learner(settings.model, settings.batch_size)
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
@@ -203,6 +220,7 @@ def _load(arguments: Mapping[str, Any], turns: int) -> Loaded:
     shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns))
     for one in shared:
         one.share_memory()
-    loaded = Loaded(settings, dataset, learner, shared, Times.of(settings))
+    data = contents if alone else contents.whole()
+    loaded = Loaded(settings, data, images, learner, shared, Times.of(settings))
     loaded.warm_up()
     return loaded

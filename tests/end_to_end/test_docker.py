@@ -16,6 +16,7 @@ import yaml
 from docker.models.containers import Container
 
 from bench.agree import SPEC, Pair, carry_out
+from testbed.containers import left_over
 from testbed.containers.fleet import FOLDERS
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
@@ -36,10 +37,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateEngine]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(engine: PrivateEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("DOCKER_HOST", engine.address)
-    folders = set(FOLDERS.glob("testbed-*"))
     yield
     until(lambda: not engine.containers(), "no container is left", 10)
-    assert set(FOLDERS.glob("testbed-*")) == folders
+    assert left_over.folders() == []
 
 
 @pytest.fixture

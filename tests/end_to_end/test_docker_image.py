@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from bench.agree import Pair, carry_out
-from testbed.containers.fleet import FOLDERS, RUN_LABEL
+from testbed.containers import left_over
+from testbed.containers.fleet import RUN_LABEL
 from testbed.learning.sources import FILES
 from tests.end_to_end.conftest import ENDLESS, CommandLine, until
 
@@ -27,15 +28,10 @@ DEVICES: dict[str, Any] = {"workers": 2, "runtime": "docker", "launch": "image"}
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(docker_client: docker.DockerClient) -> Iterator[None]:
-    folders = set(FOLDERS.glob("testbed-*"))
     yield
-    until(lambda: not containers(docker_client), "no container is left", 10)
-    assert set(FOLDERS.glob("testbed-*")) == folders
-
-
-def containers(client: docker.DockerClient) -> list[str]:
-    found = client.api.containers(all=True, filters={"label": RUN_LABEL})
-    return [str(one["Id"]) for one in found]
+    # Somebody else's runs may be under way; of those that are over nothing may be left.
+    until(lambda: not list(left_over.containers(docker_client)), "no container is left", 10)
+    assert left_over.folders() == []
 
 
 def write_dataset(folder: Path) -> None:
@@ -82,7 +78,8 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     started = command.start_run(ENDLESS | {"devices": DEVICES | {"workers": 3}})
     started.until_training()
     found = docker_client.containers.list(filters={"label": RUN_LABEL})
-    (victim,) = (one for one in found if one.attrs["Config"]["Hostname"] == "worker-1")
+    own = [one for one in found if one.name.startswith(f"testbed-{started.agent.pid}-")]
+    (victim,) = (one for one in own if one.attrs["Config"]["Hostname"] == "worker-1")
     (process, *others) = victim.top()["Processes"]
     assert not others and "testbed.containers.inside" in process[-1]
     victim.kill()

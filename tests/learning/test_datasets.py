@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import DataError, SpecError
 from testbed.learning import sources
-from testbed.learning.datasets import digits, load, scale, shards
+from testbed.learning.datasets import contents, digits, load, scale, shards
 from testbed.learning.holdings import holdings
 
 Writer = Callable[[Path, int, int], None]
@@ -190,3 +190,21 @@ def test_holdings_of_the_real_ones(real_data: Path) -> None:
     assert found["mnist"].verified
     assert (found["mnist"].train_images, found["mnist"].test_images) == (60_000, 10_000)
     assert found["mnist"].at == str(real_data / "mnist")
+
+
+def test_a_part_is_the_whole_where_it_is_needed() -> None:
+    whole = load("digits", train_images=300, seed=3)
+    read = contents("digits", train_images=300, seed=3)
+    needed = shards(300, 7, 1)[2]
+    part = read.part(needed, test=False)
+    assert part.train_images[needed].tobytes() == whole.train_images[needed].tobytes()
+    others = np.setdiff1d(np.arange(300), needed)
+    assert not part.train_images[others].any()
+    assert part.train_labels.tobytes() == whole.train_labels.tobytes()
+    assert not part.test_images.any()
+    tested = read.take(np.arange(0), test=True)
+    assert not tested.train_images.any()
+    assert tested.test_images.tobytes() == whole.test_images.tobytes()
+    assert tested.test_labels.tobytes() == whole.test_labels.tobytes()
+    assert not len(read.train[0]) and not len(read.test[0])
+    assert whole.take(needed, test=False) is whole
