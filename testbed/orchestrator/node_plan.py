@@ -11,7 +11,12 @@ from testbed.roles.settings import COORDINATOR
 
 DATA = "/data"
 """Where a container sees a known dataset."""
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_ENVIRONMENT = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+) | {
+    # A worker fills few of the images' pages (see Contents.part), and a huge page is 500 of them.
+    "NUMPY_MADVISE_HUGEPAGE": "0",
+}
 
 
 def image_name(plan: Plan) -> str:
@@ -30,7 +35,7 @@ def chosen(plan: Plan) -> dict[str, Any]:
         "launch": devices.launched,
         "image": image_name(plan),
         "mounts": mounts,
-        "environment": _ONE_THREAD | ({"TESTBED_DATA": DATA} if known else {}),
+        "environment": _ENVIRONMENT | ({"TESTBED_DATA": DATA} if known else {}),
     }
 
 

@@ -11,6 +11,8 @@ from testbed.roles.settings import EVALUATOR, SERVER, Settings, peer_name, worke
 
 PRIVATE_MEMORY = 25 * 2**20
 """Bytes of private memory to count on per device."""
+STARTED_MEMORY = 270 * 2**20
+"""Bytes of private memory to count on per container that loads torch and data for itself."""
 SIMULATED_MEMORY = 2 * 2**20
 """Bytes to count on per simulated worker: what it computes at, and the server's copy of counters."""
 SHARED_MEMORY = 2**30
@@ -52,7 +54,13 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes of memory the run may need."""
-        each = PRIVATE_MEMORY if self.spec.engine == "emulation" else SIMULATED_MEMORY
+        devices = self.spec.devices
+        if self.spec.engine == "simulation":
+            each = SIMULATED_MEMORY
+        elif devices.runtime == "docker" and devices.launched == "image":
+            each = STARTED_MEMORY
+        else:
+            each = PRIVATE_MEMORY
         return SHARED_MEMORY + each * (2 + self.settings.workers)
 
     @property

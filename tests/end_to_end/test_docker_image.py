@@ -78,7 +78,7 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     started = command.start_run(ENDLESS | {"devices": DEVICES | {"workers": 3}})
     started.until_training()
     found = docker_client.containers.list(filters={"label": RUN_LABEL})
-    own = [one for one in found if one.name.startswith(f"testbed-{started.agent.pid}-")]
+    own = [one for one in found if str(one.name).startswith(f"testbed-{started.agent.pid}-")]
     (victim,) = (one for one in own if one.attrs["Config"]["Hostname"] == "worker-1")
     (process, *others) = victim.top()["Processes"]
     assert not others and "testbed.containers.inside" in process[-1]
