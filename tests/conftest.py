@@ -53,9 +53,18 @@ def _exercised(report: pytest.TestReport) -> list[str]:
     return [str(value) for name, value in report.user_properties if name == "exercises"]
 
 
+# Before pytest-xdist reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what tests exercise; give whoever asks for the image the time to build it."""
+    """Note what tests exercise; give whoever asks for the image the time to build it.
+
+    Tests that look at the whole host, or fill it, go one after the other in one process
+    (``make test`` has two), so that none sees what another has brought up.
+    """
     for item in items:
+        names = set(getattr(item, "fixturenames", ())) & {"testbed_image", "docker_client"}
+        on_the_host = item.get_closest_marker("real") or names
+        item.add_marker(pytest.mark.xdist_group("host" if on_the_host else "alone"))
         for mark in item.iter_markers("exercises"):
             assert mark.args[0] in EXERCISED, item.nodeid
             item.user_properties.append(("exercises", mark.args[0]))
