@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from testbed.experiment.section import Section
 from testbed.experiment.units import Share, Size
@@ -79,6 +79,12 @@ class DevicesSpec(Section):
         "by the seed as in compute and waiting; default: none.",
         examples=[[{"share": "50%", "cpus": 0.5}, {"share": "50%", "cpus": 0.1}]],
     )
+
+    @model_serializer(mode="wrap")
+    def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What is not given has no meaning, or (launch, image) another one on another host."""
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
     @property
     def launched(self) -> Literal["image", "fork"]:

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import ALGORITHMS, is_served
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
@@ -50,7 +50,7 @@ algorithms:
     scope: modle
   - {ratio: 1}
   - 3
-devices: {runtime: docker}
+devices: {runtime: podman}
 network:
   uplink: 10mbt
   downlink: 10:30
@@ -80,7 +80,7 @@ PROBLEMS = [
     "15: algorithms.2.scope: 'modle' is not one of model, tensor; did you mean 'model'?",
     "16: algorithms.3: has no 'name': which algorithm is it?",
     "17: algorithms.4: must be a name or a mapping, not 3",
-    "18: devices.runtime: must be namespaces, not 'docker'",
+    "18: devices.runtime: 'podman' is not one of namespaces, docker",
     "18: devices.workers: is missing; for example `workers: 20`",
     "20: network.uplink: '10mbt' has the unknown unit 'mbt'; did you mean '10mbit'?",
     "21: network.downlink: '10:30' is not a rate: ",
@@ -377,6 +377,18 @@ ENCODINGS = st.sampled_from(list(SHORT_NAMES)) | st.builds(
 )
 
 
+CONTAINERS: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
+    {"runtime": st.just("docker")},
+    optional={
+        "launch": st.sampled_from(["image", "fork"]),
+        "image": NAMES,
+        "cpus": st.floats(0.01, 64),
+        "memory": st.integers(6 * 2**20, 2**40),
+        "classes": st.just(({"share": 0.25, "cpus": 0.5}, {"share": 0.75, "memory": 2**27})),
+    },
+)
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
     def maybe(strategy: st.SearchStrategy[Any]) -> Any:
@@ -397,7 +409,7 @@ def specs(draw: st.DrawFn) -> Spec:
             "updates": draw(st.integers(1, 10**9)),
         },
         "algorithms": draw(ALGORITHM_LISTS),
-        "devices": {"workers": draw(st.integers(1, 500))},
+        "devices": {"workers": draw(st.integers(1, 500)), **draw(CONTAINERS)},
         "network": {
             "uplink": maybe(st.integers(8, 2**63 - 1)),
             "downlink": maybe(st.integers(8, 2**63 - 1)),
@@ -413,7 +425,8 @@ def specs(draw: st.DrawFn) -> Spec:
         "pulls": draw(st.sampled_from(["full", "changed"])),
     }
     data["algorithms"][0]["encoding"] = maybe(ENCODINGS)
-    data["algorithms"][0]["pulls"] = maybe(st.sampled_from(["full", "changed"]))
+    if is_served(data["algorithms"][0]["name"]):
+        data["algorithms"][0]["pulls"] = maybe(st.sampled_from(["full", "changed"]))
     label = maybe(NAMES)
     if label not in (None, "figures"):
         data["algorithms"][0]["label"] = label
