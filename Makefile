@@ -34,7 +34,7 @@ dashboards: install ## generate the Grafana dashboards, and say how to look at t
 	@echo 'with a run:       $(BIN)/testbed run $(SPEC) --metrics-port 9464'
 
 test: install lint ## run the linters and the whole test suite
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadscope
 
 lint: install ## ruff and mypy (strict)
 	$(BIN)/ruff check .

@@ -5,9 +5,11 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from images import engine
 from images.base import make_base
@@ -53,18 +55,39 @@ def _exercised(report: pytest.TestReport) -> list[str]:
     return [str(value) for name, value in report.user_properties if name == "exercises"]
 
 
-# Before pytest-xdist reads the groups.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what tests exercise; give whoever asks for the image the time to build it.
+ON_THE_HOST = tuple(
+    f"tests/{path}"
+    for path in (
+        "compose/",
+        "containers/",
+        "dashboards/test_queries",
+        "end_to_end/",
+        "images/",
+        "orchestrator/",
+        "standalone/test_roles",
+    )
+)
+"""Tests that bring things up on the host, look at the whole of it, or fill it."""
 
-    Tests that look at the whole host, or fill it, go one after the other in one process
-    (``make test`` has two), so that none sees what another has brought up.
+
+class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests on the host go one after the other in one process, and the rest in another.
+
+    So none sees what another has brought up, and ``make test`` takes little more than the former.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "host" if nodeid.startswith(ON_THE_HOST) else "rest"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HostAndRest:
+    """Say how tests are shared out."""
+    return HostAndRest(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note what tests exercise; give whoever asks for the image the time to build it."""
     for item in items:
-        names = set(getattr(item, "fixturenames", ())) & {"testbed_image", "docker_client"}
-        on_the_host = item.get_closest_marker("real") or names
-        item.add_marker(pytest.mark.xdist_group("host" if on_the_host else "alone"))
         for mark in item.iter_markers("exercises"):
             assert mark.args[0] in EXERCISED, item.nodeid
             item.user_properties.append(("exercises", mark.args[0]))

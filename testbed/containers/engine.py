@@ -94,11 +94,6 @@ def check(client: docker.DockerClient, containers: int) -> None:
             )
 
 
-def limits_processors(client: docker.DockerClient) -> bool:
-    """Whether the engine can give a container a part of a processor."""
-    return bool(client.info().get("CpuCfsQuota"))
-
-
 def explain(error: Exception) -> str:
     """What is to be said of an error that the engine answered a request with."""
     if isinstance(error, APIError):

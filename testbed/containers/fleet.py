@@ -96,6 +96,9 @@ class Fleet:
         # Reading too, so that opening does not wait for a reader.
         self._lifeline = os.open(self.folder / LIFELINE, os.O_RDWR | os.O_CLOEXEC)
 
+    def __contains__(self, device: str) -> bool:
+        return device in self._containers
+
     def __getitem__(self, device: str) -> Container:
         return self._containers[device]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.channel import MOST_DESCRIPTORS, Channel, Message
+from testbed.nodes.interface import Device
 
 SOCKET = "agent.sock"
 
@@ -53,12 +54,22 @@ class Gate:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._connected: dict[str, Channel] = {}
         self._expected: set[str] = set()
+        self._memory: dict[str, int | None] = {}
         self._loaded: set[str] = set()
         self._ended: set[str] = set()
 
-    def expect(self, devices: Sequence[str]) -> None:
+    def expect(self, devices: Sequence[Device]) -> None:
         """Say who will come: that all are ``loaded`` is told when these are."""
-        self._expected = set(devices)
+        self._expected = {device.name for device in devices}
+        self._memory = {device.name: device.memory for device in devices}
+
+    def watch(self, device: str, first: int) -> None:
+        """Notice when a container's first process ends, even if it never comes here."""
+        try:
+            process = os.pidfd_open(first)
+        except ProcessLookupError:
+            process = os.eventfd(1)  # readable, as the handle of one that has ended
+        self._selector.register(process, selectors.EVENT_READ, device)
 
     def fileno(self) -> int:
         """Readable when there are ``events``."""
@@ -70,6 +81,11 @@ class Gate:
             if key.fileobj is self._listener:
                 accepted, _ = self._listener.accept()
                 self._selector.register(Channel(accepted), selectors.EVENT_READ, None)
+                continue
+            if isinstance(key.fileobj, int):
+                self._selector.unregister(key.fileobj)
+                os.close(key.fileobj)
+                yield from self._ended_outside(key.data)
                 continue
             channel: Channel = key.fileobj  # type: ignore[assignment]
             message = channel.receive()
@@ -103,10 +119,22 @@ class Gate:
                 self._ended.add(device)
                 yield {"exited": device, "status": status}
 
+    def _ended_outside(self, device: str) -> Iterator[dict[str, Any]]:
+        """A container's first process has ended; one that is connected tells so itself."""
+        if device not in self._connected and device not in self._ended:
+            self._ended.add(device)
+            yield {"failed": self._too_early(device)}
+
+    def _too_early(self, device: str) -> str:
+        limit = self._memory.get(device)
+        of = "" if limit is None else f", with {limit / 2**20:.0f} MiB of memory for all it loads"
+        return f"the container of {device} ended before its role could begin{of}"
+
     def _gone(self, device: str) -> Iterator[dict[str, Any]]:
         del self._connected[device]
         if device not in self._loaded:
-            yield {"failed": f"the container of {device} ended before its role could begin"}
+            self._ended.add(device)
+            yield {"failed": self._too_early(device)}
         elif device not in self._ended:
             self._ended.add(device)
             yield {"exited": device, "status": -signal.SIGKILL}

@@ -67,9 +67,13 @@ def find_image(client: docker.DockerClient, name: str, *, of_this_code: bool = T
     try:
         image = client.images.get(name)
     except ImageNotFound:
-        raise HostError(f"there is no image {name}: `make images` builds it") from None
+        raise HostError(f"there is no image {name}: {_remedy(name)}") from None
     if of_this_code and image.labels.get(DIGEST_LABEL) != package_digest():
-        raise HostError(
-            f"image {name} was built from other code than this: `make images` builds it anew"
-        )
+        raise HostError(f"image {name} was built from other code than this: {_remedy(name)}")
     return image
+
+
+def _remedy(name: str) -> str:
+    if name == default_image():
+        return "`make images` builds it"
+    return f"`make images IMAGE={name}` builds one of this code by that name"

@@ -32,9 +32,9 @@ def main() -> int:
         prepared = getattr(importlib.import_module(module), name)(load["arguments"])
     except Exception as error:
         traceback.print_exc()
-        agent.send({"failed": f"{type(error).__name__}: {error}"[:2000]})
+        _tell(agent, failed=f"{type(error).__name__}: {error}"[:2000])
         return 1
-    agent.send({"loaded": True})
+    _tell(agent, loaded=True)
     shared: list[int] = []
     while "role" not in (message := _next(agent)).fields:
         shared += message.descriptors
@@ -46,8 +46,15 @@ def main() -> int:
         status = prepared(role, report, shared)
     except Exception:
         traceback.print_exc()
-    agent.send({"exited": status})
+    _tell(agent, exited=status)
     return status
+
+
+def _tell(agent: Channel, **fields: Any) -> None:
+    try:
+        agent.send(fields)
+    except OSError:
+        sys.exit(1)  # the agent is gone, and everybody ends
 
 
 def _next(agent: Channel) -> Message:

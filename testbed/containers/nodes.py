@@ -110,8 +110,11 @@ class StartedNodes(_ContainerNodes):
             yield event
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
-        self._gate.expect([device.name for device in devices])
+        self._gate.expect(devices)
         super().create(devices, abandoned)
+        for device in devices:
+            if device.name in self._fleet:
+                self._gate.watch(device.name, self._fleet[device.name].first)
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         self._gate.start(device, role)

@@ -11,6 +11,10 @@ MOST_STARTED = 24
 """Workers up to which each container starts its role by its own Python, unless the file says."""
 
 
+LEAST_STARTED = 200 * 2**20
+"""Bytes that a container which loads torch for itself does not get along with; 220 MB were measured."""
+
+
 class LimitsSpec(Section):
     """What the devices of a class may use."""
 
@@ -105,10 +109,20 @@ class DevicesSpec(Section):
             text = f"the shares add up to {100 * total:.10g}% and not to 100%"
             return [(("devices", "classes"), text)]
         if self.runtime == "docker":
-            return []
+            return self._memory_conflicts()
         keys = ("launch", "image", "cpus", "memory", "classes")
         return [
             (("devices", key), "only containers have it: take it out, or use `runtime: docker`")
             for key in keys
             if getattr(self, key)
         ]
+
+    def _memory_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        if self.launched == "fork":
+            return []
+        given: list[tuple[tuple[Any, ...], int | None]] = [(("devices", "memory"), self.memory)]
+        given += [(("devices", "classes", i), one.memory) for i, one in enumerate(self.classes)]
+        least = f"{LEAST_STARTED // 2**20}MiB"
+        text = f"started by the image a role loads torch for itself, which {least} do not hold: "
+        text += "give it more (300MiB), or use `launch: fork`"
+        return [(path, text) for path, memory in given if memory and memory <= LEAST_STARTED]

@@ -1,11 +1,13 @@
 """What this host's Docker engine can do: before a run, for ``testbed doctor`` and ``testbed clean``."""
 
 import contextlib
+from typing import Any
 
 from docker.errors import DockerException
 
 from testbed.containers import engine, image, left_over
 from testbed.errors import HostError
+from testbed.experiment.device_section import DevicesSpec
 from testbed.orchestrator.findings import Finding
 from testbed.orchestrator.node_plan import image_name
 from testbed.orchestrator.plan import Plan
@@ -28,11 +30,28 @@ def check(plans: list[Plan]) -> None:
             image.find_image(client, image_name(plans[0]), of_this_code=of_this_code)
         except DockerException as error:
             raise HostError(engine.explain(error)) from error
-        if section.limits_processors and not engine.limits_processors(client):
-            raise HostError(
-                "devices.cpus: this kernel cannot limit processors (it was built without "
-                "CONFIG_CFS_BANDWIDTH): take it out"
-            )
+        _check_limits(section, client.info())
+
+
+def _check_limits(section: DevicesSpec, told: dict[str, Any]) -> None:
+    """Check limits against what the engine says of its host."""
+    parts = (section, *section.classes)
+    cpus, memory = (max(getattr(one, key) or 0 for one in parts) for key in ("cpus", "memory"))
+    if cpus and not told.get("CpuCfsQuota"):
+        raise HostError(
+            "devices.cpus: this kernel cannot limit processors (it was built without "
+            "CONFIG_CFS_BANDWIDTH): take it out"
+        )
+    if cpus > told["NCPU"]:
+        raise HostError(
+            f"devices.cpus: {cpus:g} is more than the {told['NCPU']} processors of this host: use "
+            "fewer, or take it out for all of them"
+        )
+    if memory > told["MemTotal"]:
+        raise HostError(
+            f"devices.memory: {memory / 2**30:.1f} GiB is more than the "
+            f"{told['MemTotal'] / 2**30:.1f} GiB of this host: use less, or take it out"
+        )
 
 
 def findings() -> list[Finding]:

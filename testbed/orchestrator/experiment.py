@@ -75,6 +75,11 @@ def execute(
             break
     try:
         report = write_results(directory)
+    except KeyboardInterrupt:
+        raise RunError(
+            f"interrupted while the report was written; the runs are whole, and `testbed report "
+            f"{directory}` writes it"
+        ) from None
     except TestbedError as error:
         # What became of the runs matters more, and is often why (a full disk).
         for ended in (summary for summary in summaries if summary["ended"] != "completed"):

@@ -40,6 +40,8 @@ from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
+LEAVING_TIMEOUT = 15.0
+"""Seconds that workers have to end when the server has ended, which waited for them already."""
 SETUP_TIMEOUT_STARTED = 10.0
 """Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
@@ -87,6 +89,7 @@ class Run:
             plan.spec.traffic.capture,
         )
         self._stopping = self._observed = False
+        self._leaving: float | None = None
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
@@ -263,6 +266,7 @@ class Run:
                 late = time.monotonic() - self._began > self._patience
                 if self._training is None and late:
                     raise EndError("failed", f"training did not begin within {self._patience:g} s")
+                self._insist()
                 if self._complete() and not self._stopping:
                     self._stopping = True
                     self._control.send({"stop": "traffic"})
@@ -273,6 +277,18 @@ class Run:
         self._watcher.progress(self._progress)
         if self._metrics:
             self._metrics.progress(self._progress)
+
+    def _insist(self) -> None:
+        """End workers that do not end by themselves: somebody may have paused them, and left it so."""
+        if self._leaving is None or time.monotonic() < self._leaving:
+            return
+        self._leaving = None
+        for device in sorted(self._alive & set(self._workers)):
+            text = (
+                f"it did not end within {LEAVING_TIMEOUT:g} s of the training's end and is killed"
+            )
+            self._event("warning", text, device)
+            self._control.send({"kill": device})
 
     def _complete(self) -> bool:
         return self._finished and not self._alive and not self._ingress.due
@@ -406,6 +422,7 @@ class Run:
                 self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
                 self._finished = True
+                self._leaving = time.monotonic() + LEAVING_TIMEOUT
                 self._peers = ledger.pop("peers", {})
                 self._outcome.updates = version
                 self._ingress.total = ledger

@@ -25,9 +25,15 @@ def main() -> int:
         from testbed.standalone.server import serve
 
         return serve(options.experiment, options.results, secret, ready, say)
-    from testbed.standalone.device import join, take_part
+    from testbed.standalone.device import SuperfluousError, join, stand_by, take_part
 
-    admitted = join(options.server, options.role, secret)
+    try:
+        admitted = join(options.server, options.role, secret)
+    except SuperfluousError as error:
+        say(f"{error}; it waits until the others are done")
+        ready()
+        stand_by(options.server)
+        return 0
     say(
         f"{options.role}: admitted" + (f" as {admitted.number}" if options.role == "worker" else "")
     )

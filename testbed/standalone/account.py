@@ -58,6 +58,7 @@ class Account:
         self._say = say
         self._directory = directory
         self._workers = plan.settings.workers
+        self._greeted = 0
         self._outcome = Outcome()
         self._due: dict[int, dict[str, Any]] = {}
         self._last = dict.fromkeys(_LEDGER, 0)
@@ -96,7 +97,8 @@ class Account:
         else:
             outcome.ended = "completed"
         summary = outcome.summary(self._plan, self._last, self._total)
-        text = json.dumps(summary | {"traffic": None}, indent=2, allow_nan=False)
+        summary |= {"traffic": None, "runtime": "standalone", "workers": self._greeted}
+        text = json.dumps(summary, indent=2, allow_nan=False)
         (self._directory / "summary.json").write_text(text + "\n", encoding="utf-8")
         self._curve.close()
         if outcome.ended == "completed":
@@ -119,6 +121,7 @@ class Account:
             case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
                 self._evaluated(version, accuracy, loss)
             case {"greeted": count}:
+                self._greeted = count
                 self._say(f"worker greeted: {count} of {self._workers}")
             case {"training": _}:
                 self._say("training begins")

@@ -166,7 +166,7 @@ class Admission:
         if number is None:
             all_taken = f"there are {self._workers} workers already, as devices.workers says"
             taken = all_taken if role == "worker" else "there is an evaluator already"
-            messages.send(connection, refused=taken)
+            messages.send(connection, refused=taken, superfluous=True)
             return None
         body = json.dumps(
             {"number": number, "settings": self._settings, "session": self._session.hex()}

@@ -1,5 +1,6 @@
 """A worker or the evaluator: asks the server who it is, loads, takes part, and goes when told to."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from testbed.standalone.messages import MessageError
 PATIENCE = 120.0
 """Seconds until the server must admit devices; it may be started after them."""
 _RETRY = 0.5
+_LOOK = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Admitted:
     settings: dict[str, Any]
 
 
+class SuperfluousError(RunError):
+    """There are as many of this role as the experiment has."""
+
+
 def join(server: str, role: str, secret: bytes, patience: float = PATIENCE) -> Admitted:
     """Ask the server to take part.
 
@@ -41,6 +47,7 @@ def join(server: str, role: str, secret: bytes, patience: float = PATIENCE) -> A
         patience: seconds until it must admit devices.
 
     Raises:
+        SuperfluousError: there is no place left.
         RunError: nobody answers there, the server refuses, or it does not know the secret itself.
     """
     connection = _connect(server, patience)
@@ -65,6 +72,14 @@ def _connect(server: str, patience: float) -> socket.socket:
             time.sleep(_RETRY)
 
 
+def stand_by(server: str) -> None:
+    """Wait until the server is gone: compose ends everybody when the first container ends."""
+    with contextlib.suppress(OSError):
+        while True:
+            time.sleep(_LOOK)
+            socket.create_connection((server, messages.PORT), timeout=PATIENCE).close()
+
+
 def _handshake(connection: socket.socket, server: str, role: str, secret: bytes) -> Admitted:
     told = messages.receive(connection) or {}
     theirs, mine = messages.challenge_of(told.get("challenge")), messages.challenge()
@@ -72,7 +87,8 @@ def _handshake(connection: socket.socket, server: str, role: str, secret: bytes)
     messages.send(connection, role=role, challenge=mine.hex(), proof=proof)
     answer = messages.receive(connection) or {}
     if "refused" in answer:
-        raise RunError(f"the server at {server} refuses this {role}: {_text(answer, 'refused')}")
+        kind = SuperfluousError if answer.get("superfluous") else RunError
+        raise kind(f"the server at {server} refuses this {role}: {_text(answer, 'refused')}")
     body = _text(answer, "admitted")
     expected = messages.server_proof(secret, theirs, mine, body)
     if not messages.equal(answer.get("proof"), expected):

@@ -258,9 +258,13 @@ def test_images_that_are_missing_or_of_other_code(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
     said = refused(command, "devices.image=nobody/has:this")
-    assert said == "testbed: there is no image nobody/has:this: `make images` builds it\n"
+    assert said.startswith("testbed: there is no image nobody/has:this: `make images IMAGE=")
     said = refused(command, "devices.launch=image")
-    assert "image tiny:1 was built from other code than this: `make images`" in said
+    assert "image tiny:1 was built from other code than this: `make images IMAGE=tiny:1`" in said
+    said = refused(command, "devices.cpus=1000")
+    assert "devices.cpus: 1000 is more than the " in said
+    said = refused(command, "devices.memory=1024TiB")
+    assert "devices.memory: 1048576.0 GiB is more than the " in said
     found = command.do("doctor").stdout
     assert "ok      Docker engine" in found
     assert re.search(r"limited Docker image +there is no image testbed:", found)
@@ -271,6 +275,10 @@ def test_what_only_containers_have(command: CommandLine) -> None:
     result = command.do("run", command.spec(content), "--out", command.out)
     assert result.returncode == 2
     assert "only containers have it: take it out, or use `runtime: docker`" in result.stderr
+    content = SMALL | {"devices": DEVICES | {"launch": "image", "memory": "128MiB"}}
+    result = command.do("run", command.spec(content), "--out", command.out)
+    assert result.returncode == 2
+    assert "a role loads torch for itself, which 200MiB do not hold" in result.stderr
 
 
 def test_the_plan_says_so(command: CommandLine) -> None:

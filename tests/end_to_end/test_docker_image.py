@@ -92,6 +92,22 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     assert "asgd interrupted: stopped by SIGINT" in started.said
 
 
+def test_a_container_that_ends_before_its_role_could_begin_is_told(
+    command: CommandLine, docker_client: docker.DockerClient
+) -> None:
+    started = command.start_run(ENDLESS | {"devices": DEVICES})
+
+    def own() -> list[str]:
+        prefix = f"/testbed-{started.agent.pid}-"
+        found = docker_client.api.containers(filters={"label": RUN_LABEL})
+        return [one["Id"] for one in found if one["Names"][0].startswith(prefix)]
+
+    started.until(own, "a container")
+    docker_client.api.kill(own()[0])
+    assert started.wait() == 1
+    assert " ended before its role could begin" in started.said
+
+
 def test_what_cannot_be_loaded_inside_is_told(command: CommandLine) -> None:
     folder = command.folder / "own"
     write_dataset(folder)
