@@ -12,7 +12,7 @@ from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.standalone import messages
 from testbed.standalone.admission import Admission
-from testbed.standalone.device import Admitted, join
+from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
 
 SECRET = b"the secret of these very tests"
 SESSION = bytes(range(32))
@@ -79,8 +79,19 @@ def test_each_has_a_number_and_the_same_settings(server: Server) -> None:
 def test_one_too_many_is_told_so(server: Server, role: str) -> None:
     for _ in range(WORKERS if role == "worker" else 1):
         server.join(role)
-    with pytest.raises(RunError, match=f"refuses this {role}: there (are 2 workers|is an evalu)"):
+    too_many = f"refuses this {role}: there (are 2 workers|is an evalu)"
+    with pytest.raises(SuperfluousError, match=too_many):
         server.join(role)
+
+
+def test_one_too_many_stands_by_until_the_server_goes(server: Server) -> None:
+    standing = threading.Thread(target=stand_by, args=("127.0.0.1",), daemon=True)
+    standing.start()
+    standing.join(3)
+    assert standing.is_alive()
+    server.close()
+    standing.join(10)
+    assert not standing.is_alive()
 
 
 def test_the_number_of_one_that_went_is_given_again(server: Server) -> None:
