@@ -20,7 +20,7 @@ _PHASES = {
     "loading": "loading libraries and data",
     "devices": "bringing devices up",
     "training": "training",
-    "finishing": "taking everything down",
+    "finishing": "finishing",
 }
 
 

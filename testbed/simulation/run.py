@@ -180,14 +180,19 @@ class SimulatedRun:
         if select.select([wake_up], [], [], 0)[0]:
             number = os.read(wake_up, 1)[0]
             raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
-        progress = self._progress
-        progress.wire_bytes = self._system.ledger()["wire_bytes"]
-        progress.moved(now, self._system.version)
+        self._see(now)
         self._tell_progress()
         self._tell()
 
+    def _see(self, now: float) -> None:
+        """Note how far the simulation is."""
+        self._progress.wire_bytes = self._system.ledger()["wire_bytes"]
+        self._progress.moved(now, self._system.version)
+
     def _write_end(self) -> dict[str, Any]:
         outcome = self._outcome
+        if outcome.ended == "completed":
+            self._see(time.monotonic())
         self._progress.phase = "finishing"
         self._tell_progress()
         try:
