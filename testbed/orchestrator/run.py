@@ -40,7 +40,7 @@ from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
-LEAVING_TIMEOUT = 15.0
+LEAVING_TIMEOUT = 30.0
 """Seconds that workers have to end when the server has ended, which waited for them already."""
 SETUP_TIMEOUT_STARTED = 10.0
 """Seconds more for each container that loads torch for itself."""
