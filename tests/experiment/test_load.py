@@ -383,8 +383,8 @@ CONTAINERS: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionar
         "launch": st.sampled_from(["image", "fork"]),
         "image": NAMES,
         "cpus": st.floats(0.01, 64),
-        "memory": st.integers(6 * 2**20, 2**40),
-        "classes": st.just(({"share": 0.25, "cpus": 0.5}, {"share": 0.75, "memory": 2**27})),
+        "memory": st.integers(300 * 2**20, 2**40),
+        "classes": st.just(({"share": 0.25, "cpus": 0.5}, {"share": 0.75, "memory": 2**29})),
     },
 )
 
