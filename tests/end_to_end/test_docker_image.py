@@ -98,9 +98,10 @@ def test_a_container_that_ends_before_its_role_could_begin_is_told(
     started = command.start_run(ENDLESS | {"devices": DEVICES})
 
     def own() -> list[str]:
-        if not started.process.children():
-            return []  # there is no agent yet
-        prefix = f"/testbed-{started.agent.pid}-"
+        try:
+            prefix = f"/testbed-{started.agent.pid}-"
+        except ValueError:  # there is no agent yet
+            return []
         found = docker_client.api.containers(filters={"label": RUN_LABEL})
         return [one["Id"] for one in found if one["Names"][0].startswith(prefix)]
 
