@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
 	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
-agree: install ## run one experiment in namespaces and in the simulator: the same to the bit?
+agree: install ## run one experiment in namespaces, Docker and the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree
 
 .PHONY: dashboards

@@ -25,8 +25,8 @@ WIRE_TOLERANCE = 0.02
 _COUNTED = ("payload_bytes", "message_bytes")
 RUNTIMES = {
     "namespaces": ("devices.runtime=namespaces",),
-    "docker, fork": ("devices.runtime=docker", "devices.launch=fork"),
-    "docker, image": ("devices.runtime=docker", "devices.launch=image"),
+    "docker/fork": ("devices.runtime=docker", "devices.launch=fork"),
+    "docker/image": ("devices.runtime=docker", "devices.launch=image"),
 }
 """The emulation's ways, and what each changes in the experiment."""
 
@@ -132,7 +132,7 @@ def main() -> int:
         found = pairs(spec, Path(folder), sys.argv[2:], runtimes)
     width = max(len(pair.emulated["algorithm"]) for pair in found)
     print(
-        f"{'run':{width}}  {'emulated in':13}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
+        f"{'run':{width}}  {'emulated in':12}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
         f"{'wire':>9}  modelled ÷ measured  host seconds"
     )
     status = 0
@@ -140,7 +140,7 @@ def main() -> int:
         a, b = pair.emulated, pair.simulated
         ingress = a["ingress_after_drain"]
         print(
-            f"{a['algorithm']:{width}}  {pair.runtime:13}  {(a['parameters_sha256'] or '-')[:16]}  "
+            f"{a['algorithm']:{width}}  {pair.runtime:12}  {(a['parameters_sha256'] or '-')[:16]}  "
             f"{as_bytes(ingress['payload_bytes']):>9}  {as_bytes(ingress['message_bytes']):>9}  "
             f"{as_bytes(ingress['wire_bytes']):>9}  {pair.wire_ratio:19.4f}  "
             f"{a['host_seconds']:.1f} and {b['host_seconds']:.1f}"
