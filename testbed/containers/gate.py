@@ -121,9 +121,8 @@ class Gate:
 
     def _ended_outside(self, device: str) -> Iterator[dict[str, Any]]:
         """A container's first process has ended; one that is connected tells so itself."""
-        if device not in self._connected and device not in self._ended:
-            self._ended.add(device)
-            yield {"failed": self._too_early(device)}
+        if device not in self._connected:
+            yield from self._gone(device)
 
     def _too_early(self, device: str) -> str:
         limit = self._memory.get(device)
@@ -131,13 +130,14 @@ class Gate:
         return f"the container of {device} ended before its role could begin{of}"
 
     def _gone(self, device: str) -> Iterator[dict[str, Any]]:
-        del self._connected[device]
-        if device not in self._loaded:
-            self._ended.add(device)
-            yield {"failed": self._too_early(device)}
-        elif device not in self._ended:
-            self._ended.add(device)
+        self._connected.pop(device, None)
+        if device in self._ended:
+            return
+        self._ended.add(device)
+        if device in self._loaded:
             yield {"exited": device, "status": -signal.SIGKILL}
+        else:
+            yield {"failed": self._too_early(device)}
 
     def _close(self, channel: Channel) -> None:
         self._selector.unregister(channel)

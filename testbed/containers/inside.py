@@ -4,7 +4,6 @@ The container's end of ``testbed.containers.gate``. Libraries and data are loade
 own copies; everything else is as in a forked role.
 """
 
-import importlib
 import os
 import socket
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 from testbed.channel import Channel, Message
 from testbed.containers.fleet import INSIDE
 from testbed.containers.gate import SOCKET
+from testbed.nodes import entry_point
 
 
 def main() -> int:
@@ -28,8 +28,7 @@ def main() -> int:
         os.dup2(told.descriptors[0], standard)
     load: dict[str, Any] = told.fields["load"]
     try:
-        module, _, name = load["entry"].partition(":")
-        prepared = getattr(importlib.import_module(module), name)(load["arguments"])
+        prepared = entry_point.resolve(load["entry"])(load["arguments"])
     except Exception as error:
         traceback.print_exc()
         _tell(agent, failed=f"{type(error).__name__}: {error}"[:2000])

@@ -1,7 +1,5 @@
 """Nodes that are containers, with their roles forked into them or started by their own Python."""
 
-import importlib
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +7,7 @@ from testbed.channel import Channel
 from testbed.containers import engine
 from testbed.containers.fleet import Fleet
 from testbed.containers.gate import Gate
-from testbed.nodes import run_names
+from testbed.nodes import entry_point, run_names
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device, Nodes
 
@@ -38,9 +36,7 @@ def containers(
         mounts=chosen["mounts"],
         environment=chosen["environment"],
     )
-    module, _, name = load["shared"].partition(":")
-    make = operator.attrgetter(name)(importlib.import_module(module))
-    shared = make(load["arguments"])
+    shared = entry_point.resolve(load["shared"])(load["arguments"])
     inside = {"entry": load["entry_inside"], "arguments": load["arguments"]}
     return StartedNodes(fleet, Gate(fleet.folder, inside, shared, report.fileno()))
 

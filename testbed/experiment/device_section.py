@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from testbed.experiment.section import Section
+from testbed.experiment.section import Section, as_tuple, not_whole
 from testbed.experiment.units import Share, Size
 
 MOST_STARTED = 24
@@ -34,10 +34,6 @@ class LimitsSpec(Section):
         description="As devices.memory, for this class; default: devices.memory.",
         examples=["256MiB"],
     )
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class DevicesSpec(Section):
@@ -77,7 +73,7 @@ class DevicesSpec(Section):
         description="docker: memory that a worker may use; default (null): all. With `launch: fork` "
         "what workers share (torch, the data) is not counted.",
     )
-    classes: Annotated[tuple[LimitsSpec, ...], BeforeValidator(_as_tuple)] = Field(
+    classes: Annotated[tuple[LimitsSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
         description="docker: classes of devices with other limits; who is in which is the same shuffle "
         "by the seed as in compute and waiting; default: none.",
@@ -104,9 +100,7 @@ class DevicesSpec(Section):
 
     def conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         """What cannot be together: paths from the top of the file, and what to do."""
-        total = sum(one.share for one in self.classes)
-        if self.classes and abs(total - 1) > 1e-9:
-            text = f"the shares add up to {100 * total:.10g}% and not to 100%"
+        if text := not_whole(one.share for one in self.classes):
             return [(("devices", "classes"), text)]
         if self.runtime == "docker":
             return self._memory_conflicts()

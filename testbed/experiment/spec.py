@@ -25,7 +25,7 @@ from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
 from testbed.experiment.device_section import DevicesSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
-from testbed.experiment.section import Section
+from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
 from testbed.experiment.timing import ComputeSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
@@ -195,10 +195,6 @@ class TrafficSpec(Section):
     )
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
 class Spec(Section):
     """One experiment: the same devices and data, one run for each algorithm."""
 
@@ -233,7 +229,7 @@ class Spec(Section):
         "A simulation has only the virtual clock.",
     )
     algorithms: Annotated[
-        tuple[Annotated[Options, Registered()], ...], BeforeValidator(_as_tuple)
+        tuple[Annotated[Options, Registered()], ...], BeforeValidator(as_tuple)
     ] = Field(
         min_length=1,
         description="What is compared, one run each: names, or mappings with their options.",

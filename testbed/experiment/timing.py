@@ -16,7 +16,7 @@ from pydantic import (
     model_serializer,
 )
 
-from testbed.experiment.section import Section
+from testbed.experiment.section import Section, as_tuple, not_whole
 from testbed.experiment.units import Duration, Share
 
 TRACES = "traces"
@@ -50,10 +50,6 @@ _DISTRIBUTIONS = (
     "(1 − alpha + alpha·Exp(1)), as in DBW; pareto: heavy-tailed; gamma; cvb: gamma times on machines "
     "that may differ, as in Gap-Aware; trace: a file's."
 )
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class ClassSpec(Section):
@@ -150,13 +146,13 @@ class DurationSpec(Section):
         description="trace: sequence, in file order and from the start again (default), or random, "
         "drawn with replacement.",
     )
-    classes: Annotated[tuple[ClassSpec, ...], BeforeValidator(_as_tuple)] = Field(
+    classes: Annotated[tuple[ClassSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
         description="Classes of devices, slow and fast ones; who is in which is a shuffle by the "
         "seed, the same for computing and waiting; default: none.",
         examples=[[{"share": "50%", "factor": 1}, {"share": "50%", "factor": 10}]],
     )
-    changes: Annotated[tuple[ChangeSpec, ...], BeforeValidator(_as_tuple)] = Field(
+    changes: Annotated[tuple[ChangeSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
         description="What changes while training goes on; default: nothing.",
         examples=[[{"at": "160s", "share": "50%", "factor": 5}]],
@@ -211,9 +207,8 @@ class DurationSpec(Section):
     @field_validator("classes")
     @classmethod
     def _whole(cls, value: tuple[ClassSpec, ...]) -> tuple[ClassSpec, ...]:
-        total = sum(one.share for one in value)
-        if value and abs(total - 1) > 1e-9:
-            raise ValueError(f"the shares add up to {100 * total:.10g}% and not to 100%")
+        if text := not_whole(one.share for one in value):
+            raise ValueError(text)
         return value
 
     @model_serializer(mode="wrap")

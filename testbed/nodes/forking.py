@@ -1,6 +1,5 @@
 """Starting a fork server, and speaking to it."""
 
-import importlib
 import os
 import signal
 import sys
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
-from testbed.nodes import fork_server, linux
+from testbed.nodes import entry_point, fork_server, linux
 
 
 class ForkServer:
@@ -44,11 +43,8 @@ class ForkServer:
             self.channel.close()
             not_its.close()
             linux.unshare(linux.CLONE_NEWNS)
-            module, _, name = load["entry"].partition(":")
             fork_server.serve(
-                theirs,
-                report,
-                lambda: getattr(importlib.import_module(module), name)(load["arguments"]),
+                theirs, report, lambda: entry_point.resolve(load["entry"])(load["arguments"])
             )
         except BaseException:
             traceback.print_exc()

@@ -11,9 +11,11 @@ from testbed.roles.settings import COORDINATOR
 
 DATA = "/data"
 """Where a container sees a known dataset."""
-_ENVIRONMENT = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
-) | {
+# A pool of threads would not survive the fork, and a device that computes on all cores would stand
+# for a machine that nobody has.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Environment in which a process computes with one thread."""
+_ENVIRONMENT = ONE_THREAD | {
     # A worker fills few of the images' pages (see Contents.part), and a huge page is 500 of them.
     "NUMPY_MADVISE_HUGEPAGE": "0",
 }

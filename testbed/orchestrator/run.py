@@ -171,11 +171,6 @@ class Run:
         """Start the agent, give it the plan, and in the end wait until it has removed everything."""
         self._control, theirs = Channel.pair()
         self._report, roles = Channel.pair()
-        # One compute thread per process: a pool of threads would not survive the fork, and a
-        # device that computes on all cores would stand for a machine that nobody has.
-        one_thread = dict.fromkeys(
-            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
-        )
         package = str(Path(testbed.__file__).parents[1])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         board = self._board
@@ -192,7 +187,7 @@ class Run:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | one_thread | {"PYTHONPATH": search_path},
+                env=os.environ | node_plan.ONE_THREAD | {"PYTHONPATH": search_path},
                 start_new_session=True,  # Ctrl-C is for the orchestrator, which tells the others
             )
         theirs.close()
