@@ -82,7 +82,7 @@ class FaultyClock(StarClock):
         workers: Sequence[int],
         protocol: Callable[[], WorkerProtocol],
         busy: Callable[[int, float], float],
-        lines: Callable[[], tuple[Line, Line]],
+        lines: Callable[[int], tuple[Line, Line]],
         schedule: Schedule,
     ) -> None:
         """Prepare.

@@ -88,7 +88,8 @@ class StarSystem(System):
         codec = _codec(settings, learner)
         batches = list(_batches(settings, dataset, settings.workers))
         computations = [
-            Computation(computation.worker_half(settings, layout), own, codec) for own in batches
+            Computation(computation.worker_half(settings, layout, number), own, codec)
+            for number, own in enumerate(batches)
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
 
@@ -98,14 +99,14 @@ class StarSystem(System):
             own = computation.batches(
                 settings, dataset, old.shard, worker, memory=old, incarnation=incarnation
             )
-            return Computation(computation.worker_half(settings, layout), own, codec)
+            return Computation(computation.worker_half(settings, layout, worker), own, codec)
 
         self._workers = SimulatedWorkers(
             self._service,
             computations,
             (learner, Learner(settings.model, settings.batch_size)),
             protocol=protocol,
-            instant=settings.downlink is None,
+            instant=all(rate is None for rate in settings.of_classes("downlink")),
             settings=settings,
             dataset=dataset,
             again=again,
@@ -118,7 +119,7 @@ class StarSystem(System):
             workers=range(settings.workers),
             protocol=protocol,
             busy=Times.of(settings).busy(computations[0].half.local_steps),
-            lines=lambda: lines(settings),
+            lines=lambda number: lines(settings, number),
         )
 
     @property
@@ -172,7 +173,7 @@ class MeshSystem(System):
             peers=range(settings.workers),
             computing=computing,
             busy=Times.of(settings).busy(),
-            lines=lambda: lines(settings),
+            lines=lambda number: lines(settings, number),
         )
         self._evaluated = settings.evaluated_peer
 
