@@ -121,6 +121,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             pulls=algorithm.pulls or spec.pulls,
             compute=spec.compute.plain(),
             waiting=spec.waiting.plain(),
+            suspect_after=spec.suspect_after(algorithm),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
             batched=spec.simulation.batched or spec.simulation.device != "cpu",

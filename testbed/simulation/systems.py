@@ -17,7 +17,7 @@ from testbed.roles import computation
 from testbed.roles.computation import Computation, Times, lines
 from testbed.roles.exchange import ExchangeService
 from testbed.roles.peer_computation import PeerComputation, codecs
-from testbed.roles.service import Observer, ParameterService
+from testbed.roles.service import Observer, ParameterService, ServerObserver
 from testbed.roles.settings import Settings, peer_name
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
@@ -69,7 +69,7 @@ class StarSystem(System):
         dataset: datasets.Dataset,
         learner: Learner,
         initial: FloatVector,
-        observer: Observer,
+        observer: ServerObserver,
     ) -> None:
         layout = learner.layout
         # The server's parameters are the learner's: what computes at them needs no copy.
