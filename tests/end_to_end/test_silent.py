@@ -24,10 +24,9 @@ def test_emulation_and_simulation_suspect_the_same_at_the_same_moments(tmp_path:
     spec: dict[str, Any] = yaml.safe_load(SPEC.read_text())
     spec["training"]["updates"] = 40
     spec["devices"]["suspect_after"] = "200ms"
-    shares = ({"share": "75%", "factor": 1}, {"share": "25%", "factor": 8})
-    spec["compute"]["classes"] = list(shares)
+    classes = [{"share": "75%", "factor": 1}, {"share": "25%", "factor": 8}]
+    spec["compute"]["classes"] = classes
     spec["algorithms"] = [
-        {"name": "sync-sgd"},
         {"name": "sync-sgd", "wait_for": 7, "protocol": "push-and-wait", "pulls": "changed"},
         {"name": "sync-sgd", "protocol": "push-and-interrupt"},
         {"name": "adacomp", "ratio": 0.01},
