@@ -148,6 +148,24 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(
     assert other.rows["time"].tolist() != one.rows["time"].tolist()
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("algorithm", ["adacomp", "sync-all", "push-and-wait"])
+def test_suspicions_are_the_same_too(algorithm: str, network: str) -> None:
+    how = {
+        "network": NETWORKS[network],
+        "devices": {"workers": WORKERS, "suspect_after": "200ms"},
+        "compute": {"distribution": "exponential", "mean": "100ms"},
+    }
+    one, two = (Simulated(settings(algorithm, **how)) for _ in range(2))
+    assert one.system.version == UPDATES
+    assert {what for what, *_ in one.noticed} == {"suspected", "welcomed"}
+    assert one.noticed == two.noticed
+    assert one.rows.tobytes() == two.rows.tobytes()
+    assert (one.digest, one.after) == (two.digest, two.after)
+    returned = [what for what, *_ in one.noticed].count("welcomed")
+    assert returned <= int((~one.rows["applied"]).sum())
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_rows_tell_a_run_that_can_be(algorithm: str) -> None:
     run = simulated(algorithm, "unshaped")
