@@ -169,6 +169,18 @@ class SimulationSpec(Section):
     )
 
 
+class CheckpointSpec(Section):
+    """What a run goes on from when it is continued."""
+
+    every: int | None = Field(
+        default=None,
+        ge=1,
+        description="Updates from one checkpoint to the next; default (null): none, and a run that is "
+        "continued begins anew.",
+        examples=[1000],
+    )
+
+
 class TrafficSpec(Section):
     """How the traffic at the server's link is watched, beside the class counter."""
 
@@ -267,6 +279,10 @@ class Spec(Section):
         default_factory=EvaluationSpec,
         description="How the model is tested while it learns; default: every 100 updates.",
     )
+    checkpoints: CheckpointSpec = Field(
+        default_factory=CheckpointSpec,
+        description="What a run that was interrupted goes on from; default: nothing.",
+    )
     traffic: TrafficSpec = Field(
         default_factory=TrafficSpec,
         description="How the traffic at the server's link is watched; default: captured.",
@@ -296,6 +312,7 @@ class Spec(Section):
             *self._algorithm_conflicts(),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
+            *self._checkpoint_conflicts(),
             *self.devices.conflicts(),
         ]
         if conflicts:
@@ -380,6 +397,13 @@ class Spec(Section):
         key = "batched" if self.simulation.batched else "device"
         text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
         return [(("simulation", key), text)]
+
+    def _checkpoint_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if self.checkpoints.every is None or not peers:
+            return []
+        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
+        return [(("checkpoints", "every"), text)]
 
     def _evaluation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         if self.evaluation.peer < self.devices.workers:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from testbed.algorithms.interface import FloatVector, Layout, ServerHalf, Update
+from testbed.checkpoints.stateful import Stateful
 from testbed.roles.settings import Settings
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
@@ -64,7 +65,7 @@ class Answer:
     body: Sequence[bytes | memoryview]
 
 
-class ParameterService:
+class ParameterService(Stateful):
     """Decides for one run.
 
     Attributes:
@@ -73,6 +74,10 @@ class ParameterService:
         message_bytes: of all messages so far.
         finished: whether the run's updates are complete.
     """
+
+    made_anew = frozenset(
+        {"half", "_updates", "_evaluate_every", "_observer", "_exact", "_broadcasts"}
+    )
 
     def __init__(
         self, half: ServerHalf, layout: Layout, settings: Settings, observer: Observer
@@ -97,6 +102,11 @@ class ParameterService:
     def finished(self) -> bool:
         """Whether the run's updates are complete."""
         return self.half.version >= self._updates
+
+    @property
+    def begun(self) -> bool:
+        """Whether training has begun."""
+        return self._begun
 
     @property
     def workers(self) -> int:
