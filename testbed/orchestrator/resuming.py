@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -135,13 +136,18 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
         raise SpecError(f"{run.id} is being resumed by another process already") from None
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
     evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
+    faults = _lines(run.directory / "faults.jsonl")
     files = state = None
     if (run.directory / FOLDER).is_dir():
         files = CheckpointFiles.open(run.directory / FOLDER, types)
-        there = {"updates": updates.num_rows, "evaluations": evaluations.num_rows}
+        there = {
+            "updates": updates.num_rows,
+            "evaluations": evaluations.num_rows,
+            "faults": len(faults),
+        }
         # A host that crashed may have lost what a checkpoint has already counted.
         state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
-    counts = state["counts"] if state else {"updates": 0, "evaluations": 0}
+    counts = state["counts"] if state else dict.fromkeys(("updates", "evaluations", "faults"), 0)
     manifest = _manifest(run)
     seconds = _host_seconds(updates, manifest)
     tables = {
@@ -151,7 +157,16 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
     }
     version = state["version"] if state else 0
     resumed = {"version": version, "host_seconds": seconds}
-    return Resumption(Kept(manifest, tables, resumed), state, files, seconds, lock)
+    kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
+    return Resumption(kept, state, files, seconds, lock)
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a file, none if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        return []
 
 
 def _manifest(run: Run) -> dict[str, Any]:

@@ -64,11 +64,13 @@ class Kept:
     Attributes:
         manifest: its manifest.
         tables: the rows of its journals that are kept, by the journals' names.
+        faults: the lines of its faults that are kept.
         resumed: what the manifest is to say of this: from which version, after how many seconds.
     """
 
     manifest: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
+    faults: Sequence[str]
     resumed: dict[str, Any]
 
 
@@ -127,6 +129,7 @@ class RunLog:
         self._curve = self._begin_curve([] if evaluations is None else evaluations.to_pylist())
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
         self._events = _appending(directory / "events.jsonl")
+        self._faults = self._begin_faults(() if kept is None else kept.faults)
 
     def _begin_curve(self, rows: Sequence[Mapping[str, float]]) -> IO[str]:
         path = self.directory / "curve.csv"
@@ -142,7 +145,21 @@ class RunLog:
     @property
     def counts(self) -> dict[str, int]:
         """How many rows each journal has that a checkpoint cuts back."""
-        return {"updates": self._updates.rows, "evaluations": self._evaluations.rows}
+        return {
+            "updates": self._updates.rows,
+            "evaluations": self._evaluations.rows,
+            "faults": self._fault_count,
+        }
+
+    def _begin_faults(self, lines: Sequence[str]) -> IO[str]:
+        path = self.directory / "faults.jsonl"
+        partial = path.with_suffix(".partial")
+        file = partial.open("w", encoding="utf-8")
+        file.writelines(line + "\n" for line in lines)
+        file.flush()
+        partial.replace(path)
+        self._fault_count = len(lines)
+        return file
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
         """Append applied updates, an array of ``records.UPDATE``."""
@@ -172,6 +189,19 @@ class RunLog:
         self._events.write(json.dumps(line) + "\n")
         self._events.flush()
 
+    def fault(self, record: Mapping[str, Any], devices: Sequence[str], host_time: float) -> None:
+        """Append the beginning or the end of a fault.
+
+        Args:
+            record: as the clock or the server reports it.
+            devices: the names of whom it strikes.
+            host_time: seconds of the host's clock since training began.
+        """
+        line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
+        self._faults.write(json.dumps(line) + "\n")
+        self._faults.flush()
+        self._fault_count += 1
+
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
         """Write the final parameters; returns the SHA-256 of them as little-endian float32."""
         np.save(self.directory / "parameters.npy", vector)
@@ -189,6 +219,7 @@ class RunLog:
         _replace(self.directory / "summary.json", json.dumps(summary, indent=2) + "\n")
         self._curve.close()
         self._events.close()
+        self._faults.close()
         self._updates.close()
         self._evaluations.close()
         self._counters.close()

@@ -31,9 +31,7 @@ HOST = ["host_time"]
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of the run that nothing happens to."""
     line = CommandLine(tmp_path_factory.mktemp("undisturbed"))
-    started = line.start_run(RUN)
-    assert started.wait(180) == 0, started.said
-    return started.run_directory
+    return to_the_end(line.start_run(RUN)).run_directory
 
 
 def updates(directory: Path) -> pa.Table:
@@ -54,6 +52,12 @@ def assert_same_end(directory: Path, other: Path) -> None:
         assert one[key] == another[key], key
     for key in ("best_accuracy", "final_accuracy", "training_seconds"):
         assert one[key] == another[key], key
+
+
+def to_the_end(started: Started) -> Started:
+    """It ends well, in its own time."""
+    assert started.wait(300) == 0, started.said
+    return started
 
 
 def until_updates(started: Started, count: int) -> None:
@@ -89,8 +93,7 @@ def test_killed_again_and_again(command: CommandLine, undisturbed: Path) -> None
             until_updates(again, draw.randrange(275, 450, 25))
         again.process.kill()
         again.wait()
-    result = command.do("resume", directory)
-    assert result.returncode == 0, result.stderr
+    to_the_end(command.start("resume", directory))
     assert_same_end(directory, undisturbed)
     resumed = manifest(directory)["resumed"]
     assert resumed
@@ -110,8 +113,7 @@ def test_interrupted_nothing_is_done_again(command: CommandLine, undisturbed: Pa
     directory = started.run_directory
     reached = json.loads((directory / "summary.json").read_bytes())["updates"]
     assert (directory / "checkpoints").is_dir()
-    result = command.do("resume", "small", "--runs", command.out)
-    assert result.returncode == 0, result.stderr
+    to_the_end(command.start("resume", "small", "--runs", command.out))
     assert_same_end(directory, undisturbed)
     (resumed,) = manifest(directory)["resumed"]
     assert resumed["version"] == reached
@@ -130,9 +132,8 @@ def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) ->
     started.process.send_signal(signal.SIGTERM)
     assert started.wait() == 1
     first = started.run_directory
-    result = command.do("resume", first.parent, "--json")
-    assert result.returncode == 0, result.stderr
-    summaries = json.loads(result.stdout)["runs"]
+    output = to_the_end(command.start("resume", first.parent, "--json")).output.read_text()
+    summaries = json.loads(output)["runs"]
     assert [one["updates"] for one in summaries] == [600, 600]
     assert [path.name for path in sorted(first.parent.glob("*/summary.json"))] == [
         "summary.json"

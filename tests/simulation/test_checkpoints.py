@@ -51,6 +51,24 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
         "network": SHAPED,
     },
+    "everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "network": SHAPED,
+        "faults": [
+            {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
+            {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
+            {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
+            {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
+        ],
+    },
+    "some for good": {
+        "algorithms": [SYNCHRONOUS | {"wait_for": 2, "protocol": "push-and-wait"}],
+        "network": SHAPED,
+        "faults": [
+            {"who": {"number": 1}, "when": {"time": "500ms"}, "how": "freeze"},
+            {"when": {"mean_time": "400ms"}, "how": "partition", "lasting": "50ms"},
+        ],
+    },
     "push-and-interrupt": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}]},
     "push-and-interrupt, shaped": {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
@@ -87,6 +105,7 @@ class Going:
 
     def __init__(self, settings: Settings) -> None:
         self.rows: list[UpdateRow] = []
+        self.faults: list[dict[str, Any]] = []
         learner = Learner("mlp", settings.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
         self.system = StarSystem(settings, digits(), learner, initial, self)
@@ -96,6 +115,9 @@ class Going:
 
     def checkpoint(self) -> None:
         pass
+
+    def fault(self, record: dict[str, Any]) -> None:
+        self.faults.append(record)
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Go on to the end; returns what came out."""
@@ -129,7 +151,11 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
         events += 1
         if events % 37 == 5:  # wherever that is: inside an update, and at its ends
             folder = tmp_path / f"{events}"
-            state = {"rows": len(undisturbed.rows), "system": undisturbed.system.state()}
+            state = {
+                "rows": len(undisturbed.rows),
+                "faults": len(undisturbed.faults),
+                "system": undisturbed.system.state(),
+            }
             CheckpointFiles.open(folder, STORED).write(events, state)
             taken.append((len(undisturbed.rows), folder))
 
@@ -144,6 +170,7 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
         assert state["rows"] == count
         going_on.system.restore(state["system"])
         assert going_on.end() == end
+        assert going_on.faults == undisturbed.faults[state["faults"] :]
         # As bytes: losses that a worker did not send are NaN.
         assert without_host_time(going_on.rows).tobytes() == rows[count:].tobytes()
 
