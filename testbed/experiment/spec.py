@@ -20,11 +20,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
 from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
-from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.section import Section, as_tuple
@@ -324,6 +324,7 @@ class Spec(Section):
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
             *self._checkpoint_conflicts(),
+            *self._suspicion_conflicts(),
             *self._fault_conflicts(),
             *devices,
         ]
@@ -429,6 +430,20 @@ class Spec(Section):
             return []
         text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
         return [(("checkpoints", "every"), text)]
+
+    def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if not peers or self.devices.suspect_after is None:
+            return []
+        text = f"peers ({peers[0]}) have no server that would suspect them: take it out"
+        return [(("devices", "suspect_after"), text)]
+
+    def suspect_after(self, options: Options) -> float | None:
+        """Seconds of silence after which a worker of this algorithm's is suspected; None: never."""
+        devices = self.devices
+        if "suspect_after" in devices.model_fields_set or not is_served(options.name):
+            return devices.suspect_after
+        return SUSPECT_AFTER if served(options.name).synchronous(options) else None
 
     def _evaluation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         if self.evaluation.peer < self.devices.workers:

@@ -154,6 +154,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             faults=_faults(spec, class_of) if served else (),
             classes=[_class(spec, one) for one in spec.devices.classes],
             class_of=class_of,
+            suspect_after=spec.suspect_after(algorithm),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
             batched=spec.simulation.batched or spec.simulation.device != "cpu",

@@ -62,8 +62,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         ],
     },
     "some for good": {
-        "algorithms": [SYNCHRONOUS | {"wait_for": 2, "protocol": "push-and-wait"}],
+        "algorithms": [SYNCHRONOUS | {"wait_for": 5, "protocol": "push-and-wait"}],
         "network": SHAPED,
+        "devices": {"workers": 5, "suspect_after": "300ms"},
         "faults": [
             {"who": {"number": 1}, "when": {"time": "500ms"}, "how": "freeze"},
             {"when": {"mean_time": "400ms"}, "how": "partition", "lasting": "50ms"},
@@ -118,6 +119,12 @@ class Going:
 
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.faults.append({"suspected": worker, "silent": silent, "time": time})
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.faults.append({"welcomed": worker, "time": time})
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Go on to the end; returns what came out."""
