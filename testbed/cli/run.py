@@ -1,7 +1,9 @@
 """``testbed run``, ``plan`` and ``schema``: from an experiment file to a result."""
 
+import contextlib
 import json
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,7 @@ from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serv
 from testbed.errors import RunError, SpecError
 
 if TYPE_CHECKING:
-    from testbed.experiment.spec import Spec
+    from testbed.cli.progress import Display
     from testbed.metrics.exporter import Exporter
     from testbed.orchestrator.experiment import Execution
     from testbed.orchestrator.plan import Plan
@@ -80,7 +82,7 @@ def _carry_out(
 ) -> None:
     began = time.monotonic()
     from testbed.experiment.load import load
-    from testbed.orchestrator import host
+    from testbed.orchestrator import experiment, host
     from testbed.orchestrator import plan as planning
 
     loaded = load(spec, overrides, seed)
@@ -88,21 +90,34 @@ def _carry_out(
     host.check(plans, out)
     check_data(plans[0])
     with serving.exporter() as exporter:
-        execution = _execute(loaded, out, began, exporter)
-        if as_json:
-            typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
-        else:
-            _print_table(execution)
-        if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
-            serving.linger(exporter)
+        with displayed() as watch:
+            execution = experiment.execute(loaded, out, watch, began, exporter)
+        tell(execution, as_json, serving, exporter)
+
+
+def tell(
+    execution: "Execution", as_json: bool, serving: Serving, exporter: "Exporter | None"
+) -> None:
+    """Print what came of an execution, and keep its final metrics up.
+
+    Raises:
+        RunError: one of its runs is not complete.
+    """
+    if as_json:
+        typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
+    else:
+        _print_table(execution)
+    if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
+        serving.linger(exporter)
     if not execution.completed:
         last = next(s for s in execution.summaries if s["ended"] != "completed")
         raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
 
 
-def _execute(loaded: "Spec", out: Path, began: float, exporter: "Exporter | None") -> "Execution":
+@contextlib.contextmanager
+def displayed() -> "Iterator[Callable[[Plan, int, int], Display]]":
+    """In the body: what shows how far a run is, one run after the other."""
     from testbed.cli.progress import Display
-    from testbed.orchestrator import experiment
 
     displays: list[Display] = []
 
@@ -113,7 +128,7 @@ def _execute(loaded: "Spec", out: Path, began: float, exporter: "Exporter | None
         return displays[-1]
 
     try:
-        return experiment.execute(loaded, out, watch, began, exporter)
+        yield watch
     finally:
         for display in displays:
             display.close()

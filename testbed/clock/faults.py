@@ -13,11 +13,12 @@ cut off, so that nobody ever waits for one that cannot answer.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
+from testbed.clock import star
 from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, Arrived, Stage, StarClock
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
@@ -69,9 +70,31 @@ class _Device:
     factor: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Strike:
+    """A fault that comes at its time, and the next one behind it."""
+
+    devices: Sequence[int]
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a fault, with the incarnations that it struck; ``number`` of its strike."""
+
+    fault: Fault
+    number: int
+    incarnations: dict[int, int]
+
+
+STORED: tuple[type, ...] = (*star.STORED, _Device, _Strike, _End, Fault)
+"""What a clock's state is made of, beside plain values and arrays."""
+
+
 class FaultyClock(StarClock):
     """Runs one run's events, faults among them."""
 
+    made_anew = frozenset({"_schedule", "_timed"})
     _stage: FaultStage
 
     def __init__(
@@ -102,12 +125,18 @@ class FaultyClock(StarClock):
         self._schedule = schedule
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(service.half.version)
-        self._actions: dict[int, Callable[[], None]] = {}
-        self._posted = self._strikes = 0
+        self._actions: dict[int, _Strike | _End] = {}
+        self._came = self._posted = self._strikes = 0
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
-        self._post_strike()
+        if not self._service.begun:
+            self._post_strike()
         super().run(between)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        for _ in range(self._came):
+            next(self._timed)
 
     def drain(self) -> None:
         # What was told to who is cut off does not arrive any more, nor is anybody struck.
@@ -121,7 +150,7 @@ class FaultyClock(StarClock):
 
     # -- events
 
-    def _post(self, time: float, action: Callable[[], None]) -> None:
+    def _post(self, time: float, action: _Strike | _End) -> None:
         self._posted += 1
         self._actions[self._posted] = action
         heapq.heappush(self._events, (time, _FAULT, self._posted, 0))
@@ -132,13 +161,15 @@ class FaultyClock(StarClock):
         if coming is None:
             return
         time, devices, fault = coming
+        self._came += 1
+        self._post(time, _Strike(devices, fault))
 
-        def strike() -> None:
-            if self._is_alive():
-                self._strike(devices, fault)
-                self._post_strike()
-
-        self._post(time, strike)
+    def _act(self, action: _Strike | _End) -> None:
+        if isinstance(action, _End):
+            self._end(action)
+        elif self._is_alive():
+            self._strike(action.devices, action.fault)
+            self._post_strike()
 
     def _is_alive(self) -> bool:
         """Whether anything but faults is to come: otherwise nobody will push any more."""
@@ -148,7 +179,7 @@ class FaultyClock(StarClock):
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
         if rank == _FAULT:
             self.now = time
-            self._actions.pop(worker)()
+            self._act(self._actions.pop(worker))
             return
         later = self._later(time, rank, worker, what)
         if later == time:
@@ -231,11 +262,12 @@ class FaultyClock(StarClock):
                 self._cut_off(worker, until)
         if until < inf:
             incarnations = {worker: self._devices[worker].incarnation for worker in struck}
-            self._post(until, lambda: self._end(fault, number, incarnations))
+            self._post(until, _End(fault, number, incarnations))
         if fault.kind == "kill":
             self._send_due()  # others may have waited for it
 
-    def _end(self, fault: Fault, number: int, incarnations: dict[int, int]) -> None:
+    def _end(self, end: _End) -> None:
+        fault, incarnations = end.fault, end.incarnations
         if fault.kind == "kill":
             for worker in incarnations:
                 self._bring_back(worker, fault)
@@ -251,7 +283,7 @@ class FaultyClock(StarClock):
         ]
         for worker in still:
             if fault.kind == "slow":
-                del self._devices[worker].slow[number]
+                del self._devices[worker].slow[end.number]
                 self._slow_down(worker)
         if still:
             self._tell(fault, "end", still)
@@ -269,7 +301,7 @@ class FaultyClock(StarClock):
         messages: list[tuple[float, Arrived | None]] = [
             (sent, super(FaultyClock, self)._receive(worker, True)) for _, sent in unread
         ]
-        if state.ahead:
+        if state.ahead and not device.early:  # it may be there since the fault before
             messages.append((EXACT, super()._receive(worker, True)))
         exact: list[float] = []
         for sent, arrived in messages:
@@ -385,7 +417,7 @@ class FaultyClock(StarClock):
         assert device.away is not None
         up, down, begun = device.away
         if up.down > self.now:
-            self._post(up.down, lambda: self._end(fault, 0, {worker: device.incarnation}))
+            self._post(up.down, _End(fault, 0, {worker: device.incarnation}))
             return
         self._tell(fault, "end", [worker])
         device.away = None

@@ -21,9 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from testbed.algorithms.interface import DenseUpdate, SparseUpdate
+from testbed.checkpoints.stateful import Stateful
 from testbed.clock.transfers import Line
 from testbed.roles.service import ParameterService, Pushed
-from testbed.roles.worker_protocols import WorkerProtocol
+from testbed.roles.silence import Silence
+from testbed.roles.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.wire.frames import HEADER
 
 AHEAD = 16
@@ -101,12 +104,27 @@ class _Worker:
     timed: float = math.inf
 
 
-class StarClock:
+STORED: tuple[type, ...] = (
+    _Worker,
+    Line,
+    Silence,
+    *WORKER_PROTOCOLS.values(),
+    Arrived,
+    Pushed,
+    DenseUpdate,
+    SparseUpdate,
+)
+"""What the states of a clock and its service are made of, beside plain values and arrays."""
+
+
+class StarClock(Stateful):
     """Runs one run's events.
 
     Attributes:
         now: virtual seconds since training began.
     """
+
+    made_anew = frozenset({"_service", "_stage", "_busy", "_protocol"})
 
     def __init__(
         self,
@@ -140,11 +158,14 @@ class StarClock:
     def run(self, between: Callable[[], None] = lambda: None) -> None:
         """Run until the service has finished, or nothing more will happen.
 
+        Where clock and service were restored from a checkpoint it goes on from there.
+
         Args:
             between: called between two events.
         """
-        self._service.begin()
-        self._send_due()
+        if not self._service.begun:
+            self._service.begin()
+            self._send_due()
         while self._events and not self._service.finished:
             between()
             self._tell_ahead()

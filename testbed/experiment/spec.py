@@ -172,6 +172,18 @@ class SimulationSpec(Section):
     )
 
 
+class CheckpointSpec(Section):
+    """What a run goes on from when it is continued."""
+
+    every: int | None = Field(
+        default=None,
+        ge=1,
+        description="Updates from one checkpoint to the next; default (null): none, and a run that is "
+        "continued begins anew.",
+        examples=[1000],
+    )
+
+
 class TrafficSpec(Section):
     """How the traffic at the server's link is watched, beside the class counter."""
 
@@ -270,6 +282,10 @@ class Spec(Section):
         default_factory=EvaluationSpec,
         description="How the model is tested while it learns; default: every 100 updates.",
     )
+    checkpoints: CheckpointSpec = Field(
+        default_factory=CheckpointSpec,
+        description="What a run that was interrupted goes on from; default: nothing.",
+    )
     faults: Annotated[tuple[FaultSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
         description="What goes wrong: whom it strikes, when, how, and for how long; the seed decides. "
@@ -307,6 +323,7 @@ class Spec(Section):
             *(() if devices else self._algorithm_conflicts()),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
+            *self._checkpoint_conflicts(),
             *self._suspicion_conflicts(),
             *self._fault_conflicts(),
             *devices,
@@ -406,6 +423,13 @@ class Spec(Section):
         key = "batched" if self.simulation.batched else "device"
         text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
         return [(("simulation", key), text)]
+
+    def _checkpoint_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if self.checkpoints.every is None or not peers:
+            return []
+        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
+        return [(("checkpoints", "every"), text)]
 
     def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         peers = [options.name for options in self.algorithms if not is_served(options.name)]

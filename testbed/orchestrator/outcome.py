@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from testbed.code_digest import package_digest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.versions import commit, host, versions
 
@@ -106,6 +107,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "clock": plan.spec.clock,
         "workers": plan.settings.workers,
         "versions": versions(),
+        "code": package_digest(),
         "commit": commit(),
         "host": host(),
     }

@@ -2,9 +2,11 @@
 
 import os
 import select
+import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ from testbed.metrics.live import LiveRun
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.resuming import FOLDER, Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.service import UpdateRow
 from testbed.roles.settings import SERVER, worker_name
+from testbed.simulation.checkpoints import Checkpoints
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
@@ -45,6 +49,8 @@ class SimulatedRun:
         watcher: Watcher,
         began: float,
         metrics: LiveRun | None = None,
+        *,
+        resumption: Resumption | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -52,7 +58,10 @@ class SimulatedRun:
             directory: the run directory to make.
             began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
             metrics: whom to tell how it goes, if somebody exports it.
+            resumption: what to go on from, if the run is not begun.
         """
+        self._resumption = resumption
+        self._checkpoints: Checkpoints | None = None
         self._metrics = metrics
         self._plan = plan
         self._settings = plan.settings
@@ -74,7 +83,8 @@ class SimulatedRun:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
+            kept = self._resumption.kept if self._resumption else None
+            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan), kept)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         outcome = self._outcome
@@ -110,10 +120,12 @@ class SimulatedRun:
         self._progress.phase = "devices"
         make = system(self._settings)
         self._system = make(self._settings, self._dataset, self._learner, self._initial, self)
+        self._prepare_checkpoints()
         self._progress.devices = self._settings.workers
         self._progress.phase = "training"
         self._tell_progress()
-        self._training = time.monotonic()
+        before = self._resumption.host_seconds if self._resumption else 0.0
+        self._training = time.monotonic() - before
         self._system.clock.run(between)
         self._flush()
         self._outcome.updates = self._system.version  # the last may be one that waited for nobody
@@ -124,6 +136,47 @@ class SimulatedRun:
         if version < wanted:
             reason = f"no further update could come about after {version:,} of {wanted:,}"
             raise EndError("failed", reason)
+
+    def _prepare_checkpoints(self) -> None:
+        going_on, every = self._resumption, self._plan.spec.checkpoints.every
+        files = going_on.files if going_on else None
+        if every is not None:
+            self._checkpoints = Checkpoints(self._directory / FOLDER, every, files)
+        if going_on is None:
+            return
+        self._log.event(self._seconds(), "info", going_on.told)
+        if going_on.state is not None:
+            self._restore(going_on.state)
+        self._system.went_on(going_on.host_seconds)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._system.restore(state["system"])
+        for name, value in state["outcome"].items():
+            setattr(self._outcome, name, value)
+        self._ingress = state["ingress"]
+        self._version = self._system.version
+        if self._outcome.accuracies:
+            self._progress.accuracy = self._outcome.accuracies[-1]
+        if self._checkpoints:
+            self._checkpoints.last = self._version
+
+    def _keep(self) -> None:
+        """Write a checkpoint of what there is now, between two events."""
+        assert self._checkpoints is not None
+        self._flush()
+        state = {
+            "version": self._system.version,
+            "counts": self._log.counts,
+            "outcome": asdict(self._outcome),
+            "ingress": self._ingress,
+            "system": self._system.state(),
+        }
+        self._checkpoints.write(self._system.version, state)
+
+    def _seconds(self) -> float:
+        """Since the run began, as it goes: without the time between its sessions."""
+        before = self._resumption.host_seconds if self._resumption else 0.0
+        return before + time.monotonic() - self._began
 
     # -- the service's observer
 
@@ -142,10 +195,9 @@ class SimulatedRun:
         names = [
             SERVER if device == THE_SERVER else worker_name(device) for device in record["devices"]
         ]
-        now = time.monotonic()
-        self._log.fault(record, names, now - self._training)
+        self._log.fault(record, names, time.monotonic() - self._training)
         text = told(record, names)
-        self._log.event(now - self._began, "info", text, names[0] if len(names) == 1 else None)
+        self._log.event(self._seconds(), "info", text, names[0] if len(names) == 1 else None)
 
     def checkpoint(self) -> None:
         """Evaluate the version that there is now."""
@@ -178,7 +230,7 @@ class SimulatedRun:
         self._event(*self._outcome.welcomes(time), worker)
 
     def _event(self, level: str, text: str, worker: int) -> None:
-        self._log.event(time.monotonic() - self._began, level, text, worker_name(worker))
+        self._log.event(self._seconds(), level, text, worker_name(worker))
 
     def _tell(self) -> None:
         """Tell whoever exports metrics what was not told yet."""
@@ -201,12 +253,16 @@ class SimulatedRun:
             self._count = self._told = 0
 
     def _look(self, wake_up: int) -> None:
+        if self._checkpoints and self._checkpoints.due(self._system.version):
+            self._keep()
         now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + LOOK_PERIOD
         if select.select([wake_up], [], [], 0)[0]:
             number = os.read(wake_up, 1)[0]
+            if self._checkpoints:
+                self._keep()  # so that nothing is to be done again
             raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
         self._see(now)
         self._tell_progress()
@@ -237,8 +293,12 @@ class SimulatedRun:
             if outcome.parameters_sha256:
                 summary |= self._system.told()
             if outcome.reason:
-                self._log.event(time.monotonic() - self._began, "error", outcome.reason)
+                self._log.event(self._seconds(), "error", outcome.reason)
+            if self._checkpoints:
+                summary["checkpoints"] = self._checkpoints.account()
             self._log.close(outcome.ended, outcome.reason, summary)
+            if complete and (self._directory / FOLDER).is_dir():
+                shutil.rmtree(self._directory / FOLDER)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         if self._metrics:

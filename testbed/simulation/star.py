@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from testbed.algorithms.interface import DenseUpdate, FloatVector, SparseUpdate, Update
+from testbed.checkpoints.stateful import Stateful
+from testbed.clock import faults
 from testbed.clock.star import Arrived
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
@@ -27,8 +29,11 @@ from testbed.wire.frames import HEADER, SECRET_SIZE
 FEW = 10
 """Updates per worker from which on gradients are computed at once: up to one per worker is wasted."""
 
+STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
+"""What the state of a clock with these workers is made of, beside plain values and arrays."""
 
-class SimulatedWorkers:
+
+class SimulatedWorkers(Stateful):
     """All workers of a run.
 
     Where a worker is certain to send what it computes, and has its parameters as soon as they are sent,
@@ -36,6 +41,24 @@ class SimulatedWorkers:
     Otherwise it is computed when its message is taken in, and not at all if it never is. The result is
     the same: a gradient depends on nothing but the version and the mini-batch that was drawn.
     """
+
+    made_anew = frozenset(
+        {
+            "_service",
+            "_computations",
+            "_of_server",
+            "_learner",
+            "_loaded",
+            "_asks",
+            "_at_once",
+            "_versions",
+            "_batching",
+            "_gradients",
+            "_began",
+            "_again",
+            "_told",
+        }
+    )
 
     def __init__(
         self,
@@ -109,6 +132,30 @@ class SimulatedWorkers:
         while self._connections:
             self._connections -= 1
             self.ingress.closed()
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the data, and what can be made again."""
+        return super().state() | {
+            "versions": self._versions.state(),
+            "batching": self._batching and self._batching.state(),
+            "computations": [one.state() for one in self._computations],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; what was computed at is not loaded any more."""
+        own = dict(state)
+        self._versions.restore(own.pop("versions"))
+        batching = own.pop("batching")
+        if self._batching is not None:
+            self._batching.restore(batching)
+        for one, saved in zip(self._computations, own.pop("computations"), strict=True):
+            one.restore(saved)
+        super().restore(own)
+        self._loaded = None
+
+    def went_on(self, host_seconds: float) -> None:
+        """So many seconds of the host's clock had passed before this process."""
+        self._began = time.monotonic() - host_seconds
 
     # -- the clock's stage
 

@@ -1,7 +1,7 @@
 """What is simulated: a server with its workers, or peers, each with its clock."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,6 +62,18 @@ class System(ABC):
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
 
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+
+    @abstractmethod
+    def went_on(self, host_seconds: float) -> None:
+        """So many seconds of the host's clock had passed before this process."""
+
     def told(self) -> dict[str, Any]:
         """What the summary says beside what all runs have."""
         return {}
@@ -112,13 +124,14 @@ class StarSystem(System):
             again=again,
             told=observer.fault,
         )
+        self._busy = Times.of(settings).busy(computations[0].half.local_steps)
         self.clock = star_clock(
             self._service,
             self._workers,
             Schedule.of(settings),
             workers=range(settings.workers),
             protocol=protocol,
-            busy=Times.of(settings).busy(computations[0].half.local_steps),
+            busy=self._busy,
             lines=lambda number: lines(settings, number),
         )
 
@@ -139,6 +152,28 @@ class StarSystem(System):
             "message_bytes": self._service.message_bytes,
             "wire_bytes": self._workers.ingress.wire_bytes,
         }
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        return {
+            "half": self._half.state(),
+            "service": self._service.state(),
+            "clock": self.clock.state(),
+            "asked": self._busy.asked,
+            "workers": self._workers.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self._half.restore(state["half"])
+        self._service.restore(state["service"])
+        self.clock.restore(state["clock"])
+        self._busy.go_on(state["asked"])
+        self._workers.restore(state["workers"])
+
+    def went_on(self, host_seconds: float) -> None:
+        """So many seconds of the host's clock had passed before this process."""
+        self._workers.went_on(host_seconds)
 
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
@@ -194,6 +229,18 @@ class MeshSystem(System):
             "message_bytes": sum(self._service.message_bytes),
             "wire_bytes": sum(self._peers.wire_bytes),
         }
+
+    def state(self) -> dict[str, Any]:
+        """There are no checkpoints of peers; the spec says so."""
+        raise AssertionError("a checkpoint of peers")
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """There are no checkpoints of peers."""
+        raise AssertionError("a checkpoint of peers")
+
+    def went_on(self, host_seconds: float) -> None:
+        """So many seconds of the host's clock had passed before this process."""
+        self._peers.went_on(host_seconds)
 
     def drain(self) -> None:
         """What is under way was counted when it was sent; close all connections."""
