@@ -1,0 +1,67 @@
+"""What strikes a worker behind its own pushes, under the wall clock.
+
+The worker itself counts its pushes and knows from the seed which of them is followed by a fault, so that
+it is the same devices after the same number of pushes however fast anything goes. When that push has been
+answered, and before the next computation begins, it tells the orchestrator, which has the real thing
+done to it; a device that is to stop or to die does nothing more meanwhile. For the others the real
+thing comes a few milliseconds later.
+"""
+
+import time
+
+from testbed.channel import Channel
+from testbed.faults.fault import Fault
+from testbed.faults.schedule import Schedule
+from testbed.roles.pace import Paces
+
+_LONG = 3600.0
+
+
+class Parking:
+    """One worker's pushes, and what follows them."""
+
+    def __init__(
+        self, schedule: Schedule, number: int, pushes: int, report: Channel, paces: Paces
+    ) -> None:
+        """Prepare.
+
+        Args:
+            pushes: how many this worker made in its earlier incarnations.
+            report: where the orchestrator is told.
+        """
+        self._schedule = schedule
+        self._number = number
+        self._pushes = pushes
+        self._report = report
+        self._paces = paces
+        self._unanswered = False
+
+    def pushed(self) -> None:
+        """A push has left."""
+        self._pushes += 1
+        self._unanswered = True
+
+    def answered(self, version: int) -> None:
+        """Parameters of this version have come; returns when the worker may go on, if ever."""
+        if not self._unanswered:
+            return
+        self._unanswered = False
+        faults = self._schedule.after_push(self._number, self._pushes)
+        for fault in faults:
+            if fault.kind == "slow":
+                self._paces[self._number] *= fault.factor
+            begin = {"fault": fault.kind, "phase": "begin"} | fault.to_json()
+            del begin["kind"]
+            where = {"devices": [self._number], "iteration": version, "pushes": self._pushes}
+            self._report.send(begin | where)
+        for fault in faults:
+            self._stop(fault)
+
+    def _stop(self, fault: Fault) -> None:
+        """Do nothing while a fault lasts that stops the device."""
+        if fault.kind == "kill" or (fault.kind == "freeze" and fault.duration is None):
+            while True:
+                time.sleep(_LONG)  # the end comes from outside
+        if fault.kind == "freeze":
+            assert fault.duration is not None
+            time.sleep(fault.duration)
