@@ -29,11 +29,13 @@ from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
+from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -115,9 +117,21 @@ class Run:
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.
+        self._injection = Injection(
+            self._settings,
+            {number: name for name, number in self._workers.items()} if self._plan.served else {},
+            ask=self._ask,
+            start=self._start,
+            event=self._event,
+            log=self._log,
+        )
         with signals() as wake_up:
             self._carry_out(wake_up)
             return self._write_end()
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        """Ask the agent for something."""
+        self._control.send(request)
 
     def _carry_out(self, wake_up: int) -> None:
         outcome = self._outcome
@@ -173,7 +187,7 @@ class Run:
         self._report, roles = Channel.pair()
         package = str(Path(testbed.__file__).parents[1])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        board = self._board
+        handed = self._handed
         with (self._directory / "processes.log").open("xb") as log:
             agent = subprocess.Popen(
                 [
@@ -183,7 +197,7 @@ class Run:
                     str(theirs.fileno()),
                     str(roles.fileno()),
                 ],
-                pass_fds=(theirs.fileno(), roles.fileno(), *board.values()),
+                pass_fds=(theirs.fileno(), roles.fileno(), *handed.values()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -221,10 +235,13 @@ class Run:
                     self._event("error", f"not all was removed: {message.fields['left']}", None)
 
     @property
-    def _board(self) -> dict[str, int]:
-        """The descriptor of the board, if there is one, as an argument of the roles'."""
+    def _handed(self) -> dict[str, int]:
+        """Descriptors of what is shared with the roles, as arguments of theirs."""
         board = self._metrics.board if self._metrics else None
-        return {"board": board.descriptor} if board and board.descriptor is not None else {}
+        shared = {BOARD: board, PACES: self._injection.paces}
+        return {
+            key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
+        }
 
     def _loop(self, wake_up: int) -> None:
         self._control.send(
@@ -233,7 +250,7 @@ class Run:
                     "entry": "testbed.roles.entry:load",
                     "entry_inside": "testbed.roles.entry:load_alone",
                     "shared": "testbed.roles.sharing:Shared.make",
-                    "arguments": self._settings.to_json() | self._board,
+                    "arguments": self._settings.to_json() | self._handed,
                 },
                 "nodes": node_plan.chosen(self._plan),
             }
@@ -245,7 +262,7 @@ class Run:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
             while True:
-                for key, _ in selector.select(0.25):
+                for key, _ in selector.select(min(0.25, self._injection.patience)):
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
                         raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
@@ -256,6 +273,7 @@ class Run:
                         selector.unregister(self._report)  # the agent will say why
                     else:
                         self._hear(message)
+                self._injection.turn()
                 self._write_evaluations()
                 self._tell_progress()
                 late = time.monotonic() - self._began > self._patience
@@ -367,7 +385,7 @@ class Run:
 
     def _exited(self, device: str, status: int) -> None:
         self._alive.discard(device)
-        if status == 0:
+        if status == 0 or self._injection.exited(device):
             return
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         how = self._complaints.pop(device, how)
@@ -407,12 +425,20 @@ class Run:
                 self._training = when
                 self._ledgers.began = when + time.time() - time.monotonic()
                 self._ledgers.began_monotonic = when
+                self._injection.training(when)
                 self._ledgers.save(self._log.traffic)
                 self._event("info", "training begins", self._hub)
                 self._progress.phase = "training"
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
+            case {"fault": _, "phase": _}:
+                self._injection.told(message.fields)
+            case {"reached": version}:
+                self._injection.reached(version)
+            case {"stopping": _}:
+                self._injection.release()
             case {"connection": number, **ledger}:
+                self._injection.closed(number)
                 device = None if number is None else self._names[number]
                 self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
@@ -428,10 +454,12 @@ class Run:
                 if level == "error" and device:
                     self._complaints[device] = text
                 else:
-                    self._event(level, text, device)
+                    expected = level == "warning" and self._injection.explains(device)
+                    self._event("info" if expected else level, text, device)
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
+        self._injection.updates(rows, version)
         outcome = self._outcome
         if outcome.first_update is None:
             assert self._training is not None

@@ -7,11 +7,16 @@ its very next computation is to be slow.
 
 import mmap
 import os
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
-from testbed.roles.computation import DeviceTimes
+
+class Draws(Protocol):
+    """A device's times, as ``testbed.roles.computation.DeviceTimes`` draws them."""
+
+    def draw(self, now: float) -> tuple[float, float]:
+        """Seconds of the next computation, and of the waiting behind it."""
 
 
 class Paces:
@@ -45,7 +50,7 @@ class Paces:
 class PacedTimes:
     """A device's times at the pace that it has when they are drawn."""
 
-    def __init__(self, times: DeviceTimes, paces: Paces, device: int) -> None:
+    def __init__(self, times: Draws, paces: Paces, device: int) -> None:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float) -> tuple[float, float]:

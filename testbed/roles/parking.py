@@ -1,18 +1,19 @@
 """What strikes a worker behind its own pushes, under the wall clock.
 
-The worker itself counts its pushes and knows from the seed which of them is followed by a fault, so that
-it is the same devices after the same number of pushes however fast anything goes. When that push has been
-answered, and before the next computation begins, it tells the orchestrator, which has the real thing
-done to it; a device that is to stop or to die does nothing more meanwhile. For the others the real
-thing comes a few milliseconds later.
+The worker itself counts its pushes and knows from the seed which of them is followed by a fault, so
+that it is the same devices after the same number of pushes however fast anything goes. When that push
+has been answered, and before the next computation begins, it tells the orchestrator, which has the real
+thing done to it; a device that is to stop or to die does nothing more meanwhile. For the others the
+real thing comes a few milliseconds later.
 """
 
 import time
+from collections.abc import Callable
+from typing import Any, Self
 
-from testbed.channel import Channel
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
-from testbed.roles.pace import Paces
+from testbed.roles.pace import Draws, PacedTimes, Paces
 
 _LONG = 3600.0
 
@@ -21,20 +22,35 @@ class Parking:
     """One worker's pushes, and what follows them."""
 
     def __init__(
-        self, schedule: Schedule, number: int, pushes: int, report: Channel, paces: Paces
+        self,
+        schedule: Schedule,
+        number: int,
+        paces: Paces,
+        tell: Callable[[dict[str, Any]], None],
+        pushes: int = 0,
     ) -> None:
         """Prepare.
 
         Args:
+            paces: of all devices, of which this one changes its own.
+            tell: the orchestrator, what happens.
             pushes: how many this worker made in its earlier incarnations.
-            report: where the orchestrator is told.
         """
         self._schedule = schedule
         self._number = number
         self._pushes = pushes
-        self._report = report
+        self._tell = tell
         self._paces = paces
         self._unanswered = False
+
+    @classmethod
+    def nothing(cls, number: int) -> Self:
+        """For a worker that nothing strikes behind its pushes."""
+        return cls(Schedule((), 0, number + 1), number, Paces(None, number + 1), lambda _: None)
+
+    def paced(self, times: Draws) -> PacedTimes:
+        """This worker's times, at its pace."""
+        return PacedTimes(times, self._paces, self._number)
 
     def pushed(self) -> None:
         """A push has left."""
@@ -53,7 +69,7 @@ class Parking:
             begin = {"fault": fault.kind, "phase": "begin"} | fault.to_json()
             del begin["kind"]
             where = {"devices": [self._number], "iteration": version, "pushes": self._pushes}
-            self._report.send(begin | where)
+            self._tell(begin | where)
         for fault in faults:
             self._stop(fault)
 
