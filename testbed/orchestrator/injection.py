@@ -19,13 +19,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.faults.fault import SERVER, Fault, Kind
 from testbed.faults.schedule import Schedule
+from testbed.faults.telling import told
 from testbed.orchestrator.ending import EndError
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
@@ -68,12 +69,12 @@ class _Worker:
 
 @dataclass(order=True, slots=True)
 class _End:
-    """A fault's end to come."""
+    """A fault's end to come; whom it struck, and in which of their incarnations."""
 
     when: float
     number: int
     fault: Fault = field(compare=False)
-    devices: Sequence[int] = field(compare=False)
+    struck: Mapping[int, int] = field(compare=False)
 
 
 class Injection:
@@ -143,7 +144,7 @@ class Injection:
         kind, phase, rule, duration = (record[k] for k in ("fault", "phase", "rule", "duration"))
         details = {key: record[key] for key in _DETAILS if key in record}
         fault, devices = Fault(rule, kind, duration, **details), record["devices"]
-        when = record.get("time", self._now())
+        when = self._now() if self._wall else record["time"]
         if "pushes" in record:
             own = self._workers[devices[0]]
             own.pushes = max(own.pushes, record["pushes"])
@@ -196,12 +197,14 @@ class Injection:
                 break
             if ends <= begins:
                 end = heapq.heappop(self._ends)
-                self._end(end.fault, end.devices, self._now(), self._version)
+                devices = [n for n, life in end.struck.items() if self._lasts(end.fault, n, life)]
+                if devices:
+                    self._end(end.fault, devices, self._now(), self._version)
             else:
                 assert self._next is not None
-                _, devices, fault = self._next
+                _, struck, fault = self._next
                 self._next = next(self._timed, None)
-                self._begin(fault, devices, self._now(), self._version)
+                self._begin(fault, struck, self._now(), self._version)
         if not self._over:
             self._bring_back()
 
@@ -220,7 +223,7 @@ class Injection:
             raise EndError(
                 "failed", "a fault of the server can only be had under the virtual clock"
             )
-        devices = [number for number in devices if self._can_be_struck(number, fault)]
+        devices = [number for number in devices if self._can_be_struck(number)]
         if self._over or not devices:
             return
         self._write("begin", fault, devices, when, version)
@@ -231,14 +234,21 @@ class Injection:
             self._standings.begin(fault, devices)
         if self._wall and fault.duration is not None:
             until = time.monotonic() + fault.duration
-            heapq.heappush(self._ends, _End(until, next(self._count), fault, devices))
+            struck = {number: self._workers[number].incarnation for number in devices}
+            heapq.heappush(self._ends, _End(until, next(self._count), fault, struck))
         if self._wall and all(map(self._is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # the server finds that nobody is left
 
-    def _can_be_struck(self, number: int, fault: Fault) -> bool:
-        """What is dead cannot be killed, frozen or slowed down; its link may fail."""
-        return self._workers[number].killed is None or fault.kind in UNHEARD
+    def _can_be_struck(self, number: int) -> bool:
+        """Whether a worker is there: who is killed or lost has no other fault."""
+        return self._workers[number].killed is None and not self._is_lost(number)
+
+    def _lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
+        """Whether a fault is still there to end: a process that was killed does not thaw."""
+        worker = self._workers[number]
+        alive = worker.killed is None and worker.incarnation == incarnation
+        return alive or fault.kind != "freeze"
 
     def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         self._write("end", fault, devices, when, version)
@@ -257,8 +267,8 @@ class Injection:
         worker = self._workers[number]
         worker.killed, worker.exited, worker.closed = math.inf, None, False
         self._ask({"kill": self._names[number]})
-        # The next incarnation is not frozen, and as fast as planned. This one must not go on before.
-        self._standings.forget(number, ("freeze", "slow", "corrupt"))
+        # The next incarnation is not frozen; this one must not go on before it is killed.
+        self._standings.forget(number, ("freeze",))
 
     def _bring_back(self) -> None:
         """Start those whose time has come, and of whom all is known."""
@@ -277,7 +287,7 @@ class Injection:
     def _is_lost(self, number: int) -> bool:
         """Whether nothing can come of a worker any more."""
         if self._workers[number].killed == math.inf:
-            return not any(number in end.devices for end in self._ends if end.fault.kind == "kill")
+            return not any(number in end.struck for end in self._ends if end.fault.kind == "kill")
         return self._standings.has(number, ("freeze", *UNHEARD), for_good=True)
 
     def _release(self, number: int) -> None:
@@ -296,14 +306,14 @@ class Injection:
         return 0.0 if self._training is None else time.monotonic() - self._training
 
     def _write(
-        self, phase: str, fault: Fault, devices: Sequence[int], when: float, version: int
+        self,
+        phase: Literal["begin", "end"],
+        fault: Fault,
+        devices: Sequence[int],
+        when: float,
+        version: int,
     ) -> None:
         names = [self._names[number] for number in devices]
-        fields = fault.to_json()
-        record = {"fault": fields.pop("kind"), "phase": phase} | fields
-        record |= {"devices": list(devices), "time": when, "iteration": version}
+        record = fault.record(phase, devices, when, version)
         self._log.fault(record, names, self._now())
-        lasting = "for good" if fault.duration is None else f"for {fault.duration:g} s"
-        text = f"{fault.kind} {lasting}" if phase == "begin" else f"{fault.kind} is over"
-        whom = names[0] if len(names) == 1 else None
-        self._event("info", text if whom else f"{text}: {', '.join(names)}", whom)
+        self._event("info", told(record, names), names[0] if len(names) == 1 else None)

@@ -8,11 +8,8 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
-import select
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-import testbed
-from testbed.channel import Channel, Message
+from testbed.channel import Message
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
+from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
@@ -182,57 +179,17 @@ class Run:
 
     @contextlib.contextmanager
     def _agent(self) -> Iterator[None]:
-        """Start the agent, give it the plan, and in the end wait until it has removed everything."""
-        self._control, theirs = Channel.pair()
-        self._report, roles = Channel.pair()
-        package = str(Path(testbed.__file__).parents[1])
-        search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        handed = self._handed
-        with (self._directory / "processes.log").open("xb") as log:
-            agent = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "testbed.orchestrator.agent",
-                    str(theirs.fileno()),
-                    str(roles.fileno()),
-                ],
-                pass_fds=(theirs.fileno(), roles.fileno(), *handed.values()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | node_plan.ONE_THREAD | {"PYTHONPATH": search_path},
-                start_new_session=True,  # Ctrl-C is for the orchestrator, which tells the others
-            )
-        theirs.close()
-        roles.close()
+        """Start the agent, and in the end wait until it has removed everything."""
+        agent = AgentProcess(self._directory / "processes.log", self._handed.values())
+        self._control, self._report = agent.control, agent.report
         try:
             yield
         finally:
             self._progress.phase = "finishing"
             self._tell_progress()
             deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
-            with contextlib.suppress(OSError):
-                self._control.send({"finish": True})
-            self._report.close()
-            self._hear_what_is_left(deadline)
-            self._control.close()
-            try:
-                agent.wait(max(1.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                # The kernel ends the fork server and every node with the agent.
-                agent.kill()
-                agent.wait()
-
-    def _hear_what_is_left(self, deadline: float) -> None:
-        """Hear the agent out: the last thing that it says is what it could not remove."""
-        with contextlib.suppress(OSError):
-            while select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                message = self._control.receive()
-                if message is None:
-                    return
-                if "left" in message.fields:
-                    self._event("error", f"not all was removed: {message.fields['left']}", None)
+            for left in agent.end(deadline):
+                self._event("error", f"not all was removed: {left}", None)
 
     @property
     def _handed(self) -> dict[str, int]:
@@ -422,21 +379,9 @@ class Run:
             case {"greeted": count}:
                 self._progress.devices = count
             case {"training": when}:
-                self._training = when
-                self._ledgers.began = when + time.time() - time.monotonic()
-                self._ledgers.began_monotonic = when
-                self._injection.training(when)
-                self._ledgers.save(self._log.traffic)
-                self._event("info", "training begins", self._hub)
-                self._progress.phase = "training"
+                self._train(when)
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
-            case {"fault": _, "phase": _}:
-                self._injection.told(message.fields)
-            case {"reached": version}:
-                self._injection.reached(version)
-            case {"stopping": _}:
-                self._injection.release()
             case {"connection": number, **ledger}:
                 self._injection.closed(number)
                 device = None if number is None else self._names[number]
@@ -456,6 +401,28 @@ class Run:
                 else:
                     expected = level == "warning" and self._injection.explains(device)
                     self._event("info" if expected else level, text, device)
+            case _:
+                self._faulty(message)
+
+    def _train(self, when: float) -> None:
+        """Training has begun, at a moment of CLOCK_MONOTONIC."""
+        self._training = when
+        self._ledgers.began = when + time.time() - time.monotonic()
+        self._ledgers.began_monotonic = when
+        self._ledgers.save(self._log.traffic)
+        self._injection.training(when)
+        self._event("info", "training begins", self._hub)
+        self._progress.phase = "training"
+
+    def _faulty(self, message: Message) -> None:
+        """What matters to those who have faults happen."""
+        match message.fields:
+            case {"fault": _, "phase": _}:
+                self._injection.told(message.fields)
+            case {"reached": version}:
+                self._injection.reached(version)
+            case {"stopping": _}:
+                self._injection.release()
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)

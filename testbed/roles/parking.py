@@ -66,10 +66,9 @@ class Parking:
         for fault in faults:
             if fault.kind == "slow":
                 self._paces[self._number] *= fault.factor
-            begin = {"fault": fault.kind, "phase": "begin"} | fault.to_json()
-            del begin["kind"]
-            where = {"devices": [self._number], "iteration": version, "pushes": self._pushes}
-            self._tell(begin | where)
+            # The orchestrator knows the time.
+            record = fault.record("begin", [self._number], 0.0, version)
+            self._tell(record | {"pushes": self._pushes})
         for fault in faults:
             self._stop(fault)
 
