@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ SETTLED = 2.0
 """Seconds behind an outage, and its length once more, until TCP goes on as before."""
 CLOSING_TIMEOUT = 2.0
 """Seconds in which the server tells of a killed worker's connection, if it can notice its end."""
+Phase: TypeAlias = Literal["begin", "end"]
 _DETAILS = ("factor", "uplink", "downlink", "cpus", "share")
 
 
@@ -307,7 +308,7 @@ class Injection:
 
     def _write(
         self,
-        phase: Literal["begin", "end"],
+        phase: Phase,
         fault: Fault,
         devices: Sequence[int],
         when: float,

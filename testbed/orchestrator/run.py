@@ -382,10 +382,6 @@ class Run:
                 self._train(when)
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
-            case {"connection": number, **ledger}:
-                self._injection.closed(number)
-                device = None if number is None else self._names[number]
-                self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
                 self._finished = True
                 self._leaving = time.monotonic() + LEAVING_TIMEOUT
@@ -402,7 +398,7 @@ class Run:
                     expected = level == "warning" and self._injection.explains(device)
                     self._event("info" if expected else level, text, device)
             case _:
-                self._faulty(message)
+                self._parted(message)
 
     def _train(self, when: float) -> None:
         """Training has begun, at a moment of CLOCK_MONOTONIC."""
@@ -414,8 +410,8 @@ class Run:
         self._event("info", "training begins", self._hub)
         self._progress.phase = "training"
 
-    def _faulty(self, message: Message) -> None:
-        """What matters to those who have faults happen."""
+    def _parted(self, message: Message) -> None:
+        """What comes between devices and the server, or is to."""
         match message.fields:
             case {"fault": _, "phase": _}:
                 self._injection.told(message.fields)
@@ -423,6 +419,10 @@ class Run:
                 self._injection.reached(version)
             case {"stopping": _}:
                 self._injection.release()
+            case {"connection": number, **ledger}:
+                self._injection.closed(number)
+                device = None if number is None else self._names[number]
+                self._ledgers.connections.append(Connection(device, **ledger))
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
