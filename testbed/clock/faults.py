@@ -82,7 +82,7 @@ class FaultyClock(StarClock):
         workers: Sequence[int],
         protocol: Callable[[], WorkerProtocol],
         busy: Callable[[int, float], float],
-        lines: Callable[[], tuple[Line, Line]],
+        lines: Callable[[int], tuple[Line, Line]],
         schedule: Schedule,
     ) -> None:
         """Prepare.
@@ -153,6 +153,7 @@ class FaultyClock(StarClock):
         later = self._later(time, rank, worker, what)
         if later == time:
             super()._handle(time, rank, worker, what)
+            self._strike_at_iteration()  # updates come about when somebody is waited for no more, too
         elif later < inf:
             heapq.heappush(self._events, (later, rank, worker, what))
 
@@ -190,6 +191,11 @@ class FaultyClock(StarClock):
         device.pushes += 1
         for fault in self._schedule.after_push(worker, device.pushes):
             self._strike((worker,), fault)
+        self._strike_at_iteration()
+
+    def _strike_at_iteration(self) -> None:
+        if self._service.finished:
+            return
         while self._iteration is not None and self._service.half.version >= self._iteration:
             for devices, fault in self._schedule.at_iteration(self._iteration):
                 self._strike(devices, fault)
@@ -389,11 +395,12 @@ class FaultyClock(StarClock):
             return
         up.forget(self.now)
         down.forget(self.now)
-        self._service.join(worker)
+        self._service.join(worker, self.now)
         for size in sizes:
             self._service.count(worker, size)
-        self._service.asked(worker)
         self._come_back(worker, begun, up, down)
+        if self._workers[worker].protocol.asks:
+            self._service.asked(worker, self.now)
 
 
 def star_clock(

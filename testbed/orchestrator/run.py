@@ -41,6 +41,8 @@ SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
 LEAVING_TIMEOUT = 30.0
 """Seconds that workers have to end when the server has ended, which waited for them already."""
+SUSPECTED_TIMEOUT = 1.0
+"""Seconds that workers have for that which the server suspected to the last."""
 SETUP_TIMEOUT_STARTED = 10.0
 """Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
@@ -80,6 +82,8 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = False
         self._alive: set[str] = set()
+        self._suspected: set[str] = set()
+        self._killed: set[str] = set()
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -250,15 +254,17 @@ class Run:
 
     def _insist(self) -> None:
         """End workers that do not end by themselves: somebody may have paused them, and left it so."""
-        if self._leaving is None or time.monotonic() < self._leaving:
+        if self._leaving is None:
             return
-        self._leaving = None
-        for device in sorted(self._alive & set(self._workers)):
-            text = (
-                f"it did not end within {LEAVING_TIMEOUT:g} s of the training's end and is killed"
-            )
+        passed = time.monotonic() - self._leaving
+        for device in sorted(self._alive & set(self._workers) - self._killed):
+            patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
+            if passed < patience:
+                continue
+            text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
             self._control.send({"kill": device})
+            self._killed.add(device)
 
     def _complete(self) -> bool:
         return self._finished and not self._alive and not self._ingress.due
@@ -384,19 +390,33 @@ class Run:
                 self._parameters[start:] = message.raw
             case {"finished": version, **ledger}:
                 self._finished = True
-                self._leaving = time.monotonic() + LEAVING_TIMEOUT
+                self._leaving = time.monotonic()
                 self._peers = ledger.pop("peers", {})
                 self._outcome.updates = version
                 self._ingress.total = ledger
                 vector = np.frombuffer(self._parameters, np.float32)
                 self._outcome.parameters_sha256 = self._log.parameters(vector)
+            case _:
+                self._happened(message)
+
+    def _happened(self, message: Message) -> None:
+        """Something that becomes an event."""
+        match message.fields:
             case {"event": text, "level": level, "number": number}:
-                device = self._names.get(number, self._hub if number == -1 else None)
-                if level == "error" and device:
-                    self._complaints[device] = text
+                told = self._names.get(number, self._hub if number == -1 else None)
+                if level == "error" and told:
+                    self._complaints[told] = text
                 else:
-                    expected = level == "warning" and self._injection.explains(device)
-                    self._event("info" if expected else level, text, device)
+                    expected = level == "warning" and self._injection.explains(told)
+                    self._event("info" if expected else level, text, told)
+            case {"suspected": number, "silent": silent, "time": when}:
+                device = self._names[number]
+                self._suspected.add(device)
+                self._event(*self._outcome.suspects(silent, when), device)
+            case {"welcomed": number, "time": when}:
+                device = self._names[number]
+                self._suspected.discard(device)
+                self._event(*self._outcome.welcomes(when), device)
             case _:
                 self._parted(message)
 

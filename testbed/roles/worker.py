@@ -50,7 +50,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     batches = computation.batches(
         settings, dataset, shards[number], number, incarnation=incarnation
     )
-    half = computation.worker_half(settings, layout)
+    half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)
     own_times = parking.paced(times.of_device(number, half.local_steps))

@@ -19,7 +19,7 @@ from testbed.roles import computation
 from testbed.roles.computation import Computation, Times, lines
 from testbed.roles.exchange import ExchangeService
 from testbed.roles.peer_computation import PeerComputation, codecs
-from testbed.roles.service import Observer, ParameterService
+from testbed.roles.service import ParameterService, ServerObserver
 from testbed.roles.settings import Settings, peer_name
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
@@ -28,7 +28,7 @@ from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
 
-class Witness(Observer, Protocol):
+class Witness(ServerObserver, Protocol):
     """Whoever writes down what happens in a simulation."""
 
     def fault(self, record: dict[str, Any]) -> None:
@@ -88,7 +88,8 @@ class StarSystem(System):
         codec = _codec(settings, learner)
         batches = list(_batches(settings, dataset, settings.workers))
         computations = [
-            Computation(computation.worker_half(settings, layout), own, codec) for own in batches
+            Computation(computation.worker_half(settings, layout, number), own, codec)
+            for number, own in enumerate(batches)
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
 
@@ -98,14 +99,14 @@ class StarSystem(System):
             own = computation.batches(
                 settings, dataset, old.shard, worker, memory=old, incarnation=incarnation
             )
-            return Computation(computation.worker_half(settings, layout), own, codec)
+            return Computation(computation.worker_half(settings, layout, worker), own, codec)
 
         self._workers = SimulatedWorkers(
             self._service,
             computations,
             (learner, Learner(settings.model, settings.batch_size)),
             protocol=protocol,
-            instant=settings.downlink is None,
+            instant=all(rate is None for rate in settings.of_classes("downlink")),
             settings=settings,
             dataset=dataset,
             again=again,
@@ -118,7 +119,7 @@ class StarSystem(System):
             workers=range(settings.workers),
             protocol=protocol,
             busy=Times.of(settings).busy(computations[0].half.local_steps),
-            lines=lambda: lines(settings),
+            lines=lambda number: lines(settings, number),
         )
 
     @property
@@ -172,7 +173,7 @@ class MeshSystem(System):
             peers=range(settings.workers),
             computing=computing,
             busy=Times.of(settings).busy(),
-            lines=lambda: lines(settings),
+            lines=lambda number: lines(settings, number),
         )
         self._evaluated = settings.evaluated_peer
 
