@@ -33,8 +33,9 @@ def set_link(link: Link, *, up: bool) -> None:
             core.route("add", dst=prefix, type="blackhole", priority=_BEHIND)
             core.link("set", index=interface, state="down")
             return
-        core.link("set", index=interface, state="up")
+        # Before the link is up: a packet that is on its way would have the kernel ask for it.
         add_neighbour(core, interface, link.device_address, link.device_mac)
+        core.link("set", index=interface, state="up")
         core.route("del", dst=prefix, type="blackhole", priority=_BEHIND)
 
 
