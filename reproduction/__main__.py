@@ -1,7 +1,7 @@
 """``python -m reproduction fig3 --scale quick``: the runs of a part of the paper, and its page.
 
-``fig1``, ``fig3``, ``table2``, ``fig4`` or ``all`` carry out what is missing. ``make adacomp-fig3`` and
-so on call this.
+``fig1``, ``fig3``, ``table2``, ``fig4`` or ``all`` carry out what is missing and write the pages;
+``pages`` only writes those of the runs that are there. ``make adacomp-fig3`` and so on call this.
 """
 
 import argparse
@@ -19,10 +19,16 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         order = _order(given)
-        caught = carry_out_missing(order, lambda text: print(text, flush=True))
-        if caught is not None:
-            print("interrupted; started again, it goes on where it stopped", file=sys.stderr)
-            return 128 + caught
+        if given.what != "pages":
+            caught = carry_out_missing(order, lambda text: print(text, flush=True))
+            if caught is not None:
+                print("interrupted; started again, it goes on where it stopped", file=sys.stderr)
+                return 128 + caught
+        from reproduction.pages import write_pages
+
+        folder = given.commit_pages or order.out / "pages" / order.scale.name
+        for path in write_pages(order, folder):
+            print(path)
     except TestbedError as error:
         print(f"reproduction: {error}", file=sys.stderr)
         return error.exit_status
@@ -31,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _order(given: argparse.Namespace) -> Order:
     scale = SCALES[given.scale]
-    names = list(PARTS) if given.what == "all" else [given.what]
+    names = list(PARTS) if given.what in ("all", "pages") else [given.what]
     parts = tuple(PARTS[name] for name in names)
     only = frozenset(given.only.split(",")) if given.only else frozenset()
     series = {one.name for part in parts for one in part.series}
@@ -48,7 +54,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reproduction", description=__doc__)
-    parser.add_argument("what", choices=[*PARTS, "all"])
+    parser.add_argument("what", choices=[*PARTS, "all", "pages"])
     parser.add_argument("--scale", choices=list(SCALES), default="full", help="default: full")
     parser.add_argument("--engine", choices=ENGINES, default="docker", help="default: docker")
     parser.add_argument(
@@ -64,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--at-once", type=int, metavar="N", help="simulations at a time; default: one per processor"
+    )
+    parser.add_argument(
+        "--commit-pages",
+        type=Path,
+        metavar="DIR",
+        help="write the pages there, e.g. docs/reproduction; default: pages/SCALE in the runs' folder",
     )
     return parser
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import TestbedError
-from testbed.experiment.load import dump, load
+from testbed.experiment.load import load
 from testbed.orchestrator import experiment, host, plan
 from testbed.orchestrator.watching import Progress
 
@@ -61,15 +61,12 @@ def main(file: str, out: str) -> None:
         spec = load(file)
         plans = plan.plan(spec)
         host.check(plans, Path(out))
-        # No report of every single run: the pages are the report.
-        folder = experiment.make_directory(Path(out) / spec.name, spec.seed)
-        (folder / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
-        directory = folder / plans[0].label
-        make = experiment.engine(plans[0])
-        summary = make(plans[0], directory, Teller(), began, None).execute()
+        execution = experiment.execute(spec, Path(out), lambda *_: Teller(), began)
     except TestbedError as error:
         tell({"ended": "failed", "reason": str(error)})
         return
+    (summary,) = execution.summaries
+    directory = execution.directory / summary["algorithm"]
     tell({"ended": summary["ended"], "reason": summary["reason"], "directory": str(directory)})
 
 

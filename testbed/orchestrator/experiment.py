@@ -58,12 +58,12 @@ def execute(
         SpecError: the plan cannot be made, or the folder cannot be written.
     """
     plans = plan(spec)
-    directory = make_directory(runs_root / spec.name, spec.seed)
+    directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
     summaries: list[dict[str, Any]] = []
     for number, one in enumerate(plans, 1):
         start = began if began is not None and number == 1 else time.monotonic()
-        carry_out = engine(one)
+        carry_out = _engine(one)
         metrics = None
         if exporter is not None:
             metrics = LiveRun(one, directory.name)
@@ -94,8 +94,8 @@ class _Executable(Protocol):
     def execute(self) -> dict[str, Any]: ...
 
 
-def engine(one: Plan) -> Callable[[Plan, Path, Watcher, float, LiveRun | None], _Executable]:
-    """What carries this plan out, made with the run directory, a watcher, the beginning, metrics."""
+def _engine(one: Plan) -> Callable[[Plan, Path, Watcher, float, LiveRun | None], _Executable]:
+    """What carries this plan out."""
     if one.spec.engine == "emulation":
         return Run
     # Imported here: it computes in this process, and torch takes seconds.
@@ -118,12 +118,8 @@ def write_results(directory: Path) -> Path:
         raise RunError(f"the report could not be written: {error}") from error
 
 
-def make_directory(parent: Path, seed: int) -> Path:
-    """Make an execution's directory; a second one in the same second gets a number behind it.
-
-    Raises:
-        SpecError: it cannot be made.
-    """
+def _make_directory(parent: Path, seed: int) -> Path:
+    """Make the execution's directory; a second one in the same second gets a number behind it."""
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{seed}"
     for suffix in ("", *(f".{i}" for i in range(2, 100))):
         directory = parent / f"{name}{suffix}"
