@@ -1,4 +1,7 @@
-"""One run in a process of its own: ``python -m reproduction.child SPEC OUT``, started by ``jobs``.
+"""One run in a process of its own, started by ``jobs``.
+
+``python -m reproduction.child SPEC OUT`` begins it, ``python -m reproduction.child RUN_DIRECTORY`` goes
+on with one that ended early.
 
 Tells on standard output how it goes, one JSON object per line: ``progress`` (the fields of
 ``Progress``), ``event`` (level and text), in the end ``directory``, ``ended`` and ``reason``. Whoever
@@ -18,7 +21,9 @@ from typing import Any
 from testbed.errors import TestbedError
 from testbed.experiment.load import load
 from testbed.orchestrator import experiment, host, plan
+from testbed.orchestrator.experiment import Execution
 from testbed.orchestrator.watching import Progress
+from testbed.results.reading import Run
 
 PERIOD = 0.5
 """Seconds between two messages of progress."""
@@ -54,20 +59,45 @@ def tell(message: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def main(file: str, out: str) -> None:
-    """Carry out the one run of a resolved spec; tells what became of it."""
+def main(*arguments: str) -> None:
+    """Carry out what the arguments say; tells what became of it."""
     began = time.monotonic()
     try:
-        spec = load(file)
-        plans = plan.plan(spec)
-        host.check(plans, Path(out))
-        execution = experiment.execute(spec, Path(out), lambda *_: Teller(), began)
+        if len(arguments) == 1:
+            execution = go_on(Path(arguments[0]), began)
+        else:
+            file, out = map(Path, arguments)
+            execution = begin(file, out, began)
     except TestbedError as error:
         tell({"ended": "failed", "reason": str(error)})
         return
     (summary,) = execution.summaries
     directory = execution.directory / summary["algorithm"]
     tell({"ended": summary["ended"], "reason": summary["reason"], "directory": str(directory)})
+
+
+def begin(file: Path, out: Path, began: float) -> Execution:
+    """Carry out the one run of a resolved spec.
+
+    Raises:
+        TestbedError: it cannot be carried out.
+    """
+    spec = load(file)
+    host.check(plan.plan(spec), out)
+    return experiment.execute(spec, out, lambda *_: Teller(), began)
+
+
+def go_on(directory: Path, began: float) -> Execution:
+    """Go on with a run from its last checkpoint.
+
+    Raises:
+        TestbedError: it cannot be resumed.
+    """
+    from testbed.orchestrator import resuming
+
+    jobs = resuming.left([Run.load(directory)], whole=False)
+    host.check([job.plan for job in jobs], directory)
+    return experiment.resume(directory.parent, jobs, lambda *_: Teller(), began)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 
 from reproduction.measures import Line, goal_rows
 from reproduction.paper import GOAL, GOAL_RATIO, WITHIN, Part
+from reproduction.scale import Scale
 from testbed.results.quantities import as_bytes
 
 _EARLY = 0.1
@@ -37,12 +38,12 @@ class Claim:
         return {True: "holds", False: "**does not hold**", None: "not measured"}[self.holds]
 
 
-def claims(part: Part, lines: Mapping[str, Line]) -> list[Claim]:
-    """Every claim that a part makes, in the paper's order."""
+def claims(part: Part, lines: Mapping[str, Line], scale: Scale) -> list[Claim]:
+    """Every claim that a part makes, in the paper's order; of accuracies only at the paper's scale."""
     specific = {"fig1": _fig1, "fig3": _fig3, "table2": _table2, "fig4": _fig4}[part.name]
     # c = 0.001 has no accuracy in the paper: the numbers that it is named with are those of 0.01.
     near = [_near(line) for name, line in lines.items() if not name.endswith("-0.001")]
-    return [*specific(lines), *near]
+    return [*specific(lines), *(near if scale.name == "full" else ())]
 
 
 def _near(line: Line) -> Claim:

@@ -19,12 +19,13 @@ from reproduction.paper import Part
 from reproduction.runs import Folder, Wanted, wanted
 from reproduction.scale import Scale
 from testbed.cli.run import check_data
-from testbed.errors import RunError
+from testbed.errors import HostError, RunError, SpecError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.orchestrator import host
 from testbed.orchestrator.plan import plan
 from testbed.results.quantities import as_duration
+from testbed.results.reading import Run
 
 ENGINES = ("docker", "namespaces", "simulation")
 
@@ -100,9 +101,12 @@ def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
     ):
         jobs = []
         for i, one in enumerate(missing):
-            file = Path(files) / f"{i}.yaml"
-            file.write_text(dump(specs[one.identity]), encoding="utf-8")
-            command = child(str(file), str(order.out.absolute()))
+            if begun := _resumable(folder.begun(one.identity, order.engine), say):
+                command = child(str(begun.directory))
+            else:
+                file = Path(files) / f"{i}.yaml"
+                file.write_text(dump(specs[one.identity]), encoding="utf-8")
+                command = child(str(file), str(order.out.absolute()))
             jobs.append(Job(one.title, command, one.spec.training.updates))
         caught = carry_out(jobs, at_once, shown)
     failed = [job for job in jobs if job.result and job.result["ended"] == "failed"]
@@ -110,6 +114,21 @@ def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
         reason = (failed[0].result or {})["reason"]
         raise RunError(f"{len(failed)} of {len(jobs)} runs failed; {failed[0].title}: {reason}")
     return caught
+
+
+def _resumable(begun: Run | None, say: Callable[[str], None]) -> Run | None:
+    """The run, if it can go on from a checkpoint; otherwise None, and why is said."""
+    if begun is None or not (begun.directory / "checkpoints").is_dir():
+        return None
+    from testbed.orchestrator import resuming
+
+    try:
+        resuming.left([begun], whole=False)
+    except SpecError as error:
+        say(f"  begun anew: {error}")
+        return None
+    say(f"  continued: {begun.id}, from its last checkpoint")
+    return begun
 
 
 def _with_engine(spec: Spec, engine: str) -> Spec:
@@ -122,7 +141,11 @@ def _with_engine(spec: Spec, engine: str) -> Spec:
 def _check(specs: Sequence[Spec], out: Path) -> None:
     """Say what is wrong with the host or the data once, and before anything is started."""
     plans = [one for spec in specs for one in plan(spec)]
-    host.check(plans[:1], out)
+    try:
+        host.check(plans[:1], out)
+    except HostError as error:
+        other = "; --engine simulation needs nothing of the host"
+        raise HostError(f"{error}{other * (specs[0].engine == 'emulation')}") from error
     for one in {one.settings.train_images: one for one in plans}.values():
         check_data(one)
 

@@ -5,8 +5,9 @@ averages of an unstated window: ``WINDOW`` evaluations here. Both are given: of 
 the moving average.
 """
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -106,7 +107,7 @@ class Line:
     @property
     def curve(self) -> Curve:
         """The runs as the testbed's tables take them."""
-        return Curve(self.series.title, self.runs)
+        return Curve(self.series.name, self.runs)
 
     def by_seed(self) -> dict[int, float]:
         """The greatest accuracy of each seed's run."""
@@ -144,14 +145,16 @@ def goal_rows(lines: Sequence[Line]) -> dict[str, Reach]:
     told = [line for line in lines if line.runs]
     if not told:
         return {}
-    rows = reaching([line.curve for line in told], GOAL, told[0].series.title).rows
+    baseline = any(line.series.name == "asgd" for line in told)
+    rows = reaching([line.curve for line in told], GOAL, "asgd" if baseline else None).rows
+    if not baseline:
+        # The first would be the baseline, which it is not.
+        rows = tuple(replace(row, wire_ratio=None) for row in rows)
     return {line.series.name: row for line, row in zip(told, rows, strict=True)}
 
 
 def records_of(run: Run, name: str) -> list[dict[str, Any]]:
     """The lines of one of a run's JSON-lines files; none if it has no such file."""
-    import json
-
     path = run.directory / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -40,7 +40,7 @@ QUICK = Scale("quick", updates=20_000, evaluate_every=500, seeds=(1,))
 # The bundled digits, so that it runs everywhere: 1,442 images for training, of which 288 and 144 are
 # the shares that 12,000 and 6,000 are of MNIST.
 TINY = Scale(
-    "tiny", updates=200, evaluate_every=20, workers_divisor=20, dataset="digits", seeds=(1,)
+    "tiny", updates=100, evaluate_every=10, workers_divisor=20, dataset="digits", seeds=(1,)
 )
 SCALES = {scale.name: scale for scale in (FULL, QUICK, TINY)}
 _DIGITS, _MNIST = 1442, 60_000
