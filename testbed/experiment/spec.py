@@ -20,15 +20,18 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
-from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
+from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
+from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
-from testbed.experiment.timing import ComputeSpec, WaitingSpec
+from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
+from testbed.roles.settings import worker_name
 from testbed.wire.choice import EncodingChoice, Pulls
 
 DATASETS = ("digits", "mnist", "fashion-mnist")
@@ -267,6 +270,12 @@ class Spec(Section):
         default_factory=EvaluationSpec,
         description="How the model is tested while it learns; default: every 100 updates.",
     )
+    faults: Annotated[tuple[FaultSpec, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="What goes wrong: whom it strikes, when, how, and for how long; the seed decides. "
+        "Default: nothing.",
+        examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
+    )
     traffic: TrafficSpec = Field(
         default_factory=TrafficSpec,
         description="How the traffic at the server's link is watched; default: captured.",
@@ -289,14 +298,18 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> "Spec":
+        devices = self.devices.conflicts()
         conflicts = [
             *self._label_conflicts(),
             *self._data_conflicts(),
             *self._clock_conflicts(),
-            *self._algorithm_conflicts(),
+            # Algorithms are told of the devices, if these are possible.
+            *(() if devices else self._algorithm_conflicts()),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
-            *self.devices.conflicts(),
+            *self._suspicion_conflicts(),
+            *self._fault_conflicts(),
+            *devices,
         ]
         if conflicts:
             raise PydanticCustomError(
@@ -343,19 +356,32 @@ class Spec(Section):
             text = "a simulation has only the virtual clock: take this out, or make it virtual"
             return [(("clock",), text)]
         conflicts: list[tuple[tuple[Any, ...], str]] = []
-        takes_time = any(
-            part.distribution == "trace" or part.mean for part in (self.compute, self.waiting)
-        )
-        if not (takes_time or network.uplink or network.downlink or network.delay):
+        links = ("uplink", "downlink", "delay")
+        for i, one in enumerate(self.devices.classes or (None,)):
+            parts, rates = self._times(one), [getattr(network, key) for key in links]
+            if one is not None:
+                rates = [one.of(key, rate) for key, rate in zip(links, rates, strict=True)]
+            if any(part.distribution == "trace" or part.mean for part in parts) or any(rates):
+                continue
             text = (
-                "nothing takes any time, and the virtual clock would stand still: give computing a "
-                "duration, for example `compute: {distribution: exponential, mean: 100ms}`"
+                f"nothing takes any time{' there' if one else ''}, and the virtual clock would stand "
+                "still: give computing a duration, for example `compute: {distribution: exponential, "
+                "mean: 100ms}`"
             )
-            conflicts.append((("clock",), text))
-        if network.loss:
-            text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
-            conflicts.append((("network", "loss"), text))
-        return conflicts
+            conflicts.append((("devices", "classes", i) if one else ("clock",), text))
+        losses: list[tuple[tuple[Any, ...], float | None]] = [(("network", "loss"), network.loss)]
+        losses += [
+            (("devices", "classes", i, "loss"), one.loss)
+            for i, one in enumerate(self.devices.classes)
+        ]
+        text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
+        return conflicts + [(path, text) for path, loss in losses if loss]
+
+    def _times(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
+        """How long devices of a class, or where there are no classes all, compute and wait."""
+        if one is None:
+            return self.compute, self.waiting
+        return one.of("compute", self.compute), one.of("waiting", self.waiting)
 
     def _algorithm_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         shared = self.conditions()
@@ -381,11 +407,81 @@ class Spec(Section):
         text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
         return [(("simulation", key), text)]
 
+    def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if not peers or self.devices.suspect_after is None:
+            return []
+        text = f"peers ({peers[0]}) have no server that would suspect them: take it out"
+        return [(("devices", "suspect_after"), text)]
+
+    def suspect_after(self, options: Options) -> float | None:
+        """Seconds of silence after which a worker of this algorithm's is suspected; None: never."""
+        devices = self.devices
+        if "suspect_after" in devices.model_fields_set or not is_served(options.name):
+            return devices.suspect_after
+        return SUSPECT_AFTER if served(options.name).synchronous(options) else None
+
     def _evaluation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         if self.evaluation.peer < self.devices.workers:
             return []
         text = f"there are {self.devices.workers} peers, numbered from 0: use a smaller number"
         return [(("evaluation", "peer"), text)]
+
+    def _fault_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        classes = self.devices.classes
+        if peers and (self.faults or any(one.faults for one in classes)):
+            place = ("faults",) if self.faults else ("devices", "classes")
+            text = f"faults are of runs with a server, and '{peers[0]}' has none: take one out"
+            return [(place, text)]
+        found = [
+            (("faults", i, *path), text)
+            for i, fault in enumerate(self.faults)
+            for path, text in (*self._nobody(fault), *self._impossible(fault))
+        ]
+        return found + [
+            (("devices", "classes", i, "faults", j, *path), text)
+            for i, one in enumerate(classes)
+            for j, own in enumerate(one.faults)
+            for path, text in self._impossible(own)
+        ]
+
+    def _nobody(self, fault: FaultSpec) -> list[tuple[tuple[Any, ...], str]]:
+        """What is wrong with whom a fault strikes."""
+        who, workers = fault.who, self.devices.workers
+        if who.number is not None and who.number > workers:
+            return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
+        classes = [one.name for one in self.devices.classes]
+        if who.class_ is not None and who.class_ not in classes:
+            told = (
+                f"the classes are {', '.join(classes)}" if classes else "devices.classes has none"
+            )
+            return [(("who", "class"), f"there is no class '{who.class_}': {told}")]
+        known = {worker_name(i) for i in range(workers)}
+        return [
+            (
+                ("who", "devices", i),
+                f"there is no '{name}': the workers are {worker_name(0)} to {worker_name(workers - 1)}",
+            )
+            for i, name in enumerate(who.devices or ())
+            if name not in known
+        ]
+
+    def _impossible(self, fault: ClassFaultSpec) -> list[tuple[tuple[Any, ...], str]]:
+        """What a fault asks for that this run's engine, clock or devices cannot do."""
+        how = fault.how
+        if self.clock == "virtual" and how.kind == "corrupt":
+            text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"
+            return [(("how",), text)]
+        if how.cpus is None:
+            return []
+        if self.clock == "virtual":
+            text = "durations are drawn under the virtual clock: use factor, or `clock: wall`"
+            return [(("how", "cpus"), text)]
+        if self.devices.runtime != "docker":
+            text = "only containers have it: use factor, or `runtime: docker`"
+            return [(("how", "cpus"), text)]
+        return []
 
     def conditions(self) -> Conditions:
         """What an algorithm is told of the run."""
@@ -400,13 +496,18 @@ class Spec(Section):
 
     def _gradient_time(self) -> float | None:
         """Mean of computing and waiting over the devices; None where only the host or a trace knows."""
-        parts = (self.compute, self.waiting)
-        if self.clock == "wall" or any(part.distribution == "trace" for part in parts):
+        classes = self.devices.classes
+        by_class = [self._times(one) for one in classes or (None,)]
+        traced = any(part.distribution == "trace" for parts in by_class for part in parts)
+        if self.clock == "wall" or traced:
             return None
-        return sum(
-            part.mean * (sum(one.share * one.factor for one in part.classes) or 1.0)
-            for part in parts
-        )
+        if not classes:
+            return sum(
+                part.mean * (sum(one.share * one.factor for one in part.classes) or 1.0)
+                for part in by_class[0]
+            )
+        sizes = self.devices.class_sizes
+        return sum(mean_over_devices(parts, sizes) for parts in zip(*by_class, strict=True))
 
     def runs(self) -> dict[str, "Spec"]:
         """One spec per algorithm, with only that algorithm, by label and in the file's order."""

@@ -1,11 +1,15 @@
 """From a spec to what will be created: devices, addresses, links, and what each role is told."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from testbed.algorithms import is_served
 from testbed.errors import SpecError
+from testbed.experiment.class_section import DeviceClassSpec
 from testbed.experiment.spec import Spec
+from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.roles.settings import EVALUATOR, SERVER, Settings, peer_name, worker_name
 
@@ -73,7 +77,8 @@ def plan(spec: Spec) -> list[Plan]:
     """The runs of an experiment, one per algorithm.
 
     Raises:
-        SpecError: more workers than the address plan has links for.
+        SpecError: more workers than the address plan has links for, or a trace of faults that cannot
+            be used.
     """
     if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
         raise SpecError(
@@ -83,21 +88,46 @@ def plan(spec: Spec) -> list[Plan]:
     return [_plan_one(run, label) for label, run in spec.runs().items()]
 
 
+def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
+    """Uplink and downlink of a class's devices; of all devices where there are no classes."""
+    # Under the virtual clock a message's time is computed, and the links carry it as they can.
+    if spec.clock == "virtual":
+        return Shape(), Shape()
+    uplink, downlink, delay, loss = (
+        getattr(spec.network, key) if of is None else of.of(key, getattr(spec.network, key))
+        for key in ("uplink", "downlink", "delay", "loss")
+    )
+    return Shape(uplink, delay, loss), Shape(downlink)
+
+
+def _class(spec: Spec, one: DeviceClassSpec) -> dict[str, Any]:
+    """What the roles are told of a class."""
+    links = ("uplink", "downlink", "delay")
+    return {
+        "name": one.name,
+        "compute": one.of("compute", spec.compute).plain(),
+        "waiting": one.of("waiting", spec.waiting).plain(),
+        **{key: one.of(key, getattr(spec.network, key)) for key in links},
+    }
+
+
 def _plan_one(spec: Spec, label: str) -> Plan:
     network = spec.network
     (algorithm,) = spec.algorithms
     served = is_served(algorithm.name)
     count = spec.devices.workers
-    virtual = spec.clock == "virtual"
-    # Under the virtual clock a message's time is computed, and the links carry it as they can.
-    uplink = Shape() if virtual else Shape(network.uplink, network.delay, network.loss)
-    downlink = Shape() if virtual else Shape(network.downlink)
+    class_of = spec.devices.class_of(spec.seed)
+    shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
     # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
     # neither: it is the instrument, not part of what is measured.
     links = [Link(SERVER, 0)] if served else []
     links.append(Link(EVALUATOR, 1))
     links += [
-        Link(worker_name(i) if served else peer_name(i), 2 + i, uplink, downlink)
+        Link(
+            worker_name(i) if served else peer_name(i),
+            2 + i,
+            *shapes[class_of[i] if class_of else 0],
+        )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
     addresses = [] if served else [link.device_address for link in links[1:]]
@@ -121,6 +151,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             pulls=algorithm.pulls or spec.pulls,
             compute=spec.compute.plain(),
             waiting=spec.waiting.plain(),
+            faults=_faults(spec, class_of) if served else (),
+            classes=[_class(spec, one) for one in spec.devices.classes],
+            class_of=class_of,
+            suspect_after=spec.suspect_after(algorithm),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
             batched=spec.simulation.batched or spec.simulation.device != "cpu",
@@ -139,4 +173,18 @@ def _plan_one(spec: Spec, label: str) -> Plan:
         tuple(links),
         observed=SERVER if served else peer_name(spec.evaluation.peer),
         counted=(SERVER,) if served else tuple(map(peer_name, range(count))),
+    )
+
+
+def _faults(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
+    """The rules of what goes wrong, with the devices' numbers in place of who they are."""
+    named, workers = spec.devices.classes, range(spec.devices.workers)
+    return resolve(
+        [fault.plain() for fault in spec.faults],
+        {one.name: [fault.plain() for fault in one.faults] for one in named},
+        seed=spec.seed,
+        names={worker_name(i): i for i in workers},
+        classes={
+            one.name: [i for i in workers if class_of[i] == at] for at, one in enumerate(named)
+        },
     )

@@ -42,6 +42,8 @@ SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
 LEAVING_TIMEOUT = 30.0
 """Seconds that workers have to end when the server has ended, which waited for them already."""
+SUSPECTED_TIMEOUT = 1.0
+"""Seconds that workers have for that which the server suspected to the last."""
 SETUP_TIMEOUT_STARTED = 10.0
 """Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
@@ -81,6 +83,8 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = False
         self._alive: set[str] = set()
+        self._suspected: set[str] = set()
+        self._killed: set[str] = set()
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -275,15 +279,17 @@ class Run:
 
     def _insist(self) -> None:
         """End workers that do not end by themselves: somebody may have paused them, and left it so."""
-        if self._leaving is None or time.monotonic() < self._leaving:
+        if self._leaving is None:
             return
-        self._leaving = None
-        for device in sorted(self._alive & set(self._workers)):
-            text = (
-                f"it did not end within {LEAVING_TIMEOUT:g} s of the training's end and is killed"
-            )
+        passed = time.monotonic() - self._leaving
+        for device in sorted(self._alive & set(self._workers) - self._killed):
+            patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
+            if passed < patience:
+                continue
+            text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
             self._control.send({"kill": device})
+            self._killed.add(device)
 
     def _complete(self) -> bool:
         return self._finished and not self._alive and not self._ingress.due
@@ -417,18 +423,32 @@ class Run:
                 self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
                 self._finished = True
-                self._leaving = time.monotonic() + LEAVING_TIMEOUT
+                self._leaving = time.monotonic()
                 self._peers = ledger.pop("peers", {})
                 self._outcome.updates = version
                 self._ingress.total = ledger
                 vector = np.frombuffer(self._parameters, np.float32)
                 self._outcome.parameters_sha256 = self._log.parameters(vector)
+            case _:
+                self._happened(message)
+
+    def _happened(self, message: Message) -> None:
+        """Something that becomes an event."""
+        match message.fields:
             case {"event": text, "level": level, "number": number}:
-                device = self._names.get(number, self._hub if number == -1 else None)
-                if level == "error" and device:
-                    self._complaints[device] = text
+                told = self._names.get(number, self._hub if number == -1 else None)
+                if level == "error" and told:
+                    self._complaints[told] = text
                 else:
-                    self._event(level, text, device)
+                    self._event(level, text, told)
+            case {"suspected": number, "silent": silent, "time": when}:
+                device = self._names[number]
+                self._suspected.add(device)
+                self._event(*self._outcome.suspects(silent, when), device)
+            case {"welcomed": number, "time": when}:
+                device = self._names[number]
+                self._suspected.discard(device)
+                self._event(*self._outcome.welcomes(when), device)
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)

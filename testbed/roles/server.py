@@ -42,6 +42,8 @@ GATHERING_TIMEOUT = 30.0
 """Seconds without a further greeting after which training begins with the workers that are there."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
+SUSPECTED_TIMEOUT = 5.0
+"""Seconds that suspected workers have for that."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
 
@@ -177,9 +179,18 @@ class Server:
             missing = self._settings.workers - len(self._workers)
             self._report.event("warning", f"training begins without {missing} workers")
             self._start()
+        if self._started is not None and not self._finished:
+            self._suspect_silent()
         if self._started is not None or (late and not self._workers):
             self._check_workers()
         self._report.flush()
+
+    def _suspect_silent(self) -> None:
+        """Leave out who has been silent for too long; others may have waited for it."""
+        now = self._now()
+        for worker in self._service.overdue(now):
+            self._service.suspect(worker, now)
+            self._go_on()
 
     def _check_workers(self) -> None:
         """End the run if there are too few workers for another update."""
@@ -204,7 +215,7 @@ class Server:
         if frame.kind is Kind.PULL:
             if self._service.is_asking(number) or connection.pending:
                 raise WireError("a pull before the parameters of the last one were read")
-            self._service.asked(number)
+            self._service.asked(number, 0.0 if self._started is None else self._now())
         else:
             connection.payload_bytes += len(frame.body)
             pushed = self._pushed(frame)
@@ -228,6 +239,7 @@ class Server:
             connection = self._workers[number]
             try:
                 self._answer(connection, number)
+                self._service.sent(number, self._now())
             except OSError as error:
                 self._close(connection, f"{error}")
 
@@ -236,9 +248,14 @@ class Server:
         if not connection.pending:
             self._send_due()
 
-    def _left(self) -> None:
+    def _left(self, worker: int) -> None:
         """A worker is gone, and others may have waited for it."""
-        if self._started is not None and not self._finished:
+        self._service.leave(worker)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Fewer workers are there: an update may have come about."""
+        if self._started is not None:
             self._finished = self._service.finished
             self._send_due()
 
@@ -264,12 +281,13 @@ class Server:
         connection.receiver.accept(self._working)
         self._workers[number] = connection
         self._line.sent(HEADER.size)
-        self._service.join(number)
+        self._service.join(number, 0.0 if self._started is None else self._now())
         self._service.count(number, frame.size)
         self._last_greeting = time.monotonic()
         self._report.send(greeted=len(self._workers))
         if len(self._workers) == self._settings.workers:
             self._start()
+        self._send_due()
 
     def _start(self) -> None:
         if self._started is not None:
@@ -296,6 +314,14 @@ class Server:
         """A push was taken in, which led to this version."""
         self._report.row(row, version)
 
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        self._report.send(suspected=worker, silent=silent, time=time, iteration=version)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        self._report.send(welcomed=worker, time=time, iteration=version)
+
     def checkpoint(self) -> None:
         """Note where the ledgers stand at this version, and send the version to the evaluator."""
         service = self._service
@@ -321,16 +347,21 @@ class Server:
         for connection in list(self._connections):
             if connection.device is None:
                 self._close(connection, "training is over")
-        deadline = time.monotonic() + DRAIN_TIMEOUT
+        stopped = time.monotonic()
         while self._connections:
             evaluator = self._evaluator
             if evaluator and not (self._evaluator_done or evaluator.pending or self._snapshots):
                 self._evaluator_done = True
                 self._say_stop([evaluator])
             self._turn(listener)
-            if self._workers and time.monotonic() > deadline:
-                for connection in list(self._workers.values()):
-                    self._close(connection, f"still connected {DRAIN_TIMEOUT:g} s after STOP")
+            for number, connection in list(self._workers.items()):
+                patience = self._drain_patience(number)
+                if time.monotonic() - stopped > patience:
+                    self._close(connection, f"still connected {patience:g} s after STOP")
+
+    def _drain_patience(self, worker: int) -> float:
+        """Seconds that a worker has to close its connection after STOP."""
+        return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
 
     def _say_stop(self, connections: Iterable[Connection]) -> None:
         for connection in list(connections):
@@ -363,5 +394,5 @@ class Server:
             self._evaluator = None
         elif connection.device is not None:
             del self._workers[connection.device]
-            self._service.leave(connection.device)
-            self._left()
+            if not self._finished:  # what was gathered when training ended is no update any more
+                self._left(connection.device)

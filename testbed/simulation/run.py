@@ -13,6 +13,8 @@ import torch
 
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
+from testbed.faults.fault import SERVER as THE_SERVER
+from testbed.faults.telling import told
 from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
@@ -22,6 +24,7 @@ from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.service import UpdateRow
+from testbed.roles.settings import SERVER, worker_name
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
@@ -62,7 +65,7 @@ class SimulatedRun:
         self._count = self._told = self._version = 0
         self._ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         self._after_drain: dict[str, int] | None = None
-        self._next_look = 0.0
+        self._next_look = self._training = 0.0
 
     def execute(self) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
@@ -110,8 +113,10 @@ class SimulatedRun:
         self._progress.devices = self._settings.workers
         self._progress.phase = "training"
         self._tell_progress()
+        self._training = time.monotonic()
         self._system.clock.run(between)
         self._flush()
+        self._outcome.updates = self._system.version  # the last may be one that waited for nobody
         self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
@@ -132,6 +137,16 @@ class SimulatedRun:
         if self._count == _ROWS:
             self._flush()
 
+    def fault(self, record: dict[str, Any]) -> None:
+        """A fault begins or ends."""
+        names = [
+            SERVER if device == THE_SERVER else worker_name(device) for device in record["devices"]
+        ]
+        now = time.monotonic()
+        self._log.fault(record, names, now - self._training)
+        text = told(record, names)
+        self._log.event(now - self._began, "info", text, names[0] if len(names) == 1 else None)
+
     def checkpoint(self) -> None:
         """Evaluate the version that there is now."""
         self._flush()
@@ -151,6 +166,19 @@ class SimulatedRun:
             self._metrics.evaluated(row)
         self._outcome.accuracies.append(accuracy)
         self._progress.accuracy = accuracy
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        level, text = self._outcome.suspects(silent, time)
+        self._event(level, text, worker)
+        self._watcher.event(level, f"{worker_name(worker)}: {text}")
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        self._event(*self._outcome.welcomes(time), worker)
+
+    def _event(self, level: str, text: str, worker: int) -> None:
+        self._log.event(time.monotonic() - self._began, level, text, worker_name(worker))
 
     def _tell(self) -> None:
         """Tell whoever exports metrics what was not told yet."""

@@ -38,8 +38,17 @@ class Losses:
         assert row[9]
         self.losses.append(row[6])
 
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        raise AssertionError(f"worker {worker} is not silent")
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        raise AssertionError(f"worker {worker} was not suspected")
+
     def checkpoint(self) -> None:
         pass
+
+    def fault(self, record: dict[str, Any]) -> None:
+        raise AssertionError("nothing goes wrong here")
 
 
 @pytest.fixture(scope="module")

@@ -84,6 +84,8 @@ class Simulated:
         self.settings = settings
         self._rows: list[UpdateRow] = []
         self.checkpoints: list[Checkpoint] = []
+        self.faults: list[dict[str, Any]] = []
+        self.noticed: list[tuple[str, int, float, float, int]] = []
         data = _digits(settings.seed)
         learner = Learner("mlp", settings.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
@@ -109,9 +111,18 @@ class Simulated:
         assert version == self.system.version
         self._rows.append(row)
 
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.noticed.append(("suspected", worker, silent, time, version))
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.noticed.append(("welcomed", worker, 0.0, time, version))
+
     def checkpoint(self) -> None:
         one = Checkpoint(self.system.version, self.system.ledger(), self._digest())
         self.checkpoints.append(one)
+
+    def fault(self, record: dict[str, Any]) -> None:
+        self.faults.append(record)
 
 
 @functools.cache
@@ -358,3 +369,28 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(algorithm: str) -> None:
     short = Simulated(settings(algorithm, training=training))
     assert short.digest == long.checkpoints[2].digest
     assert short.rows.tobytes() == long.rows[: len(short.rows)].tobytes()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_classes_that_say_what_all_have_change_nothing(algorithm: str) -> None:
+    network = {"network": NETWORKS["shaped"]}
+    waiting = {"distribution": "exponential", "mean": "30ms"}
+    classes = [
+        {"name": "a", "number": 1, "waiting": waiting},
+        {"name": "b", "number": 3, "uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"},
+    ]
+    alike = Simulated(settings(algorithm, **network))
+    named = Simulated(
+        settings(algorithm, devices={"workers": WORKERS, "classes": classes}, **network)
+    )
+    assert named.digest == alike.digest
+    assert named.rows.tobytes() == alike.rows.tobytes()
+    assert named.after == alike.after
+
+
+def test_a_slow_class_sends_less() -> None:
+    classes = [{"name": "a", "number": 2}, {"name": "b", "number": 2, "waiting": {"mean": "3s"}}]
+    one = settings("asgd", devices={"workers": WORKERS, "classes": classes})
+    ran = Simulated(one)
+    slow = [number for number, of in enumerate(one.class_of) if of == 1]
+    assert np.isin(ran.rows["worker"], slow).sum() <= 0.2 * len(ran.rows)
