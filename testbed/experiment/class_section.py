@@ -89,6 +89,14 @@ class DeviceClassSpec(Section):
         examples=["256MiB"],
     )
 
+    weight: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Of `partition: sizes`: a device of this class has images in proportion to it.",
+        examples=[3],
+    )
+
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)

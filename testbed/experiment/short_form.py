@@ -16,9 +16,9 @@ from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.interface import Options
 
 
-def expand(value: object) -> object:
+def expand(value: object, key: str = "name") -> object:
     """Turn the short form into the long one; anything else is returned as it is."""
-    return {"name": value} if isinstance(value, str) else value
+    return {key: value} if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,19 @@ class ShortForm:
     Attributes:
         names: the names it may have; none if the field is ``registered``.
         open_ended: other texts are names as well (a directory).
+        key: of the mapping, whose value the bare text is.
     """
 
     names: tuple[str, ...]
     open_ended: bool = False
+    key: str = "name"
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(expand, handler(source))
+        return core_schema.no_info_before_validator_function(
+            lambda value: expand(value, self.key), handler(source)
+        )
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

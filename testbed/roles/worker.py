@@ -1,5 +1,8 @@
 """A worker: its data, its half of the algorithm, its connection, and how it comes by parameters."""
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.learning import datasets
 from testbed.roles import computation
 from testbed.roles.asking import ask
@@ -21,6 +24,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     settings: Settings,
     number: int,
     dataset: datasets.Dataset,
+    part: npt.NDArray[np.int64],
     learners: TurnTaking,
     times: Times,
     leave: Leave | None,
@@ -29,12 +33,12 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """Be worker ``number`` until training ends.
 
     Args:
+        part: the indices of its training images.
         leave: the virtual clock's channel; None under the wall clock.
         line: where to write how it stands, if there is a board.
     """
     layout = learners.own.layout
-    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
-    batches = computation.batches(settings, dataset, shards[number], number)
+    batches = computation.batches(settings, dataset, part, number)
     half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)
