@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from testbed.results import quantities as q
+from testbed.results.classes import HEADINGS, class_rows
+from testbed.results.classes import records as class_records
 from testbed.results.curves import curves_of
 from testbed.results.finding import Execution, find, resolve
 from testbed.results.journals import NoRunError
@@ -88,7 +90,7 @@ def show(
     found = resolve(run, runs)
     comparison = compare_runs(found, accuracy)
     if as_json:
-        _print_json([_shown(one) for one in found])
+        _print_json([_shown_whole(one) for one in found])
         return
     print_comparison(comparison)
     for row, one in zip(comparison.rows, found, strict=True):
@@ -96,6 +98,10 @@ def show(
         typer.echo(row.name)
         for name, value in _facts(one).items():
             typer.echo(f"  {name:<12}{value}")
+        if rows := class_rows(one):
+            table = plain_text(HEADINGS, [row.cells for row in rows])
+            for line in table.splitlines():
+                typer.echo(f"  {line}")
         for name, peer in one.summary.peers.items():
             typer.echo(
                 f"  {name:<12}payload {q.as_bytes(peer.payload_bytes)}, message "
@@ -240,9 +246,14 @@ def _shown(run: Run) -> dict[str, Any]:
     return {
         "run": run.id,
         "directory": str(run.directory),
-        "manifest": run.manifest.model_dump(mode="json", exclude={"ended", "reason"}),
+        "manifest": run.manifest.model_dump(mode="json", exclude={"ended", "reason", "classes"}),
         **run.summary.model_dump(mode="json"),
     }
+
+
+def _shown_whole(run: Run) -> dict[str, Any]:
+    """``_shown``, with what takes a look into the journals."""
+    return _shown(run) | {"classes": class_records(class_rows(run))}
 
 
 def _facts(run: Run) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from testbed.code_digest import package_digest
+from testbed.metrics.classes import device_classes
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.versions import commit, host, versions
 
@@ -106,11 +107,30 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "runtime": _runtime(plan),
         "clock": plan.spec.clock,
         "workers": plan.settings.workers,
+        "classes": _classes(plan),
         "versions": versions(),
         "code": package_digest(),
         "commit": commit(),
         "host": host(),
     }
+
+
+def _classes(plan: Plan) -> list[dict[str, Any]]:
+    """The device classes, or what factors of times make of the devices; none if all are alike."""
+    settings = plan.settings
+    if settings.classes:
+        names = [str(one["name"]) for one in settings.classes]
+        of = list(settings.class_of)
+    else:
+        sections = {"compute": settings.compute, "waiting": settings.waiting}
+        found = device_classes(sections, settings.seed, settings.workers)
+        names, of = list(found.names), found.of_device.tolist()
+        if len(names) == 1:
+            return []
+    return [
+        {"name": name, "devices": [number for number, own in enumerate(of) if own == i]}
+        for i, name in enumerate(names)
+    ]
 
 
 def _runtime(plan: Plan) -> str | None:

@@ -41,8 +41,19 @@ class Host(_Record):
     cpu: str | None = None
 
 
+class DeviceClass(_Record):
+    """A class of devices: its name, and its workers' or peers' numbers."""
+
+    name: str
+    devices: tuple[int, ...]
+
+
 class Manifest(_Record):
-    """``manifest.json``: what was run, where and by which versions."""
+    """``manifest.json``: what was run, where and by which versions.
+
+    ``classes`` are the experiment's device classes, or what the factors of its times make of the
+    devices; none if all are alike.
+    """
 
     format: int
     experiment: str
@@ -55,6 +66,7 @@ class Manifest(_Record):
     engine: Literal["emulation", "simulation"] = "emulation"
     clock: Literal["wall", "virtual"] = "wall"
     workers: int
+    classes: tuple[DeviceClass, ...] = ()
     pid: int
     pid_started: float
     versions: dict[str, str] = {}

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from testbed.errors import TestbedError
 from testbed.results import quantities as q
+from testbed.results.classes import HEADINGS, class_rows
 from testbed.results.curves import MEASURES, Curve, curves_of
 from testbed.results.figure_style import COLOURS
 from testbed.results.ingress import KINDS, Ingress, ingress_of, merged_remarks
@@ -97,6 +98,12 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
         manifests=[run.manifest for run in runs],
         comparison=comparison,
         runs=[_details(name, run) for name, run in zip(names, runs, strict=True)],
+        class_headings=HEADINGS,
+        classes=[
+            (name, [row.cells for row in rows])
+            for name, run in zip(names, runs, strict=True)
+            if (rows := class_rows(run))
+        ],
         evaluated=any(len(run.evaluations) for run in runs),
         workers=sorted({run.manifest.workers for run in runs}),
         hosts=sorted({run.manifest.host.name for run in runs}),

@@ -51,14 +51,14 @@ class Loaded:
 
     Attributes:
         data: forked roles share what a role that is alone takes its part of.
-        images: for training.
+        parts: the training images of every device that computes.
         learner: its parameters are the initial ones.
         shared_learners: one per turn, in memory that is shared for good.
     """
 
     settings: Settings
     data: datasets.Dataset | datasets.Contents
-    images: int
+    parts: Sequence[npt.NDArray[np.int64]]
     learner: Learner
     shared_learners: tuple[Learner, ...]
     times: Times
@@ -146,11 +146,11 @@ class _Role:
         initial = self.loaded.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
-        shard = self._shard(number, computing) if number < computing else _NONE
-        dataset = self.loaded.data.take(shard, test=False)
+        part = self.loaded.parts[number] if number < computing else _NONE
+        dataset = self.loaded.data.take(part, test=False)
         batches = times = None
         if number < computing:
-            batches = computation.batches(settings, dataset, shard, number)
+            batches = computation.batches(settings, dataset, part, number)
             times = self.loaded.times.of_device(number)
         both = codecs(settings.encoding, layout.sizes)
         mine = PeerComputation(half, batches, both)
@@ -172,18 +172,15 @@ class _Role:
         leave = None if leaves is None else leaves.of_device(number)
         line = self.shared.board.device(number)
         settings = loaded.settings
-        dataset = loaded.data.take(self._shard(number, settings.workers), test=False)
+        part = loaded.parts[number]
+        dataset = loaded.data.take(part, test=False)
         # Under the virtual clock it is the clock that says what happens.
         faults = settings.faults if settings.clock == "wall" else ()
         schedule = Schedule(faults, settings.seed, settings.workers)
         pushes, incarnation = (int(arguments.get(key, 0)) for key in ("pushes", "incarnation"))
         parking = Parking(schedule, number, self.shared.paces, self.report.send, pushes)
         learners, times = self._learners(), loaded.times
-        work(settings, number, dataset, learners, times, leave, line, parking, incarnation)
-
-    def _shard(self, number: int, devices: int) -> npt.NDArray[np.int64]:
-        """The indices of a device's training images."""
-        return datasets.shards(self.loaded.images, devices, self.loaded.settings.seed)[number]
+        work(settings, number, dataset, part, learners, times, leave, line, parking, incarnation)
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
@@ -222,7 +219,7 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
     contents = datasets.contents(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
     )
-    images = len(contents.train[0])
+    parts = computation.parts(settings, contents.train[1])
     learner = Learner(settings.model, settings.batch_size)
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
@@ -231,6 +228,6 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
     for one in shared:
         one.share_memory()
     data = contents if alone else contents.whole()
-    loaded = Loaded(settings, data, images, learner, shared, Times.of(settings))
+    loaded = Loaded(settings, data, parts, learner, shared, Times.of(settings))
     loaded.warm_up()
     return loaded

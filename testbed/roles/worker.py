@@ -3,6 +3,9 @@
 import socket
 import struct
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.learning import datasets
 from testbed.roles import computation
 from testbed.roles.asking import ask
@@ -29,6 +32,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     settings: Settings,
     number: int,
     dataset: datasets.Dataset,
+    part: npt.NDArray[np.int64],
     learners: TurnTaking,
     times: Times,
     leave: Leave | None,
@@ -39,6 +43,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """Be worker ``number`` until training ends.
 
     Args:
+        part: the indices of its training images.
         leave: the virtual clock's channel; None under the wall clock.
         line: where to write how it stands, if there is a board.
         parking: what strikes it behind its pushes, if anything does.
@@ -46,10 +51,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """
     parking = parking or Parking.nothing(number)
     layout = learners.own.layout
-    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
-    batches = computation.batches(
-        settings, dataset, shards[number], number, incarnation=incarnation
-    )
+    batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)

@@ -17,6 +17,7 @@ from testbed.learning import datasets
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.learning.partitions import equal
 from testbed.network.segments import wire_bytes
 from testbed.orchestrator.plan import plan
 from testbed.roles.service import UpdateRow
@@ -325,7 +326,7 @@ def test_a_run_can_be_computed_again_from_its_rows(algorithm: str, network: str)
     run = simulated(algorithm, network)
     learner, data = Learner("mlp", 10), _digits(3)
     versions = [initialise("mlp", "paper", stream(3, "initial"))]
-    shards = datasets.shards(len(data.train_images), WORKERS, 3)
+    shards = equal(len(data.train_images), WORKERS, 3)
     batches = [Batches(data, s, 10, stream(3, "batches", i)) for i, s in enumerate(shards)]
     gathered: list[npt.NDArray[np.float32]] = []
     k = WORKERS if algorithm == "sync-all" else ALGORITHMS[algorithm].get("wait_for", 1)
