@@ -1,19 +1,18 @@
 """A finished run once more: its state as it was at any moment of its training."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.metrics.classes import device_classes
+from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading import Run
-from testbed.roles.settings import peer_name, worker_name
 from traffic.counters import COUNTS
 
 _EVALUATION = ("iteration", "accuracy", "loss", *(f"{layer}_bytes" for layer in LAYERS))
@@ -38,7 +37,7 @@ class ReplayedRun:
         rows = recorded.updates
         self.duration = float(rows["host_time"][-1]) if len(rows) else 0.0
         self._served = recorded.served
-        self._state = _state(recorded, self._served)
+        self._state = of_recorded(recorded)
         self._row = self._evaluation = self._death = self._sample = 0
         self._finished = False
         self._wire = self._wire_points()
@@ -212,39 +211,6 @@ def _rate(text: object) -> int | None:
     from testbed.experiment.units import parse_rate
 
     return None if text is None else parse_rate(text)
-
-
-def _state(recorded: Recorded, served: bool) -> RunState:
-    manifest, spec = recorded.run.manifest, recorded.spec
-    sections: dict[str, Mapping[str, Any]] = {
-        purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")
-    }
-    name = worker_name if served else peer_name
-    emulated = manifest.engine == "emulation"
-    return RunState(
-        run=read_execution(recorded.run.directory),
-        algorithm=manifest.algorithm,
-        info={
-            "dataset": str(spec["dataset"]["name"]).rstrip("/").rpartition("/")[2],
-            "model": spec["model"]["name"],
-            "engine": manifest.engine,
-            "clock": manifest.clock,
-            "runtime": spec["devices"].get("runtime", "namespaces") if emulated else "none",
-            "seed": str(manifest.seed),
-            "workers": str(manifest.workers),
-        },
-        target=spec["training"]["updates"],
-        classes=device_classes(sections, manifest.seed, manifest.workers),
-        worker_names=tuple(map(name, range(manifest.workers))),
-    )
-
-
-def _plain_classes(section: Mapping[str, Any]) -> dict[str, Any]:
-    from testbed.experiment.units import parse_share
-
-    groups = section.get("classes") or ()
-    plain = [{"share": parse_share(g["share"]), "factor": g["factor"]} for g in groups]
-    return {"classes": plain}
 
 
 def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
