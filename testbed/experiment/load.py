@@ -119,7 +119,29 @@ def _traces_of_options(data: Any, applied: list[Override]) -> Any:
         file = content.get("file") if isinstance(content, dict) else None
         if by_option and isinstance(file, str):
             data = {**data, section: {**content, "file": str(Path(file).expanduser().absolute())}}
-    return data
+    return _fault_traces_of_options(data, applied)
+
+
+def _fault_traces_of_options(data: Any, applied: list[Override]) -> Any:
+    faults = data.get("faults")
+    if not isinstance(faults, list):
+        return data
+    options = [o.path for o in applied if o.path[:1] == ("faults",)]
+    absolute = [
+        _with_absolute_trace(fault)
+        if any(path[1:] in ((), (i,), (i, "when"), (i, "when", "trace")) for path in options)
+        else fault
+        for i, fault in enumerate(faults)
+    ]
+    return {**data, "faults": absolute}
+
+
+def _with_absolute_trace(fault: Any) -> Any:
+    when = fault.get("when") if isinstance(fault, dict) else None
+    if not isinstance(when, dict) or not isinstance(when.get("trace"), str):
+        return fault
+    file = when["trace"]
+    return {**fault, "when": {**when, "trace": str(Path(file).expanduser().absolute())}}
 
 
 def _text(path: Path) -> str:

@@ -62,7 +62,7 @@ def _path(details: ErrorDetails, data: Any) -> KeyPath:
     if details["type"] == "union_tag_invalid":
         loc = (*loc, "name")
     for i, step in enumerate(loc):
-        if isinstance(data, str) and step == "name":
+        if isinstance(data, str):
             break  # a short form: the name is the value itself
         data = expand(data)
         if isinstance(data, dict) and (step in data or i == len(loc) - 1):
@@ -104,7 +104,7 @@ def _sentence(  # noqa: PLR0911 - one for each kind of problem
 
 
 def _has_short_form(path: KeyPath) -> bool:
-    if path[-1:] == ("encoding",):
+    if path[-1:] in (("encoding",), ("who",), ("how",)):
         return True
     field = Spec.model_fields.get(str(path[0])) if path else None
     if field is None or len(path) > 2:
@@ -123,7 +123,8 @@ def _not_one_of(value: object, names: list[str]) -> str:
 
 def _unknown_key(path: KeyPath, data: Any) -> str:
     key = str(path[-1])
-    known = _model(path[:-1], data).model_fields
+    model = _model(path[:-1], data)
+    known = [field.alias or name for name, field in model.model_fields.items()]
     hint = did_you_mean(key, known)
     if not hint:
         sections = [s for s in Spec.model_fields if key in _model((s,), data).model_fields]

@@ -6,6 +6,7 @@ from the registry, so that nothing here knows an algorithm.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Union
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -16,9 +17,9 @@ from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.interface import Options
 
 
-def expand(value: object) -> object:
+def expand(value: object, key: str = "name") -> object:
     """Turn the short form into the long one; anything else is returned as it is."""
-    return {"name": value} if isinstance(value, str) else value
+    return {key: value} if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,19 @@ class ShortForm:
     Attributes:
         names: the names it may have; none if the field is ``registered``.
         open_ended: other texts are names as well (a directory).
+        key: which of the mapping's keys the name is.
     """
 
     names: tuple[str, ...]
     open_ended: bool = False
+    key: str = "name"
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(expand, handler(source))
+        return core_schema.no_info_before_validator_function(
+            partial(expand, key=self.key), handler(source)
+        )
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

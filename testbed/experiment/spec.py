@@ -24,11 +24,13 @@ from testbed.algorithms import ALGORITHMS, is_served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
 from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
 from testbed.experiment.timing import ComputeSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
+from testbed.roles.settings import worker_name
 from testbed.wire.choice import EncodingChoice, Pulls
 
 DATASETS = ("digits", "mnist", "fashion-mnist")
@@ -267,6 +269,12 @@ class Spec(Section):
         default_factory=EvaluationSpec,
         description="How the model is tested while it learns; default: every 100 updates.",
     )
+    faults: Annotated[tuple[FaultSpec, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="What goes wrong: whom it strikes, when, how, and for how long; the seed decides. "
+        "Default: nothing.",
+        examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
+    )
     traffic: TrafficSpec = Field(
         default_factory=TrafficSpec,
         description="How the traffic at the server's link is watched; default: captured.",
@@ -296,6 +304,7 @@ class Spec(Section):
             *self._algorithm_conflicts(),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
+            *self._fault_conflicts(),
             *self.devices.conflicts(),
         ]
         if conflicts:
@@ -386,6 +395,54 @@ class Spec(Section):
             return []
         text = f"there are {self.devices.workers} peers, numbered from 0: use a smaller number"
         return [(("evaluation", "peer"), text)]
+
+    def _fault_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if self.faults and peers:
+            text = (
+                f"faults are of runs with a server, and '{peers[0]}' has none: take one of them out"
+            )
+            return [(("faults",), text)]
+        return [
+            (("faults", i, *path), text)
+            for i, fault in enumerate(self.faults)
+            for path, text in (*self._nobody(fault), *self._impossible(fault))
+        ]
+
+    def _nobody(self, fault: FaultSpec) -> list[tuple[tuple[Any, ...], str]]:
+        """What is wrong with whom a fault strikes."""
+        who, workers = fault.who, self.devices.workers
+        if who.number is not None and who.number > workers:
+            return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
+        classes = [name for one in self.devices.classes if (name := getattr(one, "name", None))]
+        if who.class_ is not None and who.class_ not in classes:
+            told = f"the classes are {', '.join(classes)}" if classes else "no class has a name"
+            return [(("who", "class"), f"there is no class '{who.class_}': {told}")]
+        known = {worker_name(i) for i in range(workers)}
+        return [
+            (
+                ("who", "devices", i),
+                f"there is no '{name}': the workers are {worker_name(0)} to {worker_name(workers - 1)}",
+            )
+            for i, name in enumerate(who.devices or ())
+            if name not in known
+        ]
+
+    def _impossible(self, fault: ClassFaultSpec) -> list[tuple[tuple[Any, ...], str]]:
+        """What a fault asks for that this run's engine, clock or devices cannot do."""
+        how = fault.how
+        if self.clock == "virtual" and how.kind == "corrupt":
+            text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"
+            return [(("how",), text)]
+        if how.cpus is None:
+            return []
+        if self.clock == "virtual":
+            text = "durations are drawn under the virtual clock: use factor, or `clock: wall`"
+            return [(("how", "cpus"), text)]
+        if self.devices.runtime != "docker":
+            text = "only containers have it: use factor, or `runtime: docker`"
+            return [(("how", "cpus"), text)]
+        return []
 
     def conditions(self) -> Conditions:
         """What an algorithm is told of the run."""

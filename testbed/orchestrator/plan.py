@@ -2,10 +2,13 @@
 
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 from testbed.algorithms import is_served
+from testbed.durations.shares import classes
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
+from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.roles.settings import EVALUATOR, SERVER, Settings, peer_name, worker_name
 
@@ -73,7 +76,8 @@ def plan(spec: Spec) -> list[Plan]:
     """The runs of an experiment, one per algorithm.
 
     Raises:
-        SpecError: more workers than the address plan has links for.
+        SpecError: more workers than the address plan has links for, or a trace of faults that cannot
+            be used.
     """
     if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
         raise SpecError(
@@ -121,6 +125,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             pulls=algorithm.pulls or spec.pulls,
             compute=spec.compute.plain(),
             waiting=spec.waiting.plain(),
+            faults=_faults(spec) if served else (),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
             batched=spec.simulation.batched or spec.simulation.device != "cpu",
@@ -139,4 +144,20 @@ def _plan_one(spec: Spec, label: str) -> Plan:
         tuple(links),
         observed=SERVER if served else peer_name(spec.evaluation.peer),
         counted=(SERVER,) if served else tuple(map(peer_name, range(count))),
+    )
+
+
+def _faults(spec: Spec) -> list[dict[str, Any]]:
+    """The rules of what goes wrong, with the devices' numbers in place of who they are."""
+    count, named = spec.devices.workers, spec.devices.classes
+    member = classes([one.share for one in named], spec.seed, count).tolist() if named else []
+    return resolve(
+        [fault.plain() for fault in spec.faults],
+        {},
+        seed=spec.seed,
+        names={worker_name(i): i for i in range(count)},
+        classes={
+            getattr(one, "name", f"{at}"): [i for i in range(count) if member[i] == at]
+            for at, one in enumerate(named)
+        },
     )

@@ -35,6 +35,7 @@ class Settings:
         compute: the spec's section on the time to compute a gradient, in seconds, as
             ``testbed.durations.Durations.of`` takes it.
         waiting: the same of the time between computing and pushing.
+        faults: what goes wrong, as ``testbed.faults.resolving`` gives it.
         evaluate_every: updates between two evaluations.
         evaluation_images: evaluate on only so many of the test images; None for all.
         batched: whether a simulation computes the gradients of outstanding workers together.
@@ -65,6 +66,7 @@ class Settings:
     pulls: Pulls
     compute: dict[str, Any]
     waiting: dict[str, Any]
+    faults: Sequence[dict[str, Any]]
     evaluate_every: int
     evaluation_images: int | None
     batched: bool

@@ -152,6 +152,7 @@ class RunLog:
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
         self._curve_writer.writerow(CURVE_COLUMNS)
         self._events: IO[str] = (directory / "events.jsonl").open("x", encoding="utf-8")
+        self._faults: IO[str] = (directory / "faults.jsonl").open("x", encoding="utf-8")
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
         """Append applied updates, an array of ``records.UPDATE``."""
@@ -181,6 +182,18 @@ class RunLog:
         self._events.write(json.dumps(line) + "\n")
         self._events.flush()
 
+    def fault(self, record: Mapping[str, Any], devices: Sequence[str], host_time: float) -> None:
+        """Append the beginning or the end of a fault.
+
+        Args:
+            record: as the clock or the server reports it.
+            devices: the names of whom it strikes.
+            host_time: seconds of the host's clock since training began.
+        """
+        line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
+        self._faults.write(json.dumps(line) + "\n")
+        self._faults.flush()
+
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
         """Write the final parameters; returns the SHA-256 of them as little-endian float32."""
         np.save(self.directory / "parameters.npy", vector)
@@ -198,6 +211,7 @@ class RunLog:
         _replace(self.directory / "summary.json", json.dumps(summary, indent=2) + "\n")
         self._curve.close()
         self._events.close()
+        self._faults.close()
         self._updates.close()
         self._evaluations.close()
         self._counters.close()

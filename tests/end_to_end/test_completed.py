@@ -31,6 +31,7 @@ RUN_FILES = {
     "evaluations.parquet",
     "curve.csv",
     "events.jsonl",
+    "faults.jsonl",
     "summary.json",
     "traffic",
     "parameters.npy",

@@ -47,6 +47,7 @@ def settings(**changes: Any) -> Settings:
         "pulls": "full",
         "compute": {"distribution": "constant", "mean": 0.0},
         "waiting": {"distribution": "exponential", "mean": 0.0},
+        "faults": (),
         "evaluate_every": 2,
         "evaluation_images": None,
         "batched": False,

@@ -55,6 +55,7 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "pulls": "full",
         "compute": {"distribution": "constant", "mean": 0.0},
         "waiting": {"distribution": "constant", "mean": 0.0},
+        "faults": (),
         "evaluate_every": 1000,
         "evaluation_images": 10,
         "batched": False,

@@ -69,6 +69,7 @@ def test_the_end_makes_parquet_and_leaves_nothing_half_done(log: RunLog) -> None
         "curve.csv",
         "evaluations.parquet",
         "events.jsonl",
+        "faults.jsonl",
         "manifest.json",
         "parameters.npy",
         "spec.yaml",

@@ -1,0 +1,152 @@
+"""Which faults strike whom and when: decided by the seed alone, whoever asks and how often.
+
+- After its pushes: how many pushes a device makes until it is struck is geometric; drawn once for each
+  rule and device, and again from there on, as it may come back.
+- In time: once, or again and again with exponential times from one fault's end to the next one's
+  beginning; drawn as they are asked for, from a stream of each rule and device.
+- At an iteration, and as a trace says.
+"""
+
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from testbed.faults.fault import SERVER, Fault
+from testbed.streams import stream
+
+
+class HasFaults(Protocol):
+    """What a schedule is made of: the run's settings."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def faults(self) -> Sequence[Mapping[str, Any]]: ...
+
+
+class Schedule:
+    """The faults of one run.
+
+    Attributes:
+        rules: how many there are.
+    """
+
+    def __init__(self, rules: Sequence[Mapping[str, Any]], seed: int, workers: int) -> None:
+        """Prepare.
+
+        Args:
+            rules: as ``resolving.resolve`` gives them.
+        """
+        self.rules = len(rules)
+        self._seed = seed
+        self._of_time = [rule for rule in rules if "time" in rule or "mean_time" in rule]
+        self._rows: list[tuple[float, tuple[int, ...], Fault]] = []
+        self._iterations: dict[int, list[tuple[tuple[int, ...], Fault]]] = {}
+        self._after_pushes: list[_AfterPushes | None] = [None] * workers
+        for rule in rules:
+            fault = Fault(**rule["fault"])
+            if "iteration" in rule:
+                at = self._iterations.setdefault(rule["iteration"], [])
+                at.append((tuple(rule["devices"]), fault))
+            if "probability" in rule:
+                self._add_pushes(rule, fault)
+            for time, iteration, device, of_row in rule.get("trace", ()):
+                if iteration is None:
+                    self._rows.append((time, (device,), Fault(**of_row)))
+                else:
+                    at = self._iterations.setdefault(iteration, [])
+                    at.append(((device,), Fault(**of_row)))
+        self._sorted = sorted(self._iterations)
+
+    @classmethod
+    def of(cls, settings: HasFaults) -> "Schedule":
+        """The schedule of a run."""
+        return cls(settings.faults, settings.seed, settings.workers)
+
+    def _add_pushes(self, rule: Mapping[str, Any], fault: Fault) -> None:
+        for device in rule["devices"]:
+            own = self._after_pushes[device]
+            if own is None:
+                own = self._after_pushes[device] = _AfterPushes()
+            own.add(rule["probability"], fault, stream(self._seed, rule["stream"], device))
+
+    def after_push(self, device: int, pushes: int) -> Sequence[Fault]:
+        """What happens to a device when its push of this number has been answered.
+
+        Args:
+            pushes: from 1, counted over the device's incarnations.
+        """
+        own = self._after_pushes[device]
+        return () if own is None else own.at(pushes)
+
+    def timed(self) -> Iterator[tuple[float, tuple[int, ...], Fault]]:
+        """Times in seconds, whom it strikes, and what; in order, for rates without end.
+
+        Of one moment, in the order of the rules, then of the devices.
+        """
+        return heapq.merge(
+            sorted(self._rows, key=_order),
+            *itertools.chain.from_iterable(self._timed_by(rule) for rule in self._of_time),
+            key=_order,
+        )
+
+    def _timed_by(
+        self, rule: Mapping[str, Any]
+    ) -> Iterator[Iterator[tuple[float, tuple[int, ...], Fault]]]:
+        fault, devices = Fault(**rule["fault"]), tuple(rule["devices"])
+        if "time" in rule:
+            yield iter([(rule["time"], devices, fault)])
+            return
+        sets = [devices] if fault.kind == "partition" else [(device,) for device in devices]
+        for struck in sets:
+            generator = stream(self._seed, rule["stream"], struck[0] - SERVER)
+            yield _again_and_again(rule["mean_time"], struck, fault, generator)
+
+    def at_iteration(self, version: int) -> Sequence[tuple[tuple[int, ...], Fault]]:
+        """Whom the model's reaching this version strikes, and what."""
+        return self._iterations.get(version, ())
+
+    def next_iteration(self, version: int) -> int | None:
+        """The first version beyond this one at which something happens."""
+        return next((one for one in self._sorted if one > version), None)
+
+
+class _AfterPushes:
+    """What happens to one device behind its pushes."""
+
+    def __init__(self) -> None:
+        self._draws: list[tuple[int, int, float, Fault, np.random.Generator]] = []
+        self._known: dict[int, list[Fault]] = {}
+
+    def add(self, probability: float, fault: Fault, generator: np.random.Generator) -> None:
+        first = int(generator.geometric(probability))
+        heapq.heappush(self._draws, (first, fault.rule, probability, fault, generator))
+
+    def at(self, pushes: int) -> Sequence[Fault]:
+        while self._draws[0][0] <= pushes:
+            number, rule, probability, fault, generator = self._draws[0]
+            self._known.setdefault(number, []).append(fault)
+            after = number + int(generator.geometric(probability))
+            heapq.heapreplace(self._draws, (after, rule, probability, fault, generator))
+        return self._known.get(pushes, ())
+
+
+def _again_and_again(
+    mean: float, devices: tuple[int, ...], fault: Fault, generator: np.random.Generator
+) -> Iterator[tuple[float, tuple[int, ...], Fault]]:
+    time = float(generator.exponential(mean))
+    while True:
+        yield time, devices, fault
+        if fault.duration is None:
+            return
+        time += fault.duration + float(generator.exponential(mean))
+
+
+def _order(one: tuple[float, tuple[int, ...], Fault]) -> tuple[float, int, tuple[int, ...]]:
+    time, devices, fault = one
+    return time, fault.rule, devices

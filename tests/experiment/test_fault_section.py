@@ -1,0 +1,203 @@
+"""The list of faults: what is taken, what is refused and how that is said, and what it resolves to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.errors import SpecError
+from testbed.experiment.load import dump, json_schema, load, load_resolved
+from testbed.experiment.spec import Spec
+from testbed.faults.fault import SERVER, Fault
+from testbed.orchestrator.plan import plan
+from testbed.roles.settings import Settings
+
+VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}
+
+
+def written(folder: Path, faults: list[Any], **changes: Any) -> Path:
+    spec = {
+        "name": "faulty",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 10},
+        "algorithms": ["asgd"],
+        "devices": {"workers": 20},
+        "faults": faults,
+    }
+    path = folder / "experiment.yaml"
+    path.write_text(yaml.safe_dump(spec | changes))
+    return path
+
+
+def rules(folder: Path, *faults: Any, **changes: Any) -> list[dict[str, Any]]:
+    return list(settings(folder, *faults, **changes).faults)
+
+
+def settings(folder: Path, *faults: Any, **changes: Any) -> Settings:
+    return plan(load(written(folder, list(faults), **changes)))[0].settings
+
+
+def test_a_fault_strikes_each_worker_for_good_unless_it_says_more(tmp_path: Path) -> None:
+    (rule,) = rules(tmp_path, {"when": {"probability": 0.0004}, "how": "freeze"})
+    assert rule["devices"] == list(range(20))
+    assert rule["probability"] == 0.0004
+    assert Fault(**rule["fault"]) == Fault(0, "freeze")
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ({"when": {"time": "20s"}, "how": "kill", "lasting": "1500ms"}, Fault(0, "kill", 1.5)),
+        (
+            {"when": {"time": "5s"}, "how": {"kind": "slow", "factor": 5}},
+            Fault(0, "slow", factor=5.0),
+        ),
+        (
+            {"when": {"mean_time": "1min"}, "how": {"kind": "slow", "uplink": "1Mbit"}},
+            Fault(0, "slow", uplink=1_000_000),
+        ),
+        (
+            {"when": {"iteration": 3}, "how": {"kind": "corrupt", "share": "1%"}},
+            Fault(0, "corrupt", share=0.01),
+        ),
+        ({"when": {"iteration": 3}, "how": {"kind": "freeze"}}, Fault(0, "freeze")),
+    ],
+)
+def test_what_happens(tmp_path: Path, fault: dict[str, Any], expected: Fault) -> None:
+    (rule,) = rules(tmp_path, fault)
+    assert Fault(**rule["fault"]) == expected
+
+
+def test_whom_it_strikes(tmp_path: Path) -> None:
+    how = {"when": {"time": "1s"}, "how": "kill"}
+    number, share, named, server = rules(
+        tmp_path,
+        how | {"who": {"number": 5}},
+        how | {"who": {"share": "10%"}},
+        how | {"who": {"devices": ["worker-7", "worker-3"]}},
+        how | {"who": "server"},
+    )
+    assert len(set(number["devices"])) == 5
+    assert len(set(share["devices"])) == 2
+    assert named["devices"] == [3, 7]
+    assert server["devices"] == [SERVER]
+    assert Fault(**server["fault"]).duration == 0  # started again at once
+    again = rules(tmp_path, how | {"who": {"number": 5}}, seed=2)
+    assert again[0]["devices"] != number["devices"]
+
+
+def test_a_dump_makes_an_equal_spec(tmp_path: Path) -> None:
+    faults = [
+        {"when": {"probability": 0.0004}, "how": "freeze"},
+        {"who": {"share": "10%"}, "when": {"time": "20s"}, "how": {"kind": "slow", "factor": 5}},
+        {"who": "server", "when": {"mean_time": "60s"}, "how": "kill"},
+        {
+            "who": {"devices": ["worker-3"]},
+            "when": {"iteration": 5},
+            "how": "kill",
+            "lasting": "3s",
+        },
+    ]
+    spec = load(written(tmp_path, faults))
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(dump(spec))
+    assert load_resolved(resolved) == spec
+    assert Spec.model_validate(spec.model_dump()) == spec
+    assert yaml.safe_load(dump(spec))["faults"][0]["who"] == "each"
+    assert yaml.safe_load(dump(spec))["faults"][0]["how"] == "freeze"
+
+
+AT = {"time": "1s"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "where", "text"),
+    [
+        ({"when": {"probability": 2}, "how": "freeze"}, "0.when.probability", "at most 1"),
+        ({"when": AT, "how": "frezze"}, "0.how", "did you mean 'freeze'?"),
+        ({"when": AT, "how": "freeze", "who": "eahc"}, "0.who", "did you mean 'each'?"),
+        ({"when": AT, "how": "freeze", "who": {"shar": 1}}, "0.who.shar", "'share'?"),
+        ({"when": AT, "how": "freeze", "who": {}}, "0.who", "one of number"),
+        ({"when": AT, "how": "freeze", "who": {"number": 21}}, "0.who.number", "only 20 workers"),
+        ({"when": AT, "how": "freeze", "who": {"class": "a"}}, "0.who.class", "no class 'a'"),
+        (
+            {"when": AT, "how": "freeze", "who": {"devices": ["worker-20"]}},
+            "0.who.devices.0",
+            "worker-0 to worker-19",
+        ),
+        ({"when": AT, "how": "freeze", "who": "server"}, "0", "use `how: kill`"),
+        ({"when": {"probability": 0.1}, "how": "kill", "who": "server"}, "0", "pushes nothing"),
+        ({"when": {"time": "1s", "iteration": 3}, "how": "kill"}, "0.when", "one of probability"),
+        ({"when": {"mean_time": "0s"}, "how": "kill"}, "0.when.mean_time", "more than 0"),
+        ({"when": {"probability": 0.1}, "how": "partition"}, "0", "stop-network"),
+        ({"when": AT, "how": "kill", "lasting": "0s"}, "0", "nothing would happen"),
+        ({"when": AT, "how": "slow"}, "0.how", "factor: 5"),
+        ({"when": AT, "how": {"kind": "kill", "factor": 2}}, "0.how", "an option of 'slow'"),
+        ({"when": AT, "how": {"kind": "slow", "cpus": 1}}, "0.how.cpus", "only containers"),
+        ({"when": {"trace": "none.csv"}, "how": "kill"}, "0.when.trace", "no file 'none.csv'"),
+        ({"how": "kill"}, "0.when", "is missing"),
+    ],
+)
+def test_what_makes_no_sense_is_said_with_its_place(
+    tmp_path: Path, fault: dict[str, Any], where: str, text: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(written(tmp_path, [fault]))
+    (line,) = str(refused.value).splitlines()
+    assert f": faults.{where}: " in line
+    assert text in line
+
+
+@pytest.mark.parametrize(
+    ("how", "where"),
+    [({"kind": "corrupt", "share": 0.1}, "how"), ({"kind": "slow", "cpus": 1}, "how.cpus")],
+)
+def test_the_virtual_clock_damages_nothing(tmp_path: Path, how: Any, where: str) -> None:
+    with pytest.raises(SpecError, match=f"faults.0.{where}: .*virtual clock"):
+        load(written(tmp_path, [{"when": AT, "how": how}], **VIRTUAL))
+
+
+def test_peers_have_no_faults(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="runs with a server, and 'all-to-all' has none"):
+        load(written(tmp_path, [{"when": AT, "how": "kill"}], algorithms=["asgd", "all-to-all"]))
+
+
+def test_a_trace_is_found_beside_the_file_and_resolved_by_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "struck.csv").write_text(
+        "time, device, kind, lasting\n3.5, worker-2, , \n1, worker-0, freeze, 2\n"
+    )
+    (rule,) = rules(tmp_path, {"when": {"trace": "struck.csv"}, "how": "kill", "lasting": "9s"})
+    assert [(time, at, who, Fault(**fault)) for time, at, who, fault in rule["trace"]] == [
+        (3.5, None, 2, Fault(0, "kill", 9)),
+        (1, None, 0, Fault(0, "freeze", 2)),
+    ]
+    spec = load(written(tmp_path, [{"when": {"trace": "struck.csv"}, "how": "kill"}]))
+    assert spec.faults[0].when.trace == str(tmp_path / "struck.csv")
+    by_server = {"who": "server", "when": {"trace": "struck.csv"}, "how": "kill"}
+    with pytest.raises(SpecError, match="take 'who' out"):
+        load(written(tmp_path, [by_server]))
+
+
+def test_a_trace_of_an_option_is_sought_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "struck.csv").write_text("iteration,device\n3,worker-2\n")
+    monkeypatch.chdir(here)
+    path = written(tmp_path, [{"when": AT, "how": "kill"}])
+    spec = load(path, ["faults=[{when: {trace: struck.csv}, how: kill}]"])
+    assert spec.faults[0].when.trace == str(here / "struck.csv")
+
+
+def test_the_schema_documents_every_field() -> None:
+    definitions = json_schema()["$defs"]
+    for name in ("FaultSpec", "WhoSpec", "WhenSpec", "HowSpec"):
+        fields = definitions[name]["properties"]
+        assert fields
+        assert all(field.get("description") for field in fields.values()), name
+    assert "class" in definitions["WhoSpec"]["properties"]
+    kinds, _ = definitions["FaultSpec"]["properties"]["how"]["anyOf"]
+    assert "freeze" in kinds["enum"]
