@@ -24,6 +24,13 @@ def _uplinks(name: str) -> Callable[[RunState], Iterable[Sample]]:
 
 DEVICES: tuple[Metric, ...] = (
     Metric(
+        "testbed_class_devices",
+        "gauge",
+        ("device_class",),
+        "Workers or peers of each device class.",
+        lambda s: by_class(s, s.classes.sizes),
+    ),
+    Metric(
         "testbed_devices",
         "gauge",
         ("device_class", "state"),

@@ -16,6 +16,7 @@ import yaml
 
 from testbed.algorithms import is_served
 from testbed.errors import SpecError
+from testbed.faults.fault import SERVER
 from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading import Run
@@ -130,13 +131,42 @@ class Recorded:
         return dict(zip(found.tolist(), np.split(rows[order], first[1:]), strict=True))
 
     @cached_property
+    def faults(self) -> list[tuple[float, dict[str, Any]]]:
+        """When a fault began or was over, by the host's clock, and its record with devices' numbers."""
+        found: dict[tuple[float, str, str, int], list[int]] = {}
+        for strike in self.run.faults:
+            ends = (("begin", strike.began), ("end", strike.ended))
+            for phase, moment in ends:
+                if moment is not None:
+                    key = (moment.host_time, phase, strike.kind, strike.rule)
+                    found.setdefault(key, []).append(_number(strike.device))
+        order = sorted(found.items(), key=lambda item: item[0][0])
+        return [
+            (key[0], {"fault": key[2], "phase": key[1], "rule": key[3], "devices": numbers})
+            for key, numbers in order
+        ]
+
+    @cached_property
+    def suspicions(self) -> list[tuple[float, int, bool]]:
+        """When the server came to suspect which worker, and (False) when it no longer did."""
+        return [
+            (event.time - self._began, _number(event.device), "suspected" in event.event)
+            for event in self.run.events
+            if event.device and ("is suspected" in event.event or "welcomed back" in event.event)
+        ]
+
+    @property
+    def _began(self) -> float:
+        """Seconds from the command to the beginning of training."""
+        events = self.run.events
+        return next((e.time for e in events if e.event == "training begins"), 0.0)
+
+    @cached_property
     def deaths(self) -> list[tuple[float, int]]:
         """When which worker or peer died."""
-        events = self.run.events
-        began = next((e.time for e in events if e.event == "training begins"), 0.0)
         return [
-            (event.time - began, int(event.device.rpartition("-")[2]))
-            for event in events
+            (event.time - self._began, _number(event.device))
+            for event in self.run.events
             if event.device and event.level == "warning" and f"{event.device} died" in event.event
         ]
 
@@ -151,6 +181,11 @@ class Recorded:
         values = table.column(column).to_numpy()[rows]
         order = np.argsort(seconds, kind="stable")
         return seconds[order] + 1.0, np.cumsum(values[order])
+
+
+def _number(device: str) -> int:
+    """A worker's or peer's number; -1 of the server."""
+    return SERVER if device == "server" else int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:

@@ -11,6 +11,7 @@ from testbed.errors import SpecError
 from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
+from testbed.metrics.striking import Striking
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading import Run
 from traffic.counters import COUNTS
@@ -39,13 +40,16 @@ class ReplayedRun:
         self._served = recorded.served
         self._state = of_recorded(recorded)
         self._row = self._evaluation = self._death = self._sample = 0
+        self._striking = Striking(recorded.workers)
+        self._died = np.zeros(recorded.workers, bool)
+        self._simulated = run.manifest.engine == "simulation"
+        self._fault = self._suspicion = 0
         self._finished = False
         self._wire = self._wire_points()
         self._egress = recorded.account("egress", "wire_bytes") if self._served else None
         self._acknowledgements = self._count_acknowledgements()
         self._packets = self._packet_points()
         self._uplinks, self._samples = self._uplink_samples()
-        self._state.devices = {"dead": np.zeros_like(self._state.lost)}
         self.advance(0.0)
 
     # -- what is known at which moment
@@ -125,10 +129,10 @@ class ReplayedRun:
                 state.virtual_seconds = float(rows["time"][until - 1])
         self._evaluate(now)
         while self._death < len(recorded.deaths) and recorded.deaths[self._death][0] <= now:
-            number = recorded.deaths[self._death][1]
-            state.lost[state.classes.of_device[number]] += 1
+            self._lose(np.array([recorded.deaths[self._death][1]]))
             self._death += 1
-        state.devices = {"dead": state.lost.copy()}
+        self._strike(now)
+        state.devices = self._out()
         while self._sample < len(self._samples) and self._samples["time"][self._sample, 0] <= now:
             assert self._uplinks is not None
             state.uplinks = self._uplinks.add(self._samples[self._sample])
@@ -139,6 +143,33 @@ class ReplayedRun:
             state.measure_rate(now)
             state.came_in(wire=_at(self._wire, now))
             self._count(now)
+
+    def _strike(self, now: float) -> None:
+        faults, suspicions = self._recorded.faults, self._recorded.suspicions
+        while self._fault < len(faults) and faults[self._fault][0] <= now:
+            record = faults[self._fault][1]
+            numbers, begins = self._striking.take(record)
+            if record["fault"] == "kill" and not begins:
+                self._died[numbers] = False  # they are new incarnations
+            elif record["fault"] == "kill" and self._simulated:
+                self._lose(numbers)  # of which no event tells
+            self._fault += 1
+        while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:
+            _, number, yes = suspicions[self._suspicion]
+            self._striking.suspected[number] = yes
+            self._suspicion += 1
+        self._state.stands(self._striking)
+
+    def _lose(self, numbers: npt.NDArray[np.int64]) -> None:
+        self._died[numbers] = True
+        self._state.lost += self._state.classes.count(numbers)
+
+    def _out(self) -> dict[str, npt.NDArray[Any]]:
+        """How many of each class are dead and frozen."""
+        dead = self._died | self._striking.under("kill")
+        frozen = self._striking.under("freeze") & ~dead
+        count = self._state.classes.count
+        return {"dead": count(np.flatnonzero(dead)), "frozen": count(np.flatnonzero(frozen))}
 
     def _evaluate(self, now: float) -> None:
         evaluations, reached = self._recorded.run.evaluations, self._recorded.evaluated
@@ -183,7 +214,8 @@ class ReplayedRun:
             state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
         if summary["ended"] != "running":
             state.devices = {name: np.zeros_like(state.lost) for name in STATES}
-            state.devices |= {"dead": state.lost, "done": state.classes.sizes - state.lost}
+            out = self._out()
+            state.devices |= out | {"done": state.classes.sizes - sum(out.values())}
 
 
 PLAIN = 66

@@ -42,13 +42,18 @@ class Outcome:
         self.message_bytes += int(rows["message_bytes"].sum())
 
     def summary(
-        self, plan: Plan, ingress: Mapping[str, int], after_drain: Mapping[str, int] | None
+        self,
+        plan: Plan,
+        ingress: Mapping[str, int],
+        after_drain: Mapping[str, int] | None,
+        struck: Mapping[str, int],
     ) -> dict[str, Any]:
         """What ``summary.json`` says of a run, but for its traffic.
 
         Args:
             ingress: when the last update was applied.
             after_drain: once every connection was closed; None where that is not known.
+            struck: how many devices each kind of fault struck.
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
@@ -70,6 +75,7 @@ class Outcome:
             "training_seconds": self.last_update,
             "host_seconds": self.host_seconds,
             "workers_lost": self.workers_lost,
+            **({"faults": dict(struck)} if struck else {}),
             "parameters_sha256": self.parameters_sha256,
             "versions": versions(),
         }

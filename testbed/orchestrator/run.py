@@ -135,7 +135,8 @@ class Run:
         outcome = self._outcome
         try:
             after_drain = self._ingress.after_drain()
-            summary = outcome.summary(self._plan, self._ingress_of_updates(), after_drain)
+            ingress = self._ingress_of_updates()
+            summary = outcome.summary(self._plan, ingress, after_drain, self._log.struck)
             summary["traffic"] = self._settle()
             if self._peers:
                 summary["peers"] = self._peers

@@ -92,7 +92,7 @@ def _when_in_words(when: object) -> str:
     found = _one_known(when)
     match found:
         case ("probability", p):
-            return f"with probability {p} after each push"
+            return f"with probability {_short(p)} after each push"
         case ("time", moment):
             return f"at {moment}"
         case ("iteration", int(iteration)):
@@ -113,5 +113,14 @@ def _one_known(when: object) -> tuple[str, Any] | None:
 def _how(how: object) -> str:
     if not isinstance(how, Mapping):
         return str(how)
-    details = [f"{k} {v}" for k, v in how.items() if k != "kind" and v is not None]
+    details = [f"{k} {_short(v)}" for k, v in how.items() if k != "kind" and v is not None]
     return f"{how.get('kind')} ({', '.join(details)})" if details else str(how.get("kind"))
+
+
+def _short(value: object) -> str:
+    """``0.0400%`` as ``0.04 %`` and ``5.0`` as ``5``."""
+    text, percent = str(value).removesuffix("%"), " %" if str(value).endswith("%") else ""
+    try:
+        return f"{float(text):g}{percent}"
+    except ValueError:
+        return text

@@ -198,13 +198,19 @@ class Run:
 
     @cached_property
     def rules(self) -> tuple[Any, ...]:
-        """The rules of its faults as its experiment file has them; none if that cannot be read."""
+        """The rules of its faults as its experiment file has them; none if that cannot be read.
+
+        Those of the file's list come first, then those of each device class, as the records count.
+        """
         try:
             spec = yaml.safe_load(self.specification)
-        except yaml.YAMLError:
+            rules = list(spec.get("faults") or ())
+            for one in (spec.get("devices") or {}).get("classes") or ():
+                who = {"who": {"class": one.get("name")}}
+                rules += [rule | who for rule in one.get("faults") or ()]
+        except (yaml.YAMLError, AttributeError, TypeError):
             return ()
-        rules = spec.get("faults") if isinstance(spec, dict) else None
-        return tuple(rules) if isinstance(rules, list) else ()
+        return tuple(rules)
 
     def _reconstructed(self) -> Summary:
         evaluations, pushes = self.evaluations, self.pushes

@@ -199,7 +199,7 @@ class SimulatedRun:
             self._flush()
             complete = outcome.ended == "completed"
             ingress = self._ingress if complete or outcome.updates == 0 else self._system.ledger()
-            summary = outcome.summary(self._plan, ingress, self._after_drain)
+            summary = outcome.summary(self._plan, ingress, self._after_drain, self._log.struck)
             summary["traffic"] = {
                 "capture": None,
                 "reconciled": None,

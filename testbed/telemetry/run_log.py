@@ -152,6 +152,7 @@ class RunLog:
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
         self._curve_writer.writerow(CURVE_COLUMNS)
         self._events: IO[str] = (directory / "events.jsonl").open("x", encoding="utf-8")
+        self._struck: dict[str, set[str]] = {}
         self._faults: IO[str] = (directory / "faults.jsonl").open("x", encoding="utf-8")
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
@@ -193,6 +194,13 @@ class RunLog:
         line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
         self._faults.write(json.dumps(line) + "\n")
         self._faults.flush()
+        if record["phase"] == "begin":
+            self._struck.setdefault(record["fault"], set()).update(devices)
+
+    @property
+    def struck(self) -> dict[str, int]:
+        """How many different devices each kind of fault has struck."""
+        return {kind: len(devices) for kind, devices in self._struck.items()}
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
         """Write the final parameters; returns the SHA-256 of them as little-endian float32."""
