@@ -130,7 +130,8 @@ class WorkerHalf(ABC):
     """What a worker does with its gradient before it is pushed.
 
     Attributes:
-        local_steps: gradients per push; all but the last one are given to ``local``.
+        local_steps: gradients per push, the same of all workers; all but the last one are given to
+            ``local``.
     """
 
     local_steps: int = 1
@@ -182,7 +183,8 @@ class Conditions:
         workers: n, how many workers or peers there are, numbered from 0.
         batch_size: b, images per gradient.
         updates: how many updates the run lasts.
-        uplink: rate of a worker's uplink in bit/s; None where links are not shaped.
+        uplink: rate of the device's uplink in bit/s, where device classes may differ; the server's half
+            is told network.uplink. None where links are not shaped.
         gradient_time: mean seconds that a device computes and then waits, as the spec has them; None
             where only the host knows.
     """

@@ -5,11 +5,13 @@ what is shown is of this experiment's devices and seed and not of the law in gen
 """
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.cli.plan_classes import law
 from testbed.durations import Durations
 
 if TYPE_CHECKING:
@@ -36,11 +38,10 @@ def describe(plan: "Plan") -> list[str]:
     """
     lines: list[str] = []
     for purpose, words in _PURPOSES.items():
-        durations = _durations(plan, purpose)
-        if durations.mean > 0:
-            section = plan.spec.model_dump(mode="json")[purpose]
-            lines += [f"{words}: {_law(section)}", *_drawn(durations, section)]
-            lines += _changes(durations, section)
+        for title, section, durations, devices in _by_section(plan, purpose, words):
+            if _mean(durations, devices) > 0:
+                lines += [f"{title}: {law(section)}", *_drawn(durations, section, devices)]
+                lines += _changes(durations, devices)
     return lines
 
 
@@ -50,7 +51,22 @@ def means(plan: "Plan") -> dict[str, dict[str, float]]:
     Raises:
         SpecError: a trace cannot be used.
     """
-    return {purpose: {"mean": _durations(plan, purpose).mean} for purpose in _PURPOSES}
+    sizes = plan.spec.devices.class_sizes or [1]
+    return {
+        purpose: {"mean": float(np.average(class_means(plan, purpose), weights=sizes))}
+        for purpose in _PURPOSES
+    }
+
+
+def class_means(plan: "Plan", purpose: str) -> list[float]:
+    """The mean over each class's devices, or over all where there are no classes, as ``means``.
+
+    Raises:
+        SpecError: a trace cannot be used.
+    """
+    return [
+        _mean(durations, _members(plan, i)) for i, durations in enumerate(_durations(plan, purpose))
+    ]
 
 
 def histogram(seconds: Seconds, longest: float) -> str:
@@ -63,33 +79,58 @@ def histogram(seconds: Seconds, longest: float) -> str:
     return "".join(_BLOCKS[height] for height in heights)
 
 
-def _durations(plan: "Plan", purpose: str) -> Durations:
+def _durations(plan: "Plan", purpose: str) -> list[Durations]:
+    """Of each class, or of all devices where there are none."""
     settings = plan.settings
-    return Durations.of(getattr(settings, purpose), settings.seed, purpose, settings.workers)
+    sections = settings.of_classes(purpose)
+    return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
 
 
-def _law(section: dict[str, Any]) -> str:
-    """The distribution and its options, as the experiment file writes them."""
-    options = [
-        f"{key} {value}"
-        for key, value in section.items()
-        if key not in ("distribution", "classes", "changes")
-    ]
-    return ", ".join([section["distribution"], *options])
+def _members(plan: "Plan", number: int) -> list[int]:
+    """The devices of a class; all devices where there are no classes."""
+    settings = plan.settings
+    return [i for i in range(settings.workers) if (settings.class_of or {i: 0})[i] == number]
 
 
-def _drawn(durations: Durations, section: dict[str, Any]) -> list[str]:
+def _mean(durations: Durations, devices: Sequence[int]) -> float:
+    """Over some devices; over all if these are none."""
+    if len(devices) in (0, durations.devices):
+        return durations.mean
+    return sum(durations.of_device(device).mean for device in devices) / len(devices)
+
+
+def _by_section(
+    plan: "Plan", purpose: str, words: str
+) -> list[tuple[str, dict[str, Any], Durations, Sequence[int]]]:
+    """What is said together: the devices of classes that have the same section."""
+    general = getattr(plan.spec, purpose)
+    classes, made = plan.spec.devices.classes, _durations(plan, purpose)
+    if not classes:
+        return [(words, general.model_dump(mode="json"), made[0], range(plan.settings.workers))]
+    sections = [one.of(purpose, general) for one in classes]
+    found: list[tuple[str, dict[str, Any], Durations, Sequence[int]]] = []
+    for i, section in enumerate(sections):
+        same = [j for j, other in enumerate(sections) if other == section]
+        if same[0] == i:
+            devices = [device for j in same for device in _members(plan, j)]
+            names = ", ".join(classes[j].name for j in same)
+            title = words if len(same) == len(sections) else f"{words} ({names})"
+            found.append((title, section.model_dump(mode="json"), made[i], sorted(devices)))
+    return found
+
+
+def _drawn(durations: Durations, section: dict[str, Any], devices: Sequence[int]) -> list[str]:
     each = max(1, DRAWS // durations.devices)
-    drawn = np.empty((durations.devices, each))
-    for device in range(durations.devices):
+    drawn = np.empty((len(devices), each))
+    for i, device in enumerate(devices):
         one = durations.of_device(device)
-        drawn[device] = [one.sample(-math.inf) for _ in range(each)]  # before any change
+        drawn[i] = [one.sample(-math.inf) for _ in range(each)]  # before any change
     headings = ("devices", "mean", "sd", "5 %", "50 %", "95 %")
     groups = section.get("classes", ())
     label = "  share × factor" if groups else ""
     lines = [label.ljust(_NAME) + "".join(heading.rjust(_COLUMN) for heading in headings)]
     lines += _rows("  all", drawn)
-    members = np.array(durations.classes)
+    members = np.array(durations.classes)[list(devices)]
     for number, group in enumerate(groups):
         name = f"  {group['share']} × {group['factor']:g}"
         lines += _rows(name, drawn[members == number])
@@ -109,10 +150,10 @@ def _rows(name: str, drawn: Seconds) -> list[str]:
     return [row, f"{'0 '.rjust(_NAME)}|{histogram(drawn, longest)}| {_time(longest)}"]
 
 
-def _changes(durations: Durations, section: dict[str, Any]) -> list[str]:
+def _changes(durations: Durations, devices: Sequence[int]) -> list[str]:
     return [
-        f"  from {_time(change.at)} on, {len(change.devices):,} of {durations.devices:,} devices "
-        f"take {change.factor:g} times as long"
+        f"  from {_time(change.at)} on, {len(change.devices.intersection(devices)):,} of "
+        f"{len(devices):,} devices take {change.factor:g} times as long"
         for change in durations.changes
     ]
 

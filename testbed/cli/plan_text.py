@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.cli import plan_durations
+from testbed.cli import plan_classes, plan_durations
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import Plan
 from testbed.wire.choice import EncodingChoice
@@ -11,8 +11,6 @@ from testbed.wire.choice import EncodingChoice
 
 def as_json(one: Plan) -> dict[str, Any]:
     """A run's plan for scripts."""
-    from testbed.cli import plan_durations
-
     return {
         "label": one.label,
         "devices": [
@@ -28,6 +26,7 @@ def as_json(one: Plan) -> dict[str, Any]:
         "memory_bytes": one.memory,
         "open_files": one.open_files,
         "updates": one.settings.updates,
+        "classes": plan_classes.records(one),
         "durations": plan_durations.means(one),
     }
 
@@ -57,6 +56,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         f"model {spec.model.name}, dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
         *made,
+        *plan_classes.describe(plans[0]),
         *plan_durations.describe(plans[0]),
         *([] if simulated else [_traffic(spec)]),
         f"about {plans[0].memory / 2**30:.1f} GiB of memory"
@@ -75,8 +75,7 @@ def _what_of(spec: Spec) -> str:
         if key in ("cpus", "memory") and value is not None
     ]
     limited = [f"{', '.join(limits)} each"] if limits else []
-    classes = [f"{len(devices.classes)} classes of limits"] if devices.classes else []
-    return ", ".join(["of Docker containers", how[devices.launched], *limited, *classes])
+    return ", ".join(["of Docker containers", how[devices.launched], *limited])
 
 
 def _about_clock(spec: Spec) -> str:
@@ -119,12 +118,17 @@ def _mesh(one: Plan) -> list[str]:
 
 def _many(one: Plan, what: str) -> str:
     network = one.spec.model_dump(mode="json")["network"]
-    rate = {key: network[key] or "not shaped" for key in ("uplink", "downlink")}
+    rate = {key: _rate(one, key, network[key]) for key in ("uplink", "downlink")}
     links = one.links[-one.settings.workers :]
     return (
         f"{len(links)} {what}(s)   {links[0].device_address} to {links[-1].device_address}"
         f"  uplink {rate['uplink']}, downlink {rate['downlink']}"
     )
+
+
+def _rate(one: Plan, key: str, general: str | None) -> str:
+    own = {getattr(of, key) for of in one.spec.devices.classes} - {None}
+    return "by class" if own else general or "not shaped"
 
 
 def _encoding(one: Plan) -> str:

@@ -152,15 +152,16 @@ def check_data(one: "Plan") -> None:
     from testbed.cli import plan_durations
     from testbed.learning.datasets import check
 
-    settings, network = one.settings, one.spec.network
-    takes_time = any(part["mean"] for part in plan_durations.means(one).values())
-    if settings.clock == "virtual" and not (
-        takes_time or network.uplink or network.downlink or network.delay
-    ):
-        raise SpecError(
-            "clock: nothing takes any time (the trace holds only zeros), and the virtual clock would "
-            "stand still: give computing or waiting a duration"
-        )
+    settings = one.settings
+    times = [plan_durations.class_means(one, purpose) for purpose in ("compute", "waiting")]
+    times += [settings.of_classes(key) for key in ("uplink", "downlink", "delay")]
+    for i, of_class in enumerate(zip(*times, strict=True)):
+        if settings.clock == "virtual" and not any(of_class):
+            where = f"devices.classes.{i}" if settings.classes else "clock"
+            raise SpecError(
+                f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "
+                "would stand still: give computing or waiting a duration"
+            )
     images = check(settings.dataset, settings.train_images)
     if images // settings.workers < settings.batch_size:
         raise SpecError(

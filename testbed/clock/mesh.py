@@ -67,7 +67,7 @@ class MeshClock:
         peers: Sequence[int],
         computing: int,
         busy: Callable[[int, float], float],
-        lines: Callable[[], tuple[Line, Line]],
+        lines: Callable[[int], tuple[Line, Line]],
     ) -> None:
         """Prepare.
 
@@ -83,7 +83,7 @@ class MeshClock:
         self._stage = stage
         self._computing = computing
         self._busy = busy
-        self._peers = {peer: _Peer(*lines()) for peer in peers}
+        self._peers = {peer: _Peer(*lines(peer)) for peer in peers}
         self._events: list[tuple[float, int, int, int, int, Message]] = []
         self._posted = itertools.count()
         self._blocked: set[int] = set()

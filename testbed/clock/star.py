@@ -112,7 +112,7 @@ class StarClock:
         workers: Sequence[int],
         protocol: Callable[[], WorkerProtocol],
         busy: Callable[[int, float], float],
-        lines: Callable[[], tuple[Line, Line]],
+        lines: Callable[[int], tuple[Line, Line]],
     ) -> None:
         """Prepare.
 
@@ -127,7 +127,7 @@ class StarClock:
         self._service = service
         self._stage = stage
         self._busy = busy
-        self._workers = {w: _Worker(protocol(), *lines()) for w in workers}
+        self._workers = {w: _Worker(protocol(), *lines(w)) for w in workers}
         self._events: list[tuple[float, int, int, float]] = []
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0

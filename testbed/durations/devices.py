@@ -5,7 +5,7 @@ and says who is in which class. ``Durations.of_device`` then costs some microsec
 from a stream of its own, named by the purpose, and no draw of one moves another's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -132,6 +132,23 @@ class Durations:
                 Change(c["at"], c["factor"], reached(c["share"], seed, devices)) for c in changes
             ),
         )
+
+    @classmethod
+    def of_classes(
+        cls, sections: Sequence[Mapping[str, Any]], seed: int, purpose: str, devices: int
+    ) -> list["Durations"]:
+        """``of`` for each of some sections; equal ones share it, so that a trace is read once.
+
+        A device draws from the same stream, whichever of them it is asked of.
+
+        Raises:
+            SpecError: a trace cannot be used.
+        """
+        made: list[Durations] = []
+        for i, section in enumerate(sections):
+            first = list(sections).index(section)
+            made.append(made[first] if first < i else cls.of(section, seed, purpose, devices))
+        return made
 
     def of_device(self, device: int) -> DeviceDurations:
         """The durations of one device, from the beginning of its stream."""

@@ -4,8 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from testbed.experiment.section import Section, as_tuple, not_whole
-from testbed.experiment.units import Share, Size
+from testbed.durations import shares
+from testbed.experiment.class_section import (
+    Conflict,
+    DeviceClassSpec,
+    class_conflicts,
+    shares_of,
+)
+from testbed.experiment.section import Section, as_tuple
+from testbed.experiment.units import Size
 
 MOST_STARTED = 24
 """Workers up to which each container starts its role by its own Python, unless the file says."""
@@ -13,27 +20,6 @@ MOST_STARTED = 24
 
 LEAST_STARTED = 200 * 2**20
 """Bytes that a container which loads torch for itself does not get along with; 220 MB were measured."""
-
-
-class LimitsSpec(Section):
-    """What the devices of a class may use."""
-
-    share: Share = Field(
-        description="Share of the devices in this class; all classes' add up to 100%.",
-        examples=["50%"],
-    )
-    cpus: float | None = Field(
-        default=None,
-        ge=0.01,
-        description="As devices.cpus, for this class; default: devices.cpus.",
-        examples=[0.5],
-    )
-    memory: Size | None = Field(
-        default=None,
-        ge=6 * 2**20,
-        description="As devices.memory, for this class; default: devices.memory.",
-        examples=["256MiB"],
-    )
 
 
 class DevicesSpec(Section):
@@ -73,11 +59,16 @@ class DevicesSpec(Section):
         description="docker: memory that a worker may use; default (null): all. With `launch: fork` "
         "what workers share (torch, the data) is not counted.",
     )
-    classes: Annotated[tuple[LimitsSpec, ...], BeforeValidator(as_tuple)] = Field(
+    classes: Annotated[tuple[DeviceClassSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
-        description="docker: classes of devices with other limits; who is in which is the same shuffle "
-        "by the seed as in compute and waiting; default: none.",
-        examples=[[{"share": "50%", "cpus": 0.5}, {"share": "50%", "cpus": 0.1}]],
+        description="Classes of devices that differ in times, links or limits; who is in which is the "
+        "same shuffle by the seed as in compute and waiting; default: none.",
+        examples=[
+            [
+                {"name": "fast", "share": "50%"},
+                {"name": "slow", "share": "50%", "uplink": "1mbit"},
+            ]
+        ],
     )
 
     @model_serializer(mode="wrap")
@@ -98,20 +89,32 @@ class DevicesSpec(Section):
         """Whether any device may use only a part of the processors."""
         return self.cpus is not None or any(one.cpus is not None for one in self.classes)
 
-    def conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+    @property
+    def class_sizes(self) -> list[int]:
+        """How many devices each class has."""
+        return shares.apportion(shares_of(self.classes, self.workers), self.workers)
+
+    def class_of(self, seed: int) -> list[int]:
+        """The class of every worker, by its number; none where there are no classes."""
+        if not self.classes:
+            return []
+        members = shares.classes(shares_of(self.classes, self.workers), seed, self.workers)
+        return [int(one) for one in members]
+
+    def conflicts(self) -> list[Conflict]:
         """What cannot be together: paths from the top of the file, and what to do."""
-        if text := not_whole(one.share for one in self.classes):
-            return [(("devices", "classes"), text)]
-        if self.runtime == "docker":
-            return self._memory_conflicts()
-        keys = ("launch", "image", "cpus", "memory", "classes")
-        return [
+        containers = self.runtime == "docker"
+        found = class_conflicts(self.classes, self.workers, containers=containers)
+        if containers:
+            return found + self._memory_conflicts()
+        keys = ("launch", "image", "cpus", "memory")
+        return found + [
             (("devices", key), "only containers have it: take it out, or use `runtime: docker`")
             for key in keys
             if getattr(self, key)
         ]
 
-    def _memory_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+    def _memory_conflicts(self) -> list[Conflict]:
         if self.launched == "fork":
             return []
         given: list[tuple[tuple[Any, ...], int | None]] = [(("devices", "memory"), self.memory)]

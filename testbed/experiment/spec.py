@@ -23,12 +23,13 @@ from pydantic_core import PydanticCustomError
 from testbed.algorithms import ALGORITHMS, is_served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
+from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
 from testbed.experiment.device_section import DevicesSpec
 from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
-from testbed.experiment.timing import ComputeSpec, WaitingSpec
+from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
 from testbed.roles.settings import worker_name
 from testbed.wire.choice import EncodingChoice, Pulls
@@ -297,15 +298,17 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> "Spec":
+        devices = self.devices.conflicts()
         conflicts = [
             *self._label_conflicts(),
             *self._data_conflicts(),
             *self._clock_conflicts(),
-            *self._algorithm_conflicts(),
+            # Algorithms are told of the devices, if these are possible.
+            *(() if devices else self._algorithm_conflicts()),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
             *self._fault_conflicts(),
-            *self.devices.conflicts(),
+            *devices,
         ]
         if conflicts:
             raise PydanticCustomError(
@@ -352,19 +355,32 @@ class Spec(Section):
             text = "a simulation has only the virtual clock: take this out, or make it virtual"
             return [(("clock",), text)]
         conflicts: list[tuple[tuple[Any, ...], str]] = []
-        takes_time = any(
-            part.distribution == "trace" or part.mean for part in (self.compute, self.waiting)
-        )
-        if not (takes_time or network.uplink or network.downlink or network.delay):
+        links = ("uplink", "downlink", "delay")
+        for i, one in enumerate(self.devices.classes or (None,)):
+            parts, rates = self._times(one), [getattr(network, key) for key in links]
+            if one is not None:
+                rates = [one.of(key, rate) for key, rate in zip(links, rates, strict=True)]
+            if any(part.distribution == "trace" or part.mean for part in parts) or any(rates):
+                continue
             text = (
-                "nothing takes any time, and the virtual clock would stand still: give computing a "
-                "duration, for example `compute: {distribution: exponential, mean: 100ms}`"
+                f"nothing takes any time{' there' if one else ''}, and the virtual clock would stand "
+                "still: give computing a duration, for example `compute: {distribution: exponential, "
+                "mean: 100ms}`"
             )
-            conflicts.append((("clock",), text))
-        if network.loss:
-            text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
-            conflicts.append((("network", "loss"), text))
-        return conflicts
+            conflicts.append((("devices", "classes", i) if one else ("clock",), text))
+        losses: list[tuple[tuple[Any, ...], float | None]] = [(("network", "loss"), network.loss)]
+        losses += [
+            (("devices", "classes", i, "loss"), one.loss)
+            for i, one in enumerate(self.devices.classes)
+        ]
+        text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
+        return conflicts + [(path, text) for path, loss in losses if loss]
+
+    def _times(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
+        """How long devices of a class, or where there are no classes all, compute and wait."""
+        if one is None:
+            return self.compute, self.waiting
+        return one.of("compute", self.compute), one.of("waiting", self.waiting)
 
     def _algorithm_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         shared = self.conditions()
@@ -457,13 +473,18 @@ class Spec(Section):
 
     def _gradient_time(self) -> float | None:
         """Mean of computing and waiting over the devices; None where only the host or a trace knows."""
-        parts = (self.compute, self.waiting)
-        if self.clock == "wall" or any(part.distribution == "trace" for part in parts):
+        classes = self.devices.classes
+        by_class = [self._times(one) for one in classes or (None,)]
+        traced = any(part.distribution == "trace" for parts in by_class for part in parts)
+        if self.clock == "wall" or traced:
             return None
-        return sum(
-            part.mean * (sum(one.share * one.factor for one in part.classes) or 1.0)
-            for part in parts
-        )
+        if not classes:
+            return sum(
+                part.mean * (sum(one.share * one.factor for one in part.classes) or 1.0)
+                for part in by_class[0]
+            )
+        sizes = self.devices.class_sizes
+        return sum(mean_over_devices(parts, sizes) for parts in zip(*by_class, strict=True))
 
     def runs(self) -> dict[str, "Spec"]:
         """One spec per algorithm, with only that algorithm, by label and in the file's order."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from testbed.containers import image
-from testbed.durations import shares
 from testbed.learning import sources
 from testbed.orchestrator.plan import Plan
 from testbed.roles.settings import COORDINATOR
@@ -47,20 +46,15 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
     # The coordinator stands beside the network and has no link.
     names += [] if plan.served else [COORDINATOR]
     numbers = plan.workers
-    section, limits = plan.spec.devices, plan.spec.devices.classes
-    members = (
-        shares.classes([one.share for one in limits], plan.spec.seed, section.workers)
-        if limits
-        else None
-    )
+    section, class_of = plan.spec.devices, plan.settings.class_of
     found: list[dict[str, Any]] = []
     for name in names:
         device: dict[str, Any] = {"name": name}
         if name in numbers:
-            own = limits[members[numbers[name]]] if members is not None else None
+            own = section.classes[class_of[numbers[name]]] if class_of else None
             for key in ("cpus", "memory"):
-                of_class = getattr(own, key) if own else None
-                device[key] = getattr(section, key) if of_class is None else of_class
+                general = getattr(section, key)
+                device[key] = own.of(key, general) if own else general
         found.append(device)
     return found
 
@@ -68,7 +62,8 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
 def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
     """What containers see of the host to load it: the dataset, if it is a known one, and all paths."""
     settings = plan.settings
-    files = [str(part["file"]) for part in (settings.compute, settings.waiting) if "file" in part]
+    parts = settings.of_classes("compute") + settings.of_classes("waiting")
+    files = [str(part["file"]) for part in parts if "file" in part]
     mounts = {path: path for path in files}
     if settings.dataset in sources.SOURCES:
         folder = sources.locate(settings.dataset)[0].parent

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.algorithms import is_served
-from testbed.durations.shares import classes
 from testbed.errors import SpecError
+from testbed.experiment.class_section import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
@@ -87,21 +87,46 @@ def plan(spec: Spec) -> list[Plan]:
     return [_plan_one(run, label) for label, run in spec.runs().items()]
 
 
+def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
+    """Uplink and downlink of a class's devices; of all devices where there are no classes."""
+    # Under the virtual clock a message's time is computed, and the links carry it as they can.
+    if spec.clock == "virtual":
+        return Shape(), Shape()
+    uplink, downlink, delay, loss = (
+        getattr(spec.network, key) if of is None else of.of(key, getattr(spec.network, key))
+        for key in ("uplink", "downlink", "delay", "loss")
+    )
+    return Shape(uplink, delay, loss), Shape(downlink)
+
+
+def _class(spec: Spec, one: DeviceClassSpec) -> dict[str, Any]:
+    """What the roles are told of a class."""
+    links = ("uplink", "downlink", "delay")
+    return {
+        "name": one.name,
+        "compute": one.of("compute", spec.compute).plain(),
+        "waiting": one.of("waiting", spec.waiting).plain(),
+        **{key: one.of(key, getattr(spec.network, key)) for key in links},
+    }
+
+
 def _plan_one(spec: Spec, label: str) -> Plan:
     network = spec.network
     (algorithm,) = spec.algorithms
     served = is_served(algorithm.name)
     count = spec.devices.workers
-    virtual = spec.clock == "virtual"
-    # Under the virtual clock a message's time is computed, and the links carry it as they can.
-    uplink = Shape() if virtual else Shape(network.uplink, network.delay, network.loss)
-    downlink = Shape() if virtual else Shape(network.downlink)
+    class_of = spec.devices.class_of(spec.seed)
+    shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
     # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
     # neither: it is the instrument, not part of what is measured.
     links = [Link(SERVER, 0)] if served else []
     links.append(Link(EVALUATOR, 1))
     links += [
-        Link(worker_name(i) if served else peer_name(i), 2 + i, uplink, downlink)
+        Link(
+            worker_name(i) if served else peer_name(i),
+            2 + i,
+            *shapes[class_of[i] if class_of else 0],
+        )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
     addresses = [] if served else [link.device_address for link in links[1:]]
@@ -126,6 +151,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             compute=spec.compute.plain(),
             waiting=spec.waiting.plain(),
             faults=_faults(spec) if served else (),
+            classes=[_class(spec, one) for one in spec.devices.classes],
+            class_of=class_of,
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
             batched=spec.simulation.batched or spec.simulation.device != "cpu",
@@ -150,14 +177,14 @@ def _plan_one(spec: Spec, label: str) -> Plan:
 def _faults(spec: Spec) -> list[dict[str, Any]]:
     """The rules of what goes wrong, with the devices' numbers in place of who they are."""
     count, named = spec.devices.workers, spec.devices.classes
-    member = classes([one.share for one in named], spec.seed, count).tolist() if named else []
+    member = spec.devices.class_of(spec.seed)
     return resolve(
         [fault.plain() for fault in spec.faults],
         {},
         seed=spec.seed,
         names={worker_name(i): i for i in range(count)},
         classes={
-            getattr(one, "name", f"{at}"): [i for i in range(count) if member[i] == at]
+            one.name: [i for i in range(count) if member[i] == at]
             for at, one in enumerate(named)
         },
     )

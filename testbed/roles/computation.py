@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,21 +30,28 @@ from testbed.streams import stream
 from testbed.wire.encodings import Codec
 
 
-def conditions(settings: Settings) -> Conditions:
-    """What the run's algorithm is told of it."""
+def conditions(settings: Settings, number: int | None = None) -> Conditions:
+    """What the run's algorithm is told of it.
+
+    Args:
+        number: the device whose half is told; None for the server's, and for all in general.
+    """
     return Conditions(
         settings.learning_rate,
         settings.workers,
         settings.batch_size,
         settings.updates,
-        settings.uplink,
+        settings.uplink if number is None else settings.of_device("uplink", number),
         settings.gradient_time,
     )
 
 
-def lines(settings: Settings) -> tuple[Line, Line]:
+def lines(settings: Settings, number: int) -> tuple[Line, Line]:
     """A device's uplink and downlink under the virtual clock."""
-    return Line(settings.uplink, settings.delay), Line(settings.downlink)
+    uplink, downlink, delay = (
+        settings.of_device(key, number) for key in ("uplink", "downlink", "delay")
+    )
+    return Line(uplink, delay), Line(downlink)
 
 
 def batches(
@@ -75,10 +81,10 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
     return algorithm.server(options, layout, parameters, conditions(settings))
 
 
-def worker_half(settings: Settings, layout: Layout) -> WorkerHalf:
+def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
     """A worker's half of the run's algorithm."""
     algorithm, options = _served(settings)
-    return algorithm.worker(options, layout, conditions(settings))
+    return algorithm.worker(options, layout, conditions(settings, number))
 
 
 def protocol(settings: Settings) -> Protocol:
@@ -96,7 +102,7 @@ def _of_peers(settings: Settings) -> tuple[type[PeerAlgorithm], Options]:
 def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
     """A peer's half of the run's algorithm; takes ``parameters`` over."""
     algorithm, options = _of_peers(settings)
-    return algorithm.peer(options, layout, parameters, number, conditions(settings))
+    return algorithm.peer(options, layout, parameters, number, conditions(settings, number))
 
 
 def computing(settings: Settings) -> int:
@@ -110,12 +116,16 @@ class Times:
     """How long the run's devices compute and then wait; made once per run.
 
     Attributes:
-        compute: a gradient's.
-        waiting: between a computation and its push.
+        devices: how many there are.
+        compute: a gradient's, by class; one for all where there are no classes.
+        waiting: between a computation and its push, likewise.
+        class_of: every device's class; empty where there are none.
     """
 
-    compute: Durations
-    waiting: Durations
+    devices: int
+    compute: Sequence[Durations]
+    waiting: Sequence[Durations]
+    class_of: Sequence[int]
 
     @classmethod
     def of(cls, settings: Settings) -> "Times":
@@ -125,20 +135,22 @@ class Times:
             SpecError: a trace cannot be used.
         """
 
-        def durations(section: dict[str, Any], purpose: str) -> Durations:
-            return Durations.of(section, settings.seed, purpose, settings.workers)
+        def durations(purpose: str) -> list[Durations]:
+            sections = settings.of_classes(purpose)
+            return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
 
-        return cls(durations(settings.compute, "compute"), durations(settings.waiting, "waiting"))
+        both = durations("compute"), durations("waiting")
+        return cls(settings.workers, *both, settings.class_of)
 
     def busy(self, local_steps: int = 1) -> Callable[[int, float], float]:
         """Seconds that a device computes and then waits, from a moment on; as a clock asks for it."""
-        devices = range(self.compute.devices)
-        own = [self.of_device(device, local_steps) for device in devices]
+        own = [self.of_device(device, local_steps) for device in range(self.devices)]
         return lambda device, now: sum(own[device].draw(now))
 
     def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
         """One device's, from the beginning of its streams."""
-        compute, waiting = self.compute.of_device(device), self.waiting.of_device(device)
+        of = self.class_of[device] if self.class_of else 0
+        compute, waiting = self.compute[of].of_device(device), self.waiting[of].of_device(device)
         return DeviceTimes(compute, waiting, local_steps)
 
 

@@ -173,7 +173,7 @@ class Coordinator:
             peers=range(settings.workers),
             computing=self._computing,
             busy=self._busy,
-            lines=lambda: lines(settings),
+            lines=lambda peer: lines(settings, peer),
         )
         self._clock.run(self._look_after)
 

@@ -111,7 +111,7 @@ class _Role:
         if self.shared.leaves is None:
             Server(settings, half, layout, self.report, self.shared.board).serve()
             return
-        local_steps = computation.worker_half(settings, layout).local_steps
+        local_steps = computation.worker_half(settings, layout, 0).local_steps
         VirtualServer(
             settings,
             half,

@@ -1,6 +1,6 @@
 """What the roles of one run need to know; plain values that cross a process boundary as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -36,12 +36,16 @@ class Settings:
             ``testbed.durations.Durations.of`` takes it.
         waiting: the same of the time between computing and pushing.
         faults: what goes wrong, as ``testbed.faults.resolving`` gives it.
+        classes: the device classes, each with ``name`` and, of its devices, ``compute``, ``waiting``,
+            ``uplink``, ``downlink`` and ``delay`` as below; none if all devices are alike.
+        class_of: every worker's class by its number; empty without classes.
         evaluate_every: updates between two evaluations.
         evaluation_images: evaluate on only so many of the test images; None for all.
         batched: whether a simulation computes the gradients of outstanding workers together.
         device: what it computes them on then, as torch names it.
         clock: wall: devices wait; virtual: time is computed.
-        uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped.
+        uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped. These, delay,
+            compute and waiting are what classes that say nothing of it have.
         delay: on the uplink, in seconds.
         gradient_time: mean of compute and waiting, in seconds; None where the host decides.
         evaluated_peer: the peer whose model is evaluated, where there is no server.
@@ -67,6 +71,8 @@ class Settings:
     compute: dict[str, Any]
     waiting: dict[str, Any]
     faults: Sequence[dict[str, Any]]
+    classes: Sequence[Mapping[str, Any]]
+    class_of: Sequence[int]
     evaluate_every: int
     evaluation_images: int | None
     batched: bool
@@ -81,6 +87,14 @@ class Settings:
     peer_addresses: Sequence[str]
     own_processors: bool
     secret: str
+
+    def of_device(self, key: str, number: int) -> Any:
+        """What a device has of what classes may have of their own."""
+        return self.classes[self.class_of[number]][key] if self.classes else getattr(self, key)
+
+    def of_classes(self, key: str) -> list[Any]:
+        """What the devices of each class have; where there is none, what all have, once."""
+        return [one[key] for one in self.classes] or [getattr(self, key)]
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -65,7 +65,7 @@ class VirtualServer(Server):
             workers=sorted(self._workers),
             protocol=self._protocol,
             busy=self._busy,
-            lines=lambda: lines(self._settings),
+            lines=lambda worker: lines(self._settings, worker),
         )
         for connection in self._workers.values():
             self._watch(connection)  # from here on they are read when it is their turn

@@ -35,7 +35,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     layout = learners.own.layout
     shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
     batches = computation.batches(settings, dataset, shards[number], number)
-    half = computation.worker_half(settings, layout)
+    half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)
     own_times = times.of_device(number, half.local_steps)

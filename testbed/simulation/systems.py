@@ -78,8 +78,8 @@ class StarSystem(System):
         self._service = ParameterService(self._half, layout, settings, observer)
         codec = _codec(settings, learner)
         computations = [
-            Computation(computation.worker_half(settings, layout), batches, codec)
-            for batches in _batches(settings, dataset, settings.workers)
+            Computation(computation.worker_half(settings, layout, number), batches, codec)
+            for number, batches in enumerate(_batches(settings, dataset, settings.workers))
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
         self._workers = SimulatedWorkers(
@@ -87,7 +87,7 @@ class StarSystem(System):
             computations,
             (learner, Learner(settings.model, settings.batch_size)),
             protocol=protocol,
-            instant=settings.downlink is None,
+            instant=all(rate is None for rate in settings.of_classes("downlink")),
             settings=settings,
             dataset=dataset,
         )
@@ -97,7 +97,7 @@ class StarSystem(System):
             workers=range(settings.workers),
             protocol=protocol,
             busy=Times.of(settings).busy(computations[0].half.local_steps),
-            lines=lambda: lines(settings),
+            lines=lambda number: lines(settings, number),
         )
         self._count = settings.workers
 
@@ -153,7 +153,7 @@ class MeshSystem(System):
             peers=range(settings.workers),
             computing=computing,
             busy=Times.of(settings).busy(),
-            lines=lambda: lines(settings),
+            lines=lambda number: lines(settings, number),
         )
         self._evaluated = settings.evaluated_peer
 

@@ -50,9 +50,15 @@ def _beyond(spec: Spec) -> list[str]:
             f"network.{asked[0]}: links are not shaped here: take it out, or use `testbed run`"
         )
     devices = spec.devices
-    if devices.cpus or devices.memory or devices.classes:
+    limits = ("cpus", "memory")
+    if any(getattr(one, key) for one in (devices, *devices.classes) for key in limits):
         problems.append(
-            "devices: whoever starts the roles limits them (compose: cpus, mem_limit): take cpus, "
-            "memory and classes out, or use `testbed run`"
+            "devices: whoever starts the roles limits them (compose: cpus, mem_limit): take cpus "
+            "and memory out, or use `testbed run`"
+        )
+    if any(getattr(one, key) for one in devices.classes for key in shaped):
+        problems.append(
+            "devices.classes: links are not shaped here: take rates, delay and loss out, or use "
+            "`testbed run`"
         )
     return problems

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.cli import plan_classes
 from testbed.cli.plan_durations import BINS, describe, histogram, means
+from testbed.cli.run import check_data
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import Plan, plan
@@ -123,3 +125,52 @@ def test_a_histogram_shows_every_bin_that_is_not_empty(seconds: list[float]) -> 
     assert len(bars) == BINS
     assert [bar == " " for bar in bars] == [count == 0 for count in counts]
     assert bars[int(counts.argmax())] == "█"
+
+
+def test_device_classes_have_a_row_each_and_durations_of_their_own() -> None:
+    classes = [
+        {"name": "fast", "share": "30%", "uplink": "5mbit"},
+        {"name": "medium", "share": "40%", "waiting": {"distribution": "uniform", "mean": "10s"}},
+        {"name": "slow", "share": "30%", "compute": {"mean": "3s"}, "delay": "10ms"},
+    ]
+    one = planned(
+        devices={"workers": 200, "classes": classes},
+        waiting={"mean": "1s", "changes": [{"at": "9s", "share": "100%", "factor": 2}]},
+    )
+    lines = plan_classes.describe(one)
+    assert [line.split() for line in lines] == [
+        ["class", "devices", "computing", "waiting", "uplink", "delay"],
+        ["fast", "60", "-", "exponential,", "mean", "1s", "5mbit", "-"],
+        ["medium", "80", "-", "uniform,", "mean", "10s", "-", "-"],
+        ["slow", "60", "constant,", "mean", "3s", "exponential,", "mean", "1s", "-", "10ms"],
+    ]
+    lines = describe(one)
+    titles = [i for i, line in enumerate(lines) if not line.startswith(" ")]
+    assert [lines[i] for i in titles] == [
+        "computing (slow): constant, mean 3s",
+        "waiting (fast, slow): exponential, mean 1s",
+        "waiting (medium): uniform, mean 10s",
+    ]
+    assert [fields(lines[i + 2])[0] for i in titles] == ["60", "120", "80"]
+    assert lines[titles[2] - 1] == "  from 9.00 s on, 120 of 120 devices take 2 times as long"
+    found = means(one)
+    assert found["compute"]["mean"] == pytest.approx(0.9)
+    assert found["waiting"]["mean"] == pytest.approx(4.6)
+    assert plan_classes.describe(planned()) == []
+    (_, *records) = plan_classes.records(one)
+    assert [record["name"] for record in records] == ["medium", "slow"]
+    assert len(records[0]["devices"]) == 80
+
+
+def test_a_class_whose_trace_holds_only_zeros_stops_the_clock(tmp_path: Path) -> None:
+    trace = tmp_path / "zeros.csv"
+    trace.write_text("seconds\n0\n0\n")
+    classes = [
+        {"name": "a", "share": "50%"},
+        {"name": "b", "share": "50%", "waiting": {"distribution": "trace", "file": str(trace)}},
+    ]
+    one = planned(
+        10, devices={"workers": 10, "classes": classes}, clock="virtual", waiting={"mean": "1s"}
+    )
+    with pytest.raises(SpecError, match=r"^devices\.classes\.1: nothing takes any time"):
+        check_data(one)

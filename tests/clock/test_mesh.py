@@ -91,7 +91,7 @@ class Played:
             peers=range(count),
             computing=count,
             busy=self.busy,
-            lines=lambda: (Line(case.uplink, case.delay / 8), Line(case.downlink)),
+            lines=lambda _: (Line(case.uplink, case.delay / 8), Line(case.downlink)),
         )
 
     def busy(self, peer: int, now: float) -> float:

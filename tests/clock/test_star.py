@@ -123,7 +123,7 @@ class Played:
             workers=range(case.workers),
             protocol=WORKER_PROTOCOLS[case.protocol],
             busy=self.busy,
-            lines=lambda: (Line(up, case.delay / 8), Line(down)),
+            lines=lambda _: (Line(up, case.delay / 8), Line(down)),
         )
 
     def busy(self, worker: int, now: float) -> float:

@@ -58,6 +58,20 @@ def test_so_are_encodings_pulls_and_error_feedback(tmp_path: Path, spec: dict[st
     agree(tmp_path, spec)
 
 
+def test_and_classes_of_devices_that_differ_in_times_and_links(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    spec["training"]["updates"] = 60
+    spec["devices"]["classes"] = [
+        {"name": "fast", "number": 3, "delay": 0},
+        {"name": "medium", "number": 3, "waiting": {"mean": "200ms"}, "uplink": "5mbit"},
+        {"name": "slow", "number": 2, "compute": {"mean": "600ms"}, "downlink": "20mbit"},
+    ]
+    # Some classes' parameters take time to arrive, and some classes' do not.
+    del spec["network"]["downlink"]
+    agree(tmp_path, spec)
+
+
 def test_and_without_shaped_links_and_with_equal_times(
     tmp_path: Path, spec: dict[str, Any]
 ) -> None:

@@ -75,8 +75,8 @@ def test_devices_are_containers_that_crash_and_go(
         | {
             "cpus": 0.5,
             "classes": [
-                {"share": "60%", "memory": "64MiB"},
-                {"share": "40%", "cpus": 0.25, "memory": "96MiB"},
+                {"name": "a", "share": "60%", "memory": "64MiB"},
+                {"name": "b", "share": "40%", "cpus": 0.25, "memory": "96MiB"},
             ],
         }
     }

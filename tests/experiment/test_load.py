@@ -384,8 +384,26 @@ CONTAINERS: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionar
         "image": NAMES,
         "cpus": st.floats(0.01, 64),
         "memory": st.integers(300 * 2**20, 2**40),
-        "classes": st.just(({"share": 0.25, "cpus": 0.5}, {"share": 0.75, "memory": 2**29})),
     },
+)
+CLASSES: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
+    {
+        "classes": st.tuples(
+            st.fixed_dictionaries(
+                {"name": st.just("fast"), "share": st.just(0.25)},
+                optional={
+                    "compute": st.just({"distribution": "pareto", "mean": "70ms", "shape": 2.5}),
+                    "waiting": st.just({"mean": "1s"}),
+                    "uplink": st.integers(8, 2**63 - 1),
+                    "delay": st.just("50ms"),
+                },
+            ),
+            st.fixed_dictionaries(
+                {"name": st.just("slow-1_A"), "share": st.just(0.75)},
+                optional={"downlink": st.integers(8, 2**63 - 1), "loss": st.just("1%")},
+            ),
+        )
+    }
 )
 
 
@@ -409,7 +427,7 @@ def specs(draw: st.DrawFn) -> Spec:
             "updates": draw(st.integers(1, 10**9)),
         },
         "algorithms": draw(ALGORITHM_LISTS),
-        "devices": {"workers": draw(st.integers(1, 500)), **draw(CONTAINERS)},
+        "devices": {"workers": draw(st.integers(1, 500)), **draw(CONTAINERS), **draw(CLASSES)},
         "network": {
             "uplink": maybe(st.integers(8, 2**63 - 1)),
             "downlink": maybe(st.integers(8, 2**63 - 1)),

@@ -48,6 +48,8 @@ def settings(**changes: Any) -> Settings:
         "compute": {"distribution": "constant", "mean": 0.0},
         "waiting": {"distribution": "exponential", "mean": 0.0},
         "faults": (),
+        "classes": (),
+        "class_of": (),
         "evaluate_every": 2,
         "evaluation_images": None,
         "batched": False,

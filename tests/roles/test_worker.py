@@ -56,6 +56,8 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "compute": {"distribution": "constant", "mean": 0.0},
         "waiting": {"distribution": "constant", "mean": 0.0},
         "faults": (),
+        "classes": (),
+        "class_of": (),
         "evaluate_every": 1000,
         "evaluation_images": 10,
         "batched": False,

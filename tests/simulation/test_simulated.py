@@ -358,3 +358,28 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(algorithm: str) -> None:
     short = Simulated(settings(algorithm, training=training))
     assert short.digest == long.checkpoints[2].digest
     assert short.rows.tobytes() == long.rows[: len(short.rows)].tobytes()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_classes_that_say_what_all_have_change_nothing(algorithm: str) -> None:
+    network = {"network": NETWORKS["shaped"]}
+    waiting = {"distribution": "exponential", "mean": "30ms"}
+    classes = [
+        {"name": "a", "number": 1, "waiting": waiting},
+        {"name": "b", "number": 3, "uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"},
+    ]
+    alike = Simulated(settings(algorithm, **network))
+    named = Simulated(
+        settings(algorithm, devices={"workers": WORKERS, "classes": classes}, **network)
+    )
+    assert named.digest == alike.digest
+    assert named.rows.tobytes() == alike.rows.tobytes()
+    assert named.after == alike.after
+
+
+def test_a_slow_class_sends_less() -> None:
+    classes = [{"name": "a", "number": 2}, {"name": "b", "number": 2, "waiting": {"mean": "3s"}}]
+    one = settings("asgd", devices={"workers": WORKERS, "classes": classes})
+    ran = Simulated(one)
+    slow = [number for number, of in enumerate(one.class_of) if of == 1]
+    assert np.isin(ran.rows["worker"], slow).sum() <= 0.2 * len(ran.rows)

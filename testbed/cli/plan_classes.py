@@ -1,0 +1,75 @@
+"""What ``testbed plan`` says of device classes: a row for each, with what its devices have."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from testbed.experiment.class_section import DeviceClassSpec
+from testbed.experiment.units import format_duration, format_percentage, format_rate, format_size
+from testbed.results.table import plain_text
+
+if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
+    from testbed.orchestrator.plan import Plan
+
+_NONE = "-"
+_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "uplink": ("network", format_rate),
+    "downlink": ("network", format_rate),
+    "delay": ("network", format_duration),
+    "loss": ("network", format_percentage),
+    "cpus": ("devices", lambda value: f"{value:g}"),
+    "memory": ("devices", format_size),
+}
+"""What classes may have of their own: the section that says it for all, and how it is written."""
+
+
+def law(section: dict[str, Any]) -> str:
+    """A distribution and its options, as the experiment file writes them."""
+    options = [
+        f"{key} {value}"
+        for key, value in section.items()
+        if key not in ("distribution", "classes", "changes")
+    ]
+    return ", ".join([section["distribution"], *options])
+
+
+def describe(plan: "Plan") -> list[str]:
+    """The table, a line for its headings and for each class; nothing without classes.
+
+    A column in which no class has anything is left out.
+    """
+    section = plan.spec.devices
+    if not section.classes:
+        return []
+    rows = [_row(plan.spec, one) for one in section.classes]
+    for row, size in zip(rows, section.class_sizes, strict=True):
+        row["devices"] = f"{size:,}"
+    kept = [key for key in rows[0] if any(row[key] != _NONE for row in rows)]
+    return plain_text(kept, [[row[key] for key in kept] for row in rows]).splitlines()
+
+
+def records(plan: "Plan") -> list[dict[str, Any]]:
+    """The classes for ``--json``, in base units, with their devices' numbers."""
+    devices = plan.spec.devices
+    return [
+        {
+            **one,
+            **{
+                key: devices.classes[i].of(key, getattr(devices, key)) for key in ("cpus", "memory")
+            },
+            "devices": [number for number, of in enumerate(plan.settings.class_of) if of == i],
+        }
+        for i, one in enumerate(plan.settings.classes)
+    ]
+
+
+def _row(spec: "Spec", one: DeviceClassSpec) -> dict[str, str]:
+    row = {"class": one.name, "devices": ""}
+    for key, heading in (("compute", "computing"), ("waiting", "waiting")):
+        times = one.of(key, getattr(spec, key))
+        takes_time = times.distribution == "trace" or times.mean
+        row[heading] = law(times.model_dump(mode="json")) if takes_time else _NONE
+    for key, (section, write) in _COLUMNS.items():
+        value = one.of(key, getattr(getattr(spec, section), key))
+        row[key] = write(value) if value else _NONE
+    return row
