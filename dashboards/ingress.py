@@ -156,8 +156,8 @@ def dashboard() -> model.Dashboard:
         .with_panel(
             bars(
                 "Top talkers",
-                "The ten workers that sent most, in message bytes, and their class. Only of runs started "
-                "with testbed run --metrics-port PORT --metrics-workers.",
+                "The ten workers that sent most, in message bytes, and their class. Only of runs "
+                "started with testbed run --metrics-port PORT --metrics-workers.",
                 "decbytes",
                 now(TALKERS, "{{worker}} ({{device_class}}) {{algorithm}} {{run}}"),
                 size=(24, 9),

@@ -33,6 +33,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
             {"compute": settings.compute, "waiting": settings.waiting},
             settings.seed,
             settings.workers,
+            [settings.classes[i]["name"] for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
     )
@@ -59,7 +60,7 @@ def of_recorded(recorded: Recorded) -> RunState:
             "workers": str(manifest.workers),
         },
         target=spec["training"]["updates"],
-        classes=device_classes(sections, manifest.seed, manifest.workers),
+        classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
         worker_names=tuple(map(name, range(manifest.workers))),
     )
 

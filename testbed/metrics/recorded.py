@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import yaml
+from pydantic import ValidationError
 
 from testbed.algorithms import is_served
 from testbed.errors import SpecError
+from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.units import parse_rate
 from testbed.faults.fault import SERVER
 from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
@@ -65,6 +68,35 @@ class Recorded:
     def served(self) -> bool:
         """Whether there was a server."""
         return is_served(self.spec["algorithms"][0]["name"])
+
+    @cached_property
+    def _devices(self) -> DevicesSpec | None:
+        """The section on devices; None if it is of another version and says something else."""
+        try:
+            return DevicesSpec.model_validate(self.spec["devices"])
+        except ValidationError:
+            return None
+
+    @property
+    def device_classes(self) -> list[str]:
+        """The name of each device's class; none where there are no classes."""
+        section = self._devices
+        if section is None:
+            return []
+        return [section.classes[i].name for i in section.class_of(self.run.manifest.seed)]
+
+    @property
+    def uplink_rates(self) -> list[int | None]:
+        """Each worker's in bit/s; None where it is not shaped, as under the virtual clock."""
+        if self.run.manifest.clock == "virtual":
+            return [None] * self.workers
+        text = self.spec["network"].get("uplink")
+        of_all = None if text is None else parse_rate(text)
+        section = self._devices
+        if section is None or not section.classes:
+            return [of_all] * self.workers
+        of_class = [one.of("uplink", of_all) for one in section.classes]
+        return [of_class[i] for i in section.class_of(self.run.manifest.seed)]
 
     @cached_property
     def updates(self) -> npt.NDArray[np.void]:

@@ -95,9 +95,7 @@ class ReplayedRun:
         if not self._served or not all(name in counters for name in names):
             return None, nothing
         most = min(len(counters[name]) for name in names)
-        wall = self._recorded.run.manifest.clock == "wall"
-        rate = _rate(self._recorded.spec["network"].get("uplink")) if wall else None
-        meter = UplinkMeter(self._state.classes, [rate] * len(names))
+        meter = UplinkMeter(self._state.classes, self._recorded.uplink_rates)
         return meter, np.stack([counters[name][:most] for name in names], axis=1)
 
     # -- moving
@@ -237,12 +235,6 @@ def _at(points: tuple[Any, Any], now: float) -> int:
     if not len(when):
         return 0
     return int(values[-1]) if now == np.inf else int(np.interp(now, when, values, left=0))
-
-
-def _rate(text: object) -> int | None:
-    from testbed.experiment.units import parse_rate
-
-    return None if text is None else parse_rate(text)
 
 
 def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:

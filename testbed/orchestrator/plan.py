@@ -184,7 +184,6 @@ def _faults(spec: Spec) -> list[dict[str, Any]]:
         seed=spec.seed,
         names={worker_name(i): i for i in range(count)},
         classes={
-            one.name: [i for i in range(count) if member[i] == at]
-            for at, one in enumerate(named)
+            one.name: [i for i in range(count) if member[i] == at] for at, one in enumerate(named)
         },
     )
