@@ -1,4 +1,4 @@
-"""A dashboard's frame: variables, links to the others, marks of crashes and faults, its place on the page.
+"""A dashboard's frame: variables, links to the others, marks of crashes and faults, place on the page.
 
 Identifiers never change: the ``uid`` is the dashboard's name, panels are numbered as they stand. A
 dashboard can be opened from a link that was kept, and its JSON is the same bytes every time.
