@@ -43,6 +43,8 @@ class Striking:
         numbers = np.array([number for number in devices if number >= 0], np.int64)
         if begins:
             self.struck[kind] = self.struck.get(kind, 0) + len(devices)
+            if kind == "kill":
+                self._open["freeze"][numbers] = 0  # what is killed stands still no more
         count = self._open.setdefault(kind, np.zeros_like(self._open[KINDS[0]]))
         count[numbers] = np.maximum(count[numbers] + (1 if begins else -1), 0)
         return numbers, begins

@@ -6,7 +6,7 @@ an end without a beginning as well. A strike without an end lasted for good, or 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,25 +65,28 @@ def read_faults(directory: Path) -> tuple[Strike, ...]:
 
 
 def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
-    """Return a strike for each device of each beginning, with the end of its kind and rule there."""
+    """Return a strike for each device of each beginning, with the end that belongs to it.
+
+    Of several of a rule at one device, the first to begin is the first to end; a kill ends a freeze.
+    """
     strikes: list[Strike] = []
-    pending: dict[tuple[str, int, str], list[int]] = {}
+    pending: dict[str, dict[tuple[str, int], list[int]]] = {}
     for record in records:
         moment = Moment(record.iteration, record.time, record.host_time)
+        key = (record.fault, record.rule)
         for device in record.devices:
-            key = (record.fault, record.rule, device)
+            own = pending.setdefault(device, {})
+            ended: list[int] = []
             if record.phase == "begin":
-                pending.setdefault(key, []).append(len(strikes))
-                strikes.append(Strike(*key, moment))
-                continue
-            for place in pending.pop(key, ()):
-                strikes[place] = Strike(*key, strikes[place].began, moment)
+                if record.fault == "kill":
+                    ended = [i for one in list(own) if one[0] == "freeze" for i in own.pop(one)]
+                own.setdefault(key, []).append(len(strikes))
+                strikes.append(Strike(*key, device, moment))
+            elif own.get(key):
+                ended = [own[key].pop(0)]
+            for i in ended:
+                strikes[i] = replace(strikes[i], ended=moment)
     return tuple(strikes)
-
-
-def kinds_of(strikes: Iterable[Strike]) -> tuple[str, ...]:
-    """The kinds that occur, in the order of ``KINDS``."""
-    return in_order({strike.kind for strike in strikes})
 
 
 def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
