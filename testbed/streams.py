@@ -9,14 +9,16 @@ import hashlib
 import numpy as np
 
 
-def stream(seed: int, purpose: str, device: int = 0) -> np.random.Generator:
+def stream(seed: int, purpose: str, device: int = 0, incarnation: int = 0) -> np.random.Generator:
     """Return the random stream of one purpose on one device.
 
     Args:
         seed: the experiment's seed, 0 or more.
         purpose: what the numbers are for, e.g. ``"waiting"``; any text.
         device: the device's number; streams of different devices are independent.
+        incarnation: how often the device has come back with nothing that it had before.
     """
     digest = hashlib.blake2b(purpose.encode(), digest_size=8).digest()
-    key = (int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little"), device)
+    key = [int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little"), device]
+    key += [incarnation] if incarnation else []
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))

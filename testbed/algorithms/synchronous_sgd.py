@@ -80,7 +80,7 @@ class SynchronousServer(ServerHalf):
 
     def pull(self, worker: int) -> int | None:
         # One gradient per worker and version: who has had this one waits for the next.
-        if self._sent.get(worker) == self.version:
+        if self._sent.get(worker) == self.version or worker in self._taken:
             return None
         self._sent[worker] = self.version
         return self.version

@@ -29,8 +29,9 @@ AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 
-_PARAMETERS, _FINISHED, _ARRIVED, _ASKED, _FREE = range(5)
-_EXACT = -1.0
+PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE = range(5)
+EXACT = -1.0
+"""In place of when a message was sent, once its size is known and its arrival with it."""
 
 
 @dataclass(slots=True)
@@ -127,6 +128,7 @@ class StarClock:
         self._service = service
         self._stage = stage
         self._busy = busy
+        self._protocol = protocol
         self._workers = {w: _Worker(protocol(), *lines(w)) for w in workers}
         self._events: list[tuple[float, int, int, float]] = []
         self._certain: list[tuple[float, int, int]] = []
@@ -152,10 +154,10 @@ class StarClock:
             if state is None:
                 continue
             arrived: Arrived | None = None
-            if rank == _ARRIVED and what == _EXACT:
+            if rank == ARRIVED and what == EXACT:
                 arrived = state.waiting.popleft()
-            elif rank == _ARRIVED or (rank == _FINISHED and state.ahead):
-                arrived = self._stage.receive(worker, keep=False)
+            elif rank == ARRIVED or (rank == FINISHED and state.ahead):
+                arrived = self._receive(worker, keep=False)
             if arrived is not None:
                 self._count_late(worker, arrived)
 
@@ -168,15 +170,15 @@ class StarClock:
         if state is None:
             return
         self.now = time
-        if rank == _PARAMETERS:
+        if rank == PARAMETERS:
             self._stage.arrived(worker, int(what))
             version = state.protocol.arrived(int(what))
             if version is not None:
                 self._compute(worker, state, version)
-        elif rank == _FINISHED:
+        elif rank == FINISHED:
             if what == state.begun:  # otherwise it was interrupted
                 self._finish(worker, state)
-        elif rank == _ARRIVED:
+        elif rank == ARRIVED:
             self._arrive(worker, state, what)
         else:
             if rank == _ASKED:
@@ -188,7 +190,7 @@ class StarClock:
         state.finished = False
         self._stage.compute(worker, version)
         end = self.now + self._busy(worker, self.now)
-        heapq.heappush(self._events, (end, _FINISHED, worker, state.begun))
+        heapq.heappush(self._events, (end, FINISHED, worker, state.begun))
         if state.protocol.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
@@ -196,7 +198,9 @@ class StarClock:
         while self._certain and self._ahead < AHEAD:
             _, worker, begun = heapq.heappop(self._certain)
             state = self._workers.get(worker)
-            if state is not None and state.begun == begun and not state.finished:
+            if state is None or state.begun != begun or state.finished:
+                continue
+            if self._reachable(worker):
                 state.ahead = True
                 self._ahead += 1
                 self._stage.finish(worker, late=False)
@@ -209,20 +213,20 @@ class StarClock:
             self._stage.finish(worker, finish.late)
         state.finished = True
         earliest = state.up.earliest(self.now, HEADER.size)
-        heapq.heappush(self._events, (earliest, _ARRIVED, worker, self.now))
+        heapq.heappush(self._events, (earliest, ARRIVED, worker, self.now))
         if finish.next is not None:
             self._compute(worker, state, finish.next)
 
     def _arrive(self, worker: int, state: _Worker, sent: float) -> None:
-        if sent == _EXACT:
+        if sent == EXACT:
             arrived: Arrived | None = state.waiting.popleft()
         else:
-            arrived = self._stage.receive(worker, keep=not state.up.instant)
+            arrived = self._receive(worker, keep=not state.up.instant)
             if arrived is not None:
                 exact = state.up.send(sent, arrived.size)
                 if exact > self.now:
                     state.waiting.append(arrived)
-                    heapq.heappush(self._events, (exact, _ARRIVED, worker, _EXACT))
+                    heapq.heappush(self._events, (exact, ARRIVED, worker, EXACT))
                     return
         if arrived is None:
             self._remove(worker)
@@ -240,9 +244,34 @@ class StarClock:
             return
         for size in arrived.sizes[1:]:
             service.count(worker, size)
-        if state.protocol.asks:
+        if arrived.push.update is not None:
+            self._answered(worker)
+        if state.protocol.asks and worker in self._workers:
             heapq.heappush(self._events, (self.now, _ASKED, worker, 0))
         self._send_due()
+
+    # -- what goes wrong, in ``testbed.clock.faults``
+
+    def _reachable(self, worker: int) -> bool:
+        """Whether a worker hears what it is told."""
+        return True
+
+    def _receive(self, worker: int, keep: bool) -> Arrived | None:
+        """The next message of a worker that has finished; None if the worker is gone."""
+        return self._stage.receive(worker, keep)
+
+    def _answered(self, worker: int) -> None:
+        """A worker's push was taken in."""
+
+    def _come_back(self, worker: int, begun: int, up: Line, down: Line) -> None:
+        """A worker that was removed has joined the service again.
+
+        Args:
+            begun: more than the computations that it had begun.
+        """
+        self._workers[worker] = _Worker(self._protocol(), up, down, begun)
+
+    # -- ends and beginnings
 
     def _come_up_with(self, state: _Worker) -> None:
         state.ahead = False
@@ -260,12 +289,16 @@ class StarClock:
     def _send_due(self) -> None:
         for worker in self._service.due(self._has_room):
             size = self._stage.answer(worker)
-            down = self._workers[worker].down
-            arrival = down.send(self.now, size)
+            state = self._workers[worker]
+            arrival = state.down.send(self.now, size)
             version = self._service.half.version
-            heapq.heappush(self._events, (arrival, _PARAMETERS, worker, version))
-            if down.free > self.now and not self._workers[worker].protocol.asks:
-                heapq.heappush(self._events, (down.free, _FREE, worker, 0))
+            heapq.heappush(self._events, (arrival, PARAMETERS, worker, version))
+            self._announce_room(worker, state)
+
+    def _announce_room(self, worker: int, state: _Worker) -> None:
+        """Who is sent every version is sent the newest when its downlink is free."""
+        if state.down.free > self.now and not state.protocol.asks:
+            heapq.heappush(self._events, (state.down.free, _FREE, worker, 0))
 
     def _has_room(self, worker: int) -> bool:
         """Whether what it was sent before has left; it is sent the newest when that is so."""

@@ -3,7 +3,12 @@
 A message takes its bytes on the wire, every header included, divided by the link's rate: that is what
 tc would let pass. A link carries one message after the other; the delay comes on top and delays
 nothing else. Retransmissions and acknowledgements are not part of it.
+
+While a link is down, time stands still on it: what is under way arrives that much later, what is sent
+leaves when it is up again.
 """
+
+from collections.abc import Callable
 
 from testbed.network.segments import wire_bytes
 
@@ -18,10 +23,12 @@ class Line:
             rate: in bit/s; None: a message takes no time.
             delay: in seconds.
         """
-        self._rate = rate
+        self._rate = self._usual = rate
         self._delay = delay
         self.free = 0.0
         """When what was sent so far has left, in seconds."""
+        self.down = 0.0
+        """When the link is up, if it is not; in seconds."""
 
     @property
     def instant(self) -> bool:
@@ -31,12 +38,50 @@ class Line:
     def earliest(self, now: float, size: int) -> float:
         """When a message of at least ``size`` bytes that is sent now arrives at the earliest."""
         if self._rate is None:
-            return now + self._delay
-        return max(now, self.free) + 8 * wire_bytes(size) / self._rate + self._delay
+            return max(now, self.down) + self._delay
+        start = max(now, self.free, self.down)
+        return start + 8 * wire_bytes(size) / self._rate + self._delay
 
     def send(self, now: float, size: int) -> float:
         """Send a message of ``size`` bytes; returns when it arrives."""
         arrival = self.earliest(now, size)
         if self._rate is not None:
             self.free = arrival - self._delay
+        elif self.down > now:
+            self.free = self.down
         return arrival
+
+    def hold(self, now: float, until: float) -> Callable[[float], float]:
+        """The link goes down; returns what becomes of the arrivals of what is under way."""
+        by = max(0.0, until - max(now, self.down))
+        if self.free > now:
+            self.free += by
+        self.down = max(until, self.down)
+        return lambda arrival: arrival + by
+
+    def change(self, now: float, rate: int | None) -> Callable[[float], float]:
+        """Have another rate, None: the usual one; returns what becomes of what is under way.
+
+        What has not left leaves at the new rate. (What a line without a rate holds because it is down
+        leaves when it is up, whatever its size.)
+
+        Returns:
+            When a message arrives that was sent before, of when it would have arrived.
+        """
+        rate = rate or self._usual
+        if rate == self._rate:
+            return lambda arrival: arrival
+        start, ratio = max(now, self.down), 1.0
+        if self._rate is not None:
+            ratio = 0.0 if rate is None else self._rate / rate
+        self._rate = rate
+
+        def later(leaving: float) -> float:
+            return start + (leaving - start) * ratio if leaving > start else leaving
+
+        self.free = later(self.free)
+        return lambda arrival: later(arrival - self._delay) + self._delay
+
+    def forget(self, now: float) -> None:
+        """What was being sent is lost."""
+        self.free = min(self.free, now)

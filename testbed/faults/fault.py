@@ -1,5 +1,6 @@
 """One fault, as a rule of the experiment file has it, apart from whom it strikes and when."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -40,3 +41,28 @@ class Fault:
         fields = asdict(self)
         always = ("rule", "kind", "duration")
         return {k: v for k, v in fields.items() if k in always or v != getattr(nothing, k)}
+
+    def record(
+        self,
+        phase: Literal["begin", "end"],
+        devices: Sequence[int],
+        time: float,
+        iteration: int,
+    ) -> dict[str, Any]:
+        """What the run's log is told of its beginning, or of its end.
+
+        Args:
+            devices: whom it strikes.
+            time: in seconds of the run's clock.
+            iteration: the model's version.
+        """
+        says = self.to_json()
+        return {
+            "fault": says.pop("kind"),
+            "phase": phase,
+            "rule": says.pop("rule"),
+            "devices": list(devices),
+            "time": time,
+            "iteration": iteration,
+            **says,
+        }

@@ -12,7 +12,11 @@ from testbed.learning.datasets import Dataset
 
 
 class Batches:
-    """Random mini-batches of a shard, without end."""
+    """Random mini-batches of a shard, without end.
+
+    Attributes:
+        shard: int64, indices of the images that are drawn from.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class Batches:
                 "a smaller batch_size, fewer workers or more training images"
             )
         self._dataset = dataset
-        self._shard = shard
+        self.shard = shard
         self._generator = generator
         if memory is None:
             shape = (batch_size, *dataset.train_images.shape[1:])
@@ -52,9 +56,9 @@ class Batches:
     def draw(self) -> npt.NDArray[np.int64]:
         """Draw a batch: the images' indices, int64 (b,)."""
         drawn = self._generator.choice(
-            len(self._shard), len(self._labels), replace=False, shuffle=False
+            len(self.shard), len(self._labels), replace=False, shuffle=False
         )
-        at: npt.NDArray[np.int64] = self._shard[drawn]
+        at: npt.NDArray[np.int64] = self.shard[drawn]
         return at
 
     def gather(

@@ -59,14 +59,17 @@ def batches(
     dataset: Dataset,
     shard: npt.NDArray[np.int64],
     number: int,
+    *,
     memory: Batches | None = None,
+    incarnation: int = 0,
 ) -> Batches:
     """Device ``number``'s mini-batches, of its shard of the training images.
 
     Args:
         memory: gather into this one's arrays.
+        incarnation: how often the device has been killed and come back.
     """
-    generator = stream(settings.seed, "batches", number)
+    generator = stream(settings.seed, "batches", number, incarnation)
     return Batches(dataset, shard, settings.batch_size, generator, memory)
 
 

@@ -13,6 +13,8 @@ import torch
 
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
+from testbed.faults.fault import SERVER as THE_SERVER
+from testbed.faults.telling import told
 from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
@@ -22,6 +24,7 @@ from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.service import UpdateRow
+from testbed.roles.settings import SERVER, worker_name
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
@@ -62,7 +65,7 @@ class SimulatedRun:
         self._count = self._told = self._version = 0
         self._ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         self._after_drain: dict[str, int] | None = None
-        self._next_look = 0.0
+        self._next_look = self._training = 0.0
 
     def execute(self) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
@@ -110,6 +113,7 @@ class SimulatedRun:
         self._progress.devices = self._settings.workers
         self._progress.phase = "training"
         self._tell_progress()
+        self._training = time.monotonic()
         self._system.clock.run(between)
         self._flush()
         self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
@@ -131,6 +135,19 @@ class SimulatedRun:
             self._outcome.first_update = time.monotonic() - self._began
         if self._count == _ROWS:
             self._flush()
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """A fault begins or ends."""
+        names = [
+            SERVER if device == THE_SERVER else worker_name(device) for device in record["devices"]
+        ]
+        now = time.monotonic()
+        self._log.fault(record, names, now - self._training)
+        if self._metrics:
+            self._tell()  # what was before it
+            self._metrics.fault(record)
+        text = told(record, names)
+        self._log.event(now - self._began, "info", text, names[0] if len(names) == 1 else None)
 
     def checkpoint(self) -> None:
         """Evaluate the version that there is now."""

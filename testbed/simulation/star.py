@@ -6,7 +6,8 @@ They compute and encode for real, and send nothing: what they would have sent is
 import math
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,8 @@ class SimulatedWorkers:
         instant: bool,
         settings: Settings,
         dataset: Dataset,
+        again: Callable[[int, int], Computation],
+        told: Callable[[dict[str, Any]], None],
     ) -> None:
         """Connect all workers to the service, and have them ask if that is the protocol.
 
@@ -56,17 +59,24 @@ class SimulatedWorkers:
             instant: whether parameters arrive when they are sent.
             settings: the run's.
             dataset: what is learnt.
+            again: makes the computation of a worker that was killed, by its number and incarnation.
+            told: is called with every fault's record.
         """
         self.ingress = ModelledIngress()
         self._service = service
-        self._computations = computations
+        self._computations = list(computations)
+        self._again = again
+        self._told = told
+        self._lost: set[int] = set()
+        self._connections = 0
         self._of_server, self._learner = learners
         self._loaded: Hashable = None
         self._asks = protocol.asks
         count = len(computations)
         local = computations[0].half.local_steps > 1
         worthwhile = settings.updates >= FEW * count and not settings.batched
-        self._at_once = protocol.certain and instant and worthwhile and not local
+        prompt = instant and not any(map(_delays, settings.faults))
+        self._at_once = protocol.certain and prompt and worthwhile and not local
         self._versions = Versions()
         self._batching: Batching | None = None
         if settings.batched and not local:
@@ -80,15 +90,25 @@ class SimulatedWorkers:
         self._began = time.monotonic()
         for worker in range(count):
             service.join(worker)
-            self.ingress.opened()
-            self._count(worker, HEADER.size + SECRET_SIZE)
+            for size in self._greet():
+                service.count(worker, size)
             if self._asks:
-                self._count(worker, HEADER.size)
                 service.asked(worker)
 
-    def _count(self, worker: int, size: int) -> None:
-        self._service.count(worker, size)
-        self.ingress.received(size)
+    def _greet(self) -> Sequence[int]:
+        """A worker connects; bytes of the messages that it sends."""
+        self._connections += 1
+        self.ingress.opened()
+        sizes = [HEADER.size + SECRET_SIZE] + [HEADER.size] * self._asks
+        for size in sizes:
+            self.ingress.received(size)
+        return sizes
+
+    def close(self) -> None:
+        """All connections end."""
+        while self._connections:
+            self._connections -= 1
+            self.ingress.closed()
 
     # -- the clock's stage
 
@@ -96,7 +116,8 @@ class SimulatedWorkers:
         """Send a worker that is due its parameters; returns the message's bytes."""
         answer = self._service.answer(worker)
         half, vector, version = self._service.half, answer.vector, answer.version
-        if not (self._at_once and vector is half.parameters):
+        needed = worker not in self._lost
+        if needed and not (self._at_once and vector is half.parameters):
             key: Hashable = version if vector is half.parameters else (version, worker)
             self._versions.hold(key, vector)
             self._there[worker].append((key, version))
@@ -191,6 +212,38 @@ class SimulatedWorkers:
         np.copyto(memory, update.values)
         return DenseUpdate(memory)
 
+    # -- what goes wrong
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Nothing is to be made real here."""
+        self._told(record)
+
+    def lose(self, worker: int) -> None:
+        """What a worker was computing, or had to send, is lost, and what it is sent from now on."""
+        self._lost.add(worker)
+        begun = [one for one in self._outbox[worker] if not isinstance(one, int)]
+        computing = self._computing[worker]
+        for one in begun if computing is None else [*begun, computing]:
+            self._drop(one)
+        for key, _ in self._there[worker]:
+            self._versions.release(key)
+        self._outbox[worker].clear()
+        self._there[worker].clear()
+        self._computing[worker] = self._computed[worker] = None
+
+    def killed(self, worker: int) -> None:
+        """A worker has nothing any more, and no connection."""
+        self.lose(worker)
+        self._connections -= 1
+        self.ingress.closed()
+
+    def returned(self, worker: int, incarnation: int) -> Sequence[int]:
+        """A killed worker begins anew."""
+        self._lost.remove(worker)
+        self._computations[worker] = self._again(worker, incarnation)
+        self._acknowledgements[worker] = Acknowledgements()
+        return self._greet()
+
     def host_time(self) -> float:
         """Seconds of the host's clock since the simulation began."""
         return time.monotonic() - self._began
@@ -198,3 +251,12 @@ class SimulatedWorkers:
     def refuse(self, worker: int, error: ValueError) -> None:
         """Only a bug sends what it may not."""
         raise AssertionError(f"worker {worker}: {error}")
+
+
+def _delays(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule has parameters arrive later than they are sent."""
+    faults = [rule["fault"], *(row[-1] for row in rule.get("trace", ()))]
+    return any(
+        fault.get("downlink") or (fault["duration"] and fault["kind"] not in ("kill", "slow"))
+        for fault in faults
+    )

@@ -2,14 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from testbed.algorithms import is_served
 from testbed.algorithms.interface import FloatVector
+from testbed.clock.faults import star_clock
 from testbed.clock.mesh import MeshClock
 from testbed.clock.star import StarClock
+from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
@@ -24,6 +26,13 @@ from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
+
+
+class Witness(Observer, Protocol):
+    """Whoever writes down what happens in a simulation."""
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """A fault begins or ends; as ``testbed.faults.fault.Fault.record`` tells it."""
 
 
 class System(ABC):
@@ -69,7 +78,7 @@ class StarSystem(System):
         dataset: datasets.Dataset,
         learner: Learner,
         initial: FloatVector,
-        observer: Observer,
+        observer: Witness,
     ) -> None:
         layout = learner.layout
         # The server's parameters are the learner's: what computes at them needs no copy.
@@ -77,11 +86,21 @@ class StarSystem(System):
         self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
         codec = _codec(settings, learner)
+        batches = list(_batches(settings, dataset, settings.workers))
         computations = [
-            Computation(computation.worker_half(settings, layout, number), batches, codec)
-            for number, batches in enumerate(_batches(settings, dataset, settings.workers))
+            Computation(computation.worker_half(settings, layout, number), own, codec)
+            for number, own in enumerate(batches)
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
+
+        def again(worker: int, incarnation: int) -> Computation:
+            """A worker that was killed and comes back has lost all but its images."""
+            old = batches[worker]
+            own = computation.batches(
+                settings, dataset, old.shard, worker, memory=old, incarnation=incarnation
+            )
+            return Computation(computation.worker_half(settings, layout, worker), own, codec)
+
         self._workers = SimulatedWorkers(
             self._service,
             computations,
@@ -90,16 +109,18 @@ class StarSystem(System):
             instant=all(rate is None for rate in settings.of_classes("downlink")),
             settings=settings,
             dataset=dataset,
+            again=again,
+            told=observer.fault,
         )
-        self.clock = StarClock(
+        self.clock = star_clock(
             self._service,
             self._workers,
+            Schedule.of(settings),
             workers=range(settings.workers),
             protocol=protocol,
             busy=Times.of(settings).busy(computations[0].half.local_steps),
             lines=lambda number: lines(settings, number),
         )
-        self._count = settings.workers
 
     @property
     def version(self) -> int:
@@ -122,8 +143,7 @@ class StarSystem(System):
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
         self.clock.drain()
-        for _ in range(self._count):
-            self._workers.ingress.closed()
+        self._workers.close()
 
 
 class MeshSystem(System):
@@ -135,7 +155,7 @@ class MeshSystem(System):
         dataset: datasets.Dataset,
         learner: Learner,
         initial: FloatVector,
-        observer: Observer,
+        observer: Witness,
     ) -> None:
         self._service = ExchangeService(settings, observer)
         both = codecs(settings.encoding, learner.layout.sizes)
@@ -214,5 +234,5 @@ def _batches(settings: Settings, dataset: datasets.Dataset, devices: int) -> Ite
     shards = datasets.shards(len(dataset.train_images), devices, settings.seed)
     memory: Batches | None = None
     for number, shard in enumerate(shards):
-        memory = computation.batches(settings, dataset, shard, number, memory)
+        memory = computation.batches(settings, dataset, shard, number, memory=memory)
         yield memory

@@ -84,6 +84,7 @@ class Simulated:
         self.settings = settings
         self._rows: list[UpdateRow] = []
         self.checkpoints: list[Checkpoint] = []
+        self.faults: list[dict[str, Any]] = []
         data = _digits(settings.seed)
         learner = Learner("mlp", settings.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
@@ -112,6 +113,9 @@ class Simulated:
     def checkpoint(self) -> None:
         one = Checkpoint(self.system.version, self.system.ledger(), self._digest())
         self.checkpoints.append(one)
+
+    def fault(self, record: dict[str, Any]) -> None:
+        self.faults.append(record)
 
 
 @functools.cache
