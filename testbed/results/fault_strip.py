@@ -43,7 +43,7 @@ class Panels:
 
 def panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
     """Make the axes that some curves need, and the figure taller by what faults add to it."""
-    rows = sum(any(run.faults for run in curve.runs) for curve in curves)
+    rows = sum(map(_struck, curves))
     if not rows:
         return Panels(figure.subplots())
     many = any(crashed(run.faults) > FEW for curve in curves for run in curve.runs)
@@ -64,7 +64,7 @@ def draw(of: Panels, curves: Sequence[Curve], against: str) -> tuple[list["Artis
     if of.strip is None:
         return [], []
     limits = of.main.get_xlim()
-    rows = [(i, found) for i, curve in enumerate(curves) if (found := marks(curve))]
+    rows = [(i, _placed(curve, against)) for i, curve in enumerate(curves) if _struck(curve)]
     for row, (i, found) in enumerate(rows):
         of.strip.axhline(row, linewidth=0.7, **style.line_style(i), zorder=1)
         for mark in found:
@@ -118,6 +118,15 @@ def legend(kinds: set[str]) -> tuple[list["Artist"], list[str]]:
 def colour_of(kind: str) -> str:
     """The colour of a kind of fault."""
     return KIND_COLOURS.get(kind, OTHER_COLOUR)
+
+
+def _struck(curve: Curve) -> bool:
+    return any(run.faults for run in curve.runs)
+
+
+def _placed(curve: Curve, against: str) -> list[Mark]:
+    """The marks that have a place: without an evaluation, nobody knows what had come in."""
+    return [m for m in marks(curve) if against == "iteration" or m.at[against] > 0]
 
 
 def _draw_mark(axes: "Axes", row: int, mark: Mark, against: str, width: float) -> None:

@@ -221,7 +221,7 @@
     const traces = curves(counted, (point) => point[measure],
       "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s");
     // Nothing below the curves' own range: no fault may widen a log axis by decades.
-    const place = (of) => (log && of[measure] < least ? null : of[measure]);
+    const place = (of) => ((log && of[measure] < least) || of[measure] <= 0 ? null : of[measure]);
     const chart = faults(goal(layout(x, percent)), place, traces);
     Plotly.react("chart-ingress", traces, chart, config);
   }

@@ -1,6 +1,7 @@
 """Faults of runs: paired, counted, told in words and tables, and drawn where they happened."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,9 @@ def test_figures_and_report_of_runs_with_faults(write_run: WriteRun, tmp_path: P
         Run.load(write_run("adacomp-0.01", faults=crashes(15))),
         Run.load(write_run("no-point", faults=FEW, evaluations=evaluations_table(0, 1)[:0])),
     ]
-    first, again = (write_figures(runs, tmp_path / name) for name in "ab")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of matplotlib, when it finds no room for something
+        first, again = (write_figures(runs, tmp_path / name) for name in "ab")
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
     text = write_report(runs, tmp_path / "report.html").read_text()
