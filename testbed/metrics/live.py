@@ -219,8 +219,7 @@ class LiveRun:
             self._state.uplinks = uplinks
 
     def _left(self, number: int, status: int) -> None:
-        self._devices.left(number, failed=status != 0)
-        if status != 0:
+        if self._devices.left(number, status):
             self._lost(np.array([number]))
 
     def _lost(self, numbers: npt.NDArray[np.int64]) -> None:

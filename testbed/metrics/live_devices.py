@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from testbed.metrics.classes import DeviceClasses
 from testbed.metrics.state import STATES
-from testbed.metrics.striking import Striking
+from testbed.metrics.striking import CUTS, Striking
 from testbed.telemetry.board import Board, State
 
 
@@ -48,10 +48,16 @@ class LiveDevices:
         """The agent froze or thawed a worker."""
         self._frozen[number] = yes
 
-    def left(self, number: int, *, failed: bool) -> None:
-        """A worker's process has ended."""
+    def left(self, number: int, status: int) -> bool:
+        """A worker's process has ended with a status; returns whether that is a crash.
+
+        Who stands still or cannot be reached by a fault is killed when training is over, which is none.
+        """
+        out = self.striking.under("freeze", *CUTS)[number]
+        crashed = status != 0 and bool(self.striking.under("kill")[number] or not out)
         self._exited[number] = True
-        self._dead[number] |= failed
+        self._dead[number] |= crashed
+        return crashed
 
     def counts(self, *, begun: bool, ended: bool) -> dict[str, npt.NDArray[Any]]:
         """How many of each class are in each of ``STATES``, each of shape (classes,).
@@ -66,8 +72,8 @@ class LiveDevices:
             states = np.full(workers, State.TRAINING if begun else State.STARTING, np.int64)
         places = np.array([STATES.index(state.name.lower()) for state in State])[states]
         places[self._exited | ended] = STATES.index("done")
-        frozen = self._frozen | self.striking.under("freeze")
-        places[frozen & ~self._exited] = STATES.index("frozen")
+        frozen = (self._frozen & ~self._exited) | self.striking.under("freeze")
+        places[frozen] = STATES.index("frozen")
         places[self._dead] = STATES.index("dead")
         return {
             name: self._classes.count(np.flatnonzero(places == place))

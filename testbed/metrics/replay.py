@@ -42,7 +42,6 @@ class ReplayedRun:
         self._row = self._evaluation = self._death = self._sample = 0
         self._striking = Striking(recorded.workers)
         self._died = np.zeros(recorded.workers, bool)
-        self._simulated = run.manifest.engine == "simulation"
         self._fault = self._suspicion = 0
         self._finished = False
         self._wire = self._wire_points()
@@ -149,7 +148,7 @@ class ReplayedRun:
             numbers, begins = self._striking.take(record)
             if record["fault"] == "kill" and not begins:
                 self._died[numbers] = False  # they are new incarnations
-            elif record["fault"] == "kill" and self._simulated:
+            elif record["fault"] == "kill":
                 self._lose(numbers)  # of which no event tells
             self._fault += 1
         while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:

@@ -111,7 +111,8 @@ class Run:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
+            struck = self._metrics.fault if self._metrics else None
+            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan), struck)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.

@@ -74,7 +74,8 @@ class SimulatedRun:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
+            struck = self._metrics.fault if self._metrics else None
+            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan), struck)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         outcome = self._outcome
@@ -143,9 +144,6 @@ class SimulatedRun:
         ]
         now = time.monotonic()
         self._log.fault(record, names, now - self._training)
-        if self._metrics:
-            self._tell()  # what was before it
-            self._metrics.fault(record)
         text = told(record, names)
         self._log.event(now - self._began, "info", text, names[0] if len(names) == 1 else None)
 

@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -119,13 +119,20 @@ class RunLog:
         traffic: its folder for the capture, the counters and the account of both.
     """
 
-    def __init__(self, directory: Path, spec: str, manifest: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        spec: str,
+        manifest: dict[str, Any],
+        struck: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
         """Make the directory.
 
         Args:
             directory: must not exist.
             spec: the resolved spec as YAML.
             manifest: what is known at the start; how it stands is added here.
+            struck: told of the record of every fault, if somebody wants to know.
         """
         directory.mkdir(parents=True)
         self.directory = directory
@@ -153,6 +160,7 @@ class RunLog:
         self._curve_writer.writerow(CURVE_COLUMNS)
         self._events: IO[str] = (directory / "events.jsonl").open("x", encoding="utf-8")
         self._struck: dict[str, set[str]] = {}
+        self._hears_of_faults = struck
         self._faults: IO[str] = (directory / "faults.jsonl").open("x", encoding="utf-8")
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
@@ -194,6 +202,8 @@ class RunLog:
         line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
         self._faults.write(json.dumps(line) + "\n")
         self._faults.flush()
+        if self._hears_of_faults:
+            self._hears_of_faults(record)
         if record["phase"] == "begin":
             self._struck.setdefault(record["fault"], set()).update(devices)
 

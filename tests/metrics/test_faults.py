@@ -88,6 +88,19 @@ def test_an_emulated_worker_that_is_killed_and_comes_back_is_not_dead() -> None:
     assert states(exported(run)) == {"training": 3, "frozen": 0, "dead": 0, "cut": 0}
 
 
+def test_who_is_frozen_for_good_is_killed_in_the_end_and_did_not_crash() -> None:
+    run = LiveRun(planned(3), "time-1")
+    run.fault(record("freeze", 0))
+    run.fault(record("stop-network", 1))
+    for number in (0, 1):
+        run.from_agent(Message({"exited": f"worker-{number}", "status": -9}))
+    run.from_agent(Message({"exited": "worker-2", "status": 0}))
+    told = exported(run)
+    assert total(told, "testbed_devices_lost_total") == 0
+    assert states(told) == {"training": 0, "frozen": 1, "dead": 0, "cut": 1}
+    assert total(told, "testbed_devices", state="done") == 2
+
+
 def test_suspected_until_it_is_heard_again() -> None:
     run = LiveRun(planned(3), "time-1")
     run.from_role(Message({"suspected": 2, "time": 40.0, "iteration": 9, "silent": 30.0}))
