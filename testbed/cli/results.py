@@ -15,6 +15,8 @@ from testbed.results import quantities as q
 from testbed.results.classes import HEADINGS, class_rows
 from testbed.results.classes import records as class_records
 from testbed.results.curves import curves_of
+from testbed.results.fault_table import in_a_line
+from testbed.results.faults import alive, crashed
 from testbed.results.finding import Execution, find, resolve
 from testbed.results.journals import NoRunError
 from testbed.results.quantities import Measure
@@ -256,6 +258,19 @@ def _shown_whole(run: Run) -> dict[str, Any]:
     return _shown(run) | {"classes": class_records(class_rows(run))}
 
 
+def _faults(run: Run) -> dict[str, str]:
+    """What struck its devices, and how many workers are left; nothing of a run without faults."""
+    if not run.faults:
+        return {}
+    _, counts = alive(run.faults, run.manifest.workers)
+    lines = {"faults": in_a_line(run)}
+    if crashed(run.faults):
+        lines["alive"] = (
+            f"{counts[-1]:,} of {run.manifest.workers:,} workers, at least {counts.min():,}"
+        )
+    return lines
+
+
 def _facts(run: Run) -> dict[str, str]:
     manifest, summary = run.manifest, run.summary
     diverged_at = run.evaluations.diverged_at
@@ -267,6 +282,7 @@ def _facts(run: Run) -> dict[str, str]:
         "engine": run.clock,
         "training": run.trained,
         "workers": f"{manifest.workers:,}, lost {q.as_count(summary.workers_lost)}",
+        **_faults(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
         "directory": str(run.directory),

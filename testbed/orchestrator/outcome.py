@@ -63,13 +63,18 @@ class Outcome:
         return "info", f"it is heard again {time:.6g} s into training, and welcomed back"
 
     def summary(
-        self, plan: Plan, ingress: Mapping[str, int], after_drain: Mapping[str, int] | None
+        self,
+        plan: Plan,
+        ingress: Mapping[str, int],
+        after_drain: Mapping[str, int] | None,
+        struck: Mapping[str, int],
     ) -> dict[str, Any]:
         """What ``summary.json`` says of a run, but for its traffic.
 
         Args:
             ingress: when the last update was applied.
             after_drain: once every connection was closed; None where that is not known.
+            struck: how many devices each kind of fault struck.
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
@@ -92,6 +97,7 @@ class Outcome:
             "host_seconds": self.host_seconds,
             "workers_lost": self.workers_lost,
             **({"suspected": self.suspected, "welcomed": self.welcomed} if self.suspected else {}),
+            **({"faults": dict(struck)} if struck else {}),
             "parameters_sha256": self.parameters_sha256,
             "versions": versions(),
         }

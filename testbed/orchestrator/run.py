@@ -114,7 +114,12 @@ class Run:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
+            self._log = RunLog(
+                self._directory,
+                dump(self._plan.spec),
+                manifest(self._plan),
+                struck=self._metrics.fault if self._metrics else None,
+            )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.
@@ -150,7 +155,8 @@ class Run:
         outcome = self._outcome
         try:
             after_drain = self._ingress.after_drain()
-            summary = outcome.summary(self._plan, self._ingress_of_updates(), after_drain)
+            ingress = self._ingress_of_updates()
+            summary = outcome.summary(self._plan, ingress, after_drain, self._log.struck)
             summary["traffic"] = self._settle()
             if self._peers:
                 summary["peers"] = self._peers
