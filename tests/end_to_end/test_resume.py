@@ -139,9 +139,8 @@ def test_a_server_that_is_killed_comes_back(command: CommandLine, undisturbed: P
         (phase, at, ["server"]) for at in (20, 290, 295) for phase in ("begin", "end")
     ]
     events = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
-    back = [
-        one["event"] for one in events if "begins anew" in one["event"] or "back" in one["event"]
-    ]
+    told_of = [one["event"] for one in events if one["device"] == "server"]
+    back = [text for text in told_of if text.startswith(("begins anew", "back from"))]
     assert back == ["begins anew", *["back from the checkpoint of update 240"] * 2]
 
 
