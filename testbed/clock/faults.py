@@ -29,7 +29,7 @@ from testbed.clock.star import (
     StarClock,
 )
 from testbed.clock.transfers import Line
-from testbed.faults.fault import Fault
+from testbed.faults.fault import SERVER, Fault
 from testbed.faults.schedule import Schedule
 from testbed.roles.service import ParameterService
 from testbed.roles.worker_protocols import WorkerProtocol
@@ -46,6 +46,16 @@ class FaultStage(Stage, Protocol):
 
     def fault(self, record: dict[str, Any]) -> None:
         """A fault begins or ends: it is to be made real, and written down."""
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """The server is killed, and comes back from its last checkpoint.
+
+        What it has done behind that comes about once more, and so does this.
+
+        Args:
+            number: of this time, from 1; of a time that it has come back from already, the same.
+            begin, end: the records of both.
+        """
 
     def lose(self, worker: int) -> None:
         """Whatever a worker was computing or had to send is lost."""
@@ -137,7 +147,7 @@ class FaultyClock(StarClock):
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(service.half.version)
         self._actions: dict[int, _Strike | _End] = {}
-        self._came = self._posted = self._strikes = self._fruitless = 0
+        self._came = self._posted = self._strikes = self._server_strikes = self._fruitless = 0
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
         if not self._service.begun:
@@ -254,6 +264,13 @@ class FaultyClock(StarClock):
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
         """A fault strikes those that there are; who is killed or lost has no other."""
+        if SERVER in devices:
+            self._server_strikes += 1
+            version = self._service.half.version
+            phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")
+            both = (fault.record(phase, devices, self.now, version) for phase in phases)
+            self._stage.server_killed(self._server_strikes, *both)
+            return
         slow, until = fault.kind == "slow", self.now + (fault.duration or inf)
         there = [worker for worker in devices if worker in self._workers]
         struck = [w for w in there if not self._devices[w].lost and (slow or self._fetch(w))]

@@ -434,7 +434,18 @@ class Spec(Section):
 
     def _checkpoint_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         peers = [options.name for options in self.algorithms if not is_served(options.name)]
-        if self.checkpoints.every is None or not peers:
+        if self.checkpoints.every is None:
+            killed = [i for i, fault in enumerate(self.faults) if fault.of_server]
+            text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
+            if self.engine == "emulation":
+                text = (
+                    "only a simulated server comes back: take it out, or use `engine: simulation`"
+                )
+            return [(("faults", i, "who"), text) for i in killed[:1]]
+        if self.engine == "emulation":
+            text = "only simulations write checkpoints: take this out, or use `engine: simulation`"
+            return [(("checkpoints", "every"), text)]
+        if not peers:
             return []
         text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
         return [(("checkpoints", "every"), text)]

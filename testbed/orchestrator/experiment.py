@@ -128,7 +128,8 @@ class _Executable(Protocol):
 def _made(job: Job, directory: Path) -> Callable[[Watcher, float, LiveRun | None], _Executable]:
     """What carries a plan out, or goes on with its run."""
     if job.plan.spec.engine == "emulation":
-        return partial(Run, job.plan, directory)
+        again = prepare(job.ended, ()) if job.ended else None
+        return partial(Run, job.plan, directory, resumption=again)
     # Imported here: it computes in this process, and torch takes seconds.
     from testbed.simulation.run import SimulatedRun
     from testbed.simulation.star import STORED

@@ -55,6 +55,19 @@ class Resumption:
             return "resumed from the beginning: there is no checkpoint"
         return f"resumed from the checkpoint of update {self.state['version']:,}"
 
+    def put_traffic_aside(self, directory: Path) -> None:
+        """Make room for the capture and the ledgers of a run that begins anew.
+
+        What there is of earlier times goes to a folder of its own, and is counted no more.
+        """
+        folder = directory / "traffic"
+        earlier = [path for path in folder.iterdir() if not path.name.startswith("earlier")]
+        if earlier:
+            aside = folder / f"earlier-{len(self.kept.manifest.get('resumed', ())) + 1}"
+            aside.mkdir(exist_ok=True)
+            for path in earlier:
+                path.replace(aside / path.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -94,10 +107,6 @@ def _check(run: Run) -> Plan:
     """See whether a run that is not complete can be resumed; returns its plan."""
     if run.ended == "running":
         raise SpecError(f"{run.id} is still running, as process {run.manifest.pid}")
-    if run.manifest.engine != "simulation":
-        raise SpecError(
-            f"{run.id} is an emulation, and only simulations can be resumed: run it anew"
-        )
     written_by = _manifest(run)
     if written_by.get("code") != package_digest():
         commit = written_by.get("commit")
@@ -138,7 +147,8 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
     evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
     faults = _lines(run.directory / "faults.jsonl")
     files = state = None
-    if (run.directory / FOLDER).is_dir():
+    emulated = run.manifest.engine == "emulation"
+    if (run.directory / FOLDER).is_dir() and not emulated:
         files = CheckpointFiles.open(run.directory / FOLDER, types)
         there = {
             "updates": updates.num_rows,
@@ -153,12 +163,16 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
     tables = {
         "updates": updates.slice(0, counts["updates"]),
         "evaluations": evaluations.slice(0, counts["evaluations"]),
-        "counters": read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS),
+        "counters": _counters(run).slice(0, 0 if emulated else None),
     }
     version = state["version"] if state else 0
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
     return Resumption(kept, state, files, seconds, lock)
+
+
+def _counters(run: Run) -> pa.Table:
+    return read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS)
 
 
 def _lines(path: Path) -> list[str]:

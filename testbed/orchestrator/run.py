@@ -30,6 +30,7 @@ from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES
@@ -59,6 +60,8 @@ class Run:
         watcher: Watcher,
         host_seconds: float,
         metrics: LiveRun | None = None,
+        *,
+        resumption: Resumption | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -66,7 +69,9 @@ class Run:
             directory: the run directory to make.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
             metrics: whom to tell how it goes, if somebody exports it.
+            resumption: what there is of the run, if it is begun anew in its directory.
         """
+        self._resumption = resumption
         self._plan = plan
         self._directory = directory
         self._watcher = watcher
@@ -114,12 +119,18 @@ class Run:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
+            again = self._resumption
+            if again is not None:
+                again.put_traffic_aside(self._directory)
             self._log = RunLog(
                 self._directory,
                 dump(self._plan.spec),
                 manifest(self._plan),
+                kept=again.kept if again else None,
                 struck=self._metrics.fault if self._metrics else None,
             )
+            if again is not None:
+                self._event("info", again.told, None)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.

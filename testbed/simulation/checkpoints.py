@@ -48,6 +48,10 @@ class Checkpoints:
         self._written += 1
         self._seconds += time.monotonic() - began
 
+    def newest(self) -> Any:
+        """The state of the last one; None if there is none yet."""
+        return self._files.newest()
+
     def account(self) -> dict[str, Any]:
         """How many this process wrote, the last one's bytes, and the seconds it took to write them."""
         return {

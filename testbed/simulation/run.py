@@ -29,7 +29,8 @@ from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.service import UpdateRow
 from testbed.roles.settings import SERVER, worker_name
 from testbed.simulation.checkpoints import Checkpoints
-from testbed.simulation.systems import system
+from testbed.simulation.star import ServerKilledError
+from testbed.simulation.systems import MeshSystem, StarSystem, system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
@@ -61,6 +62,9 @@ class SimulatedRun:
             resumption: what to go on from, if the run is not begun.
         """
         self._resumption = resumption
+        self._server_kills = 0
+        self._suspicions = 0
+        self._again = dict.fromkeys(("updates", "evaluations", "faults", "suspicions"), 0)
         self._checkpoints: Checkpoints | None = None
         self._metrics = metrics
         self._plan = plan
@@ -124,14 +128,14 @@ class SimulatedRun:
     def _simulate(self, between: Callable[[], None]) -> None:
         self._progress.phase = "devices"
         make = system(self._settings)
-        self._system = make(self._settings, self._dataset, self._learner, self._initial, self)
+        self._system = self._made(make)
         self._prepare_checkpoints()
         self._progress.devices = self._settings.workers
         self._progress.phase = "training"
         self._tell_progress()
         before = self._resumption.host_seconds if self._resumption else 0.0
         self._training = time.monotonic() - before
-        self._system.clock.run(between)
+        self._run(make, between)
         self._flush()
         self._outcome.updates = self._system.version  # the last may be one that waited for nobody
         self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
@@ -141,6 +145,45 @@ class SimulatedRun:
         if version < wanted:
             reason = f"no further update could come about after {version:,} of {wanted:,}"
             raise EndError("failed", reason)
+
+    def _made(self, make: type[StarSystem] | type[MeshSystem]) -> StarSystem | MeshSystem:
+        return make(self._settings, self._dataset, self._learner, self._initial, self)
+
+    def _run(self, make: type[StarSystem] | type[MeshSystem], between: Callable[[], None]) -> None:
+        """Run to the end, with another server each time that it is killed."""
+        while True:
+            try:
+                self._system.clock.run(between)
+                return
+            except ServerKilledError:
+                self._system = self._made(make)
+                self._come_back()
+
+    def _come_back(self) -> None:
+        """The server comes back from its last checkpoint; what is on record comes about once more."""
+        assert self._checkpoints is not None
+        self._flush()
+        self._server_kills += 1
+        state = self._checkpoints.newest()
+        if state is not None:
+            self._system.restore(state["system"])
+        self._system.went_on(time.monotonic() - self._training, self._server_kills)
+        before = state["counts"] if state else {}
+        self._again = {name: n - before.get(name, 0) for name, n in self._counts().items()}
+        version = self._system.version
+        text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
+        self._log.event(self._seconds(), "info", text, SERVER)
+
+    def _counts(self) -> dict[str, int]:
+        """How often what was told."""
+        return self._log.counts | {"suspicions": self._suspicions}
+
+    def _was_told(self, journal: str) -> bool:
+        """Whether the next row of a journal is there already, and comes about once more."""
+        if not self._again[journal]:
+            return False
+        self._again[journal] -= 1
+        return True
 
     def _prepare_checkpoints(self) -> None:
         going_on, every = self._resumption, self._plan.spec.checkpoints.every
@@ -152,13 +195,15 @@ class SimulatedRun:
         self._log.event(self._seconds(), "info", going_on.told)
         if going_on.state is not None:
             self._restore(going_on.state)
-        self._system.went_on(going_on.host_seconds)
+        self._system.went_on(going_on.host_seconds, self._server_kills)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._system.restore(state["system"])
         for name, value in state["outcome"].items():
             setattr(self._outcome, name, value)
         self._ingress = state["ingress"]
+        self._server_kills = state["server_kills"]
+        self._suspicions = state["counts"]["suspicions"]
         self._version = self._system.version
         if self._outcome.accuracies:
             self._progress.accuracy = self._outcome.accuracies[-1]
@@ -171,9 +216,10 @@ class SimulatedRun:
         self._flush()
         state = {
             "version": self._system.version,
-            "counts": self._log.counts,
+            "counts": self._counts(),
             "outcome": asdict(self._outcome),
             "ingress": self._ingress,
+            "server_kills": self._server_kills,
             "system": self._system.state(),
         }
         self._checkpoints.write(self._system.version, state)
@@ -187,9 +233,11 @@ class SimulatedRun:
 
     def row(self, row: UpdateRow, version: int) -> None:
         """A push was taken in, which led to this version."""
+        self._version = version
+        if self._was_told("updates"):
+            return
         self._rows[self._count] = row
         self._count += 1
-        self._version = version
         if self._outcome.first_update is None:
             self._outcome.first_update = time.monotonic() - self._began
         if self._count == _ROWS:
@@ -197,6 +245,8 @@ class SimulatedRun:
 
     def fault(self, record: dict[str, Any]) -> None:
         """A fault begins or ends."""
+        if self._was_told("faults"):
+            return
         names = [
             SERVER if device == THE_SERVER else worker_name(device) for device in record["devices"]
         ]
@@ -206,6 +256,8 @@ class SimulatedRun:
 
     def checkpoint(self) -> None:
         """Evaluate the version that there is now."""
+        if self._was_told("evaluations"):
+            return
         self._flush()
         self._ingress = self._system.ledger()
         if self._system.parameters is not self._learner.parameters:
@@ -226,12 +278,18 @@ class SimulatedRun:
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """A worker has been silent for so many seconds, and is left out from now on."""
+        if self._was_told("suspicions"):
+            return
+        self._suspicions += 1
         level, text = self._outcome.suspects(silent, time)
         self._event(level, text, worker)
         self._watcher.event(level, f"{worker_name(worker)}: {text}")
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Something came of a suspected worker, which takes part again."""
+        if self._was_told("suspicions"):
+            return
+        self._suspicions += 1
         self._event(*self._outcome.welcomes(time), worker)
 
     def _event(self, level: str, text: str, worker: int) -> None:
@@ -266,7 +324,7 @@ class SimulatedRun:
         self._next_look = now + LOOK_PERIOD
         if select.select([wake_up], [], [], 0)[0]:
             number = os.read(wake_up, 1)[0]
-            if self._checkpoints:
+            if self._checkpoints and not any(self._again.values()):
                 self._keep()  # so that nothing is to be done again
             raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
         self._see(now)

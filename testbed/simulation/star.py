@@ -33,6 +33,10 @@ STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
 """What the state of a clock with these workers is made of, beside plain values and arrays."""
 
 
+class ServerKilledError(Exception):
+    """The server is killed, in the middle of an event: nothing of its system can be used any more."""
+
+
 class SimulatedWorkers(Stateful):
     """All workers of a run.
 
@@ -40,6 +44,9 @@ class SimulatedWorkers(Stateful):
     its gradient is computed there and then, at the server's own parameters, which nobody has to copy.
     Otherwise it is computed when its message is taken in, and not at all if it never is. The result is
     the same: a gradient depends on nothing but the version and the mini-batch that was drawn.
+
+    Attributes:
+        server_kills: how often the server was killed, and has come back.
     """
 
     made_anew = frozenset(
@@ -57,6 +64,7 @@ class SimulatedWorkers(Stateful):
             "_began",
             "_again",
             "_told",
+            "server_kills",
         }
     )
 
@@ -90,6 +98,7 @@ class SimulatedWorkers(Stateful):
         self._computations = list(computations)
         self._again = again
         self._told = told
+        self.server_kills = 0
         self._lost: set[int] = set()
         self._connections = 0
         self._of_server, self._learner = learners
@@ -264,6 +273,13 @@ class SimulatedWorkers(Stateful):
     def fault(self, record: dict[str, Any]) -> None:
         """Nothing is to be made real here."""
         self._told(record)
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """The server is gone, unless it has come back from this already."""
+        self._told(begin)
+        if number > self.server_kills:
+            raise ServerKilledError
+        self._told(end)
 
     def lose(self, worker: int) -> None:
         """What a worker was computing, or had to send, is lost, and what it is sent from now on."""

@@ -71,8 +71,8 @@ class System(ABC):
         """Go on from a state."""
 
     @abstractmethod
-    def went_on(self, host_seconds: float) -> None:
-        """So many seconds of the host's clock had passed before this process."""
+    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+        """So many seconds of the host's clock had passed, and the server had been killed so often."""
 
     def told(self) -> dict[str, Any]:
         """What the summary says beside what all runs have."""
@@ -171,9 +171,10 @@ class StarSystem(System):
         self._busy.go_on(state["asked"])
         self._workers.restore(state["workers"])
 
-    def went_on(self, host_seconds: float) -> None:
-        """So many seconds of the host's clock had passed before this process."""
+    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+        """So many seconds of the host's clock had passed, and the server had been killed so often."""
         self._workers.went_on(host_seconds)
+        self._workers.server_kills = server_kills
 
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
@@ -238,8 +239,8 @@ class MeshSystem(System):
         """There are no checkpoints of peers."""
         raise AssertionError("a checkpoint of peers")
 
-    def went_on(self, host_seconds: float) -> None:
-        """So many seconds of the host's clock had passed before this process."""
+    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+        """So many seconds of the host's clock had passed; peers have no server."""
         self._peers.went_on(host_seconds)
 
     def drain(self) -> None:

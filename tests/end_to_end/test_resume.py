@@ -124,6 +124,26 @@ def test_interrupted_nothing_is_done_again(command: CommandLine, undisturbed: Pa
     ]
 
 
+def test_a_server_that_is_killed_comes_back(command: CommandLine, undisturbed: Path) -> None:
+    faults = [
+        {"who": "server", "how": "kill", "when": when, "lasting": "2s"}
+        for when in ({"iteration": 20}, {"iteration": 290}, {"iteration": 295})
+    ]
+    directory = to_the_end(command.start_run(RUN | {"faults": faults})).run_directory
+    for name in ("curve.csv", "parameters.npy"):
+        assert (directory / name).read_bytes() == (undisturbed / name).read_bytes(), name
+    assert updates(directory).drop_columns(HOST).equals(updates(undisturbed).drop_columns(HOST))
+    lines = (directory / "faults.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [(one["phase"], one["iteration"], one["devices"]) for one in told] == [
+        (phase, at, ["server"]) for at in (20, 290, 295) for phase in ("begin", "end")
+    ]
+    events = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    told_of = [one["event"] for one in events if one["device"] == "server"]
+    back = [text for text in told_of if text.startswith(("begins anew", "back from"))]
+    assert back == ["begins anew", *["back from the checkpoint of update 240"] * 2]
+
+
 def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) -> None:
     # An execution of two runs, the second of which was never begun.
     algorithms = ["asgd", "comp-asgd"]
