@@ -3,12 +3,15 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.faults.fault import Fault
+from testbed.results.faults import read_faults
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import CURVE_COLUMNS, RunLog
 
@@ -84,3 +87,37 @@ def test_the_end_makes_parquet_and_leaves_nothing_half_done(log: RunLog) -> None
 def test_an_earlier_run_is_never_overwritten(log: RunLog) -> None:
     with pytest.raises(FileExistsError):
         RunLog(log.directory, "", {})
+
+
+def test_faults_are_written_told_and_counted_once_for_each_device(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    log = RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"}, heard.append)
+    freeze = Fault(0, "freeze", 2.0)
+    records = [
+        (freeze.record("begin", (3, 4), 1.0, 7), ["worker-3", "worker-4"]),
+        (freeze.record("end", (3, 4), 3.0, 9), ["worker-3", "worker-4"]),
+        (freeze.record("begin", (3,), 5.0, 11), ["worker-3"]),
+        (Fault(1, "kill", 0.0).record("begin", (-1,), 6.0, 12), ["server"]),
+    ]
+    for record, names in records:
+        log.fault(record, names, 0.25)
+    assert heard == [record for record, _ in records]
+    assert log.struck == {"freeze": 2, "kill": 1}
+    lines = (log.directory / "faults.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {
+        "fault": "freeze",
+        "phase": "begin",
+        "rule": 0,
+        "devices": ["worker-3", "worker-4"],
+        "time": 1.0,
+        "iteration": 7,
+        "duration": 2.0,
+        "host_time": 0.25,
+    }
+    strikes = read_faults(log.directory)  # before the end, as after a kill
+    assert [(s.kind, s.device, s.ended is None) for s in strikes] == [
+        ("freeze", "worker-3", False),
+        ("freeze", "worker-4", False),
+        ("freeze", "worker-3", True),
+        ("kill", "server", True),
+    ]
