@@ -295,10 +295,15 @@ class ServerHalf(ABC):
         indices = np.flatnonzero(changed).astype(np.uint32)
         return SparseUpdate(indices, vector[indices])
 
-    def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
-        """Drop whatever is kept for a worker that will not push again.
+    def joined(self, worker: int) -> None:  # noqa: B027 - most rules do not count workers
+        """Learn that a worker is there, or there again behind ``forget``."""
 
-        It may lower ``needed``, and make the update that was waiting for this worker.
+    def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
+        """Drop whatever is kept for a worker: it is gone, or has been silent for too long.
+
+        What it still pushes of what it was sent before is not handed in; if it comes back, ``joined``
+        and ``pull`` are called first. It may lower ``needed``, and make the update that was waiting
+        for this worker.
         """
 
 
@@ -408,6 +413,11 @@ class ServedAlgorithm(Algorithm):
     def protocol(options: Any) -> Protocol:
         """How workers come by parameters; its server's half says the same."""
         return "pull"
+
+    @classmethod
+    def synchronous(cls, options: Any) -> bool:
+        """Whether an update may wait for a worker, so that one that is silent holds up the others."""
+        return cls.protocol(options) != "pull"
 
     @staticmethod
     @abstractmethod

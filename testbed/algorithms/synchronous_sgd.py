@@ -9,6 +9,10 @@ their mean (equations 3 and 4):
 Later gradients of the version are dropped. k = n is plain synchronous SGD. The option ``protocol``
 says how workers come by the new version; a worker that knows that it is late reports that it has
 finished, without the gradient.
+
+The papers do not say what becomes of k when workers fail. Here k is never more than the gradients that
+can still come: of the version's, those that were taken and one of each worker that is there. So with
+k = n the server goes on with those that are left, and b backups are used up before k shrinks.
 """
 
 import math
@@ -54,8 +58,8 @@ class SynchronousSgdOptions(Options):
 class SynchronousServer(ServerHalf):
     """Takes the first k gradients of the current version; k is ``needed``.
 
-    A rule that changes k from update to update does so in ``_stepped``; one that wants to know each
-    gradient overrides ``_gather``.
+    A rule that changes k from update to update sets ``needed`` in ``_stepped``; one that wants to know
+    each gradient overrides ``_gather``. Where nobody says who is there (``joined``), all are.
     """
 
     def __init__(
@@ -71,15 +75,28 @@ class SynchronousServer(ServerHalf):
         """
         super().__init__(parameters)
         self.protocol = protocol
-        self.needed = wait_for
+        self._wait_for = wait_for
+        self._there: set[int] | None = None
         self._eta = np.float32(learning_rate)
         self._mean = np.empty_like(parameters)
         self._count = 0
         self._sent: dict[int, int] = {}
         self._taken: set[int] = set()
 
+    @property
+    def needed(self) -> int:
+        """k, but not more than there are workers."""
+        if self._there is None:
+            return self._wait_for
+        return max(1, min(self._wait_for, len(self._there)))
+
+    @needed.setter
+    def needed(self, k: int) -> None:
+        self._wait_for = k
+
     def pull(self, worker: int) -> int | None:
-        # One gradient per worker and version: who has had this one waits for the next.
+        # One gradient per worker and version: who has had this one waits for the next; so does who
+        # left behind its gradient and came back.
         if self._sent.get(worker) == self.version or worker in self._taken:
             return None
         self._sent[worker] = self.version
@@ -100,9 +117,16 @@ class SynchronousServer(ServerHalf):
             raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
         self._taken.add(worker)
         self._gather(worker, update, loss, time)
-        if self._count >= self.needed:
+        if self._complete:
             self._step(time)
         return 0
+
+    @property
+    def _complete(self) -> bool:
+        """Whether k gradients of the current version were taken, or all that will come."""
+        if self._there is None:
+            return self._count >= self._wait_for
+        return self._count >= min(self._wait_for, len(self._there | self._taken))
 
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
         """Add a gradient of the current version to the others."""
@@ -136,8 +160,16 @@ class SynchronousServer(ServerHalf):
     def _stepped(self, time: float) -> None:
         """The step was taken, and ``version`` is the new one."""
 
+    def joined(self, worker: int) -> None:
+        self._there = {worker} | (self._there or set())
+
     def forget(self, worker: int) -> None:
         self._sent.pop(worker, None)
+        if self._there is None:
+            return
+        self._there.discard(worker)
+        if self._count and self._complete:
+            self._step(math.nan)  # nothing arrived that would have a time
 
 
 class SynchronousSgd(ServedAlgorithm):
@@ -146,6 +178,10 @@ class SynchronousSgd(ServedAlgorithm):
     @staticmethod
     def protocol(options: SynchronousSgdOptions) -> Protocol:
         return options.protocol
+
+    @classmethod
+    def synchronous(cls, options: SynchronousSgdOptions) -> bool:
+        return True
 
     @staticmethod
     def check(options: SynchronousSgdOptions, conditions: Conditions) -> None:

@@ -10,11 +10,12 @@ A worker that is sent every version is sent the newest when its downlink is free
 old in the queue are not sent.
 
 Of events at one moment, parameters arrive first, then computations end, then pushes arrive, then
-workers ask for parameters (a pull gets every update that arrived up to its time); within each, the
-worker with the lower number comes first.
+workers ask for parameters (a pull gets every update that arrived up to its time), and last those are
+suspected that were silent for too long; within each, the worker with the lower number comes first.
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 
-PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE = range(5)
+PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, _SILENT = range(6)
 EXACT = -1.0
 """In place of when a message was sent, once its size is known and its arrival with it."""
 
@@ -86,7 +87,8 @@ class _Worker:
     """One worker, as the clock sees it.
 
     ``begun`` counts its computations; ``finished`` and ``ahead`` are of the last of them: whether the
-    clock has come to its end, and whether the worker was told of it before.
+    clock has come to its end, and whether the worker was told of it before. ``timed`` is when an
+    event will look at its silence.
     """
 
     protocol: WorkerProtocol
@@ -96,6 +98,7 @@ class _Worker:
     finished: bool = False
     ahead: bool = False
     waiting: deque[Arrived] = field(default_factory=deque)
+    timed: float = math.inf
 
 
 class StarClock:
@@ -180,9 +183,11 @@ class StarClock:
                 self._finish(worker, state)
         elif rank == ARRIVED:
             self._arrive(worker, state, what)
+        elif rank == _SILENT:
+            self._look_at_silence(worker, state)
         else:
             if rank == _ASKED:
-                self._service.asked(worker)
+                self._service.asked(worker, time)
             self._send_due()
 
     def _compute(self, worker: int, state: _Worker, version: int) -> None:
@@ -248,6 +253,8 @@ class StarClock:
             self._answered(worker)
         if state.protocol.asks and worker in self._workers:
             heapq.heappush(self._events, (self.now, _ASKED, worker, 0))
+        else:
+            self._time_silence(worker, state)
         self._send_due()
 
     # -- what goes wrong, in ``testbed.clock.faults``
@@ -273,6 +280,24 @@ class StarClock:
 
     # -- ends and beginnings
 
+    def _time_silence(self, worker: int, state: _Worker) -> None:
+        """Look at a worker's silence when it will have lasted too long, if not before."""
+        deadline = self._service.deadline(worker)
+        if deadline is not None and deadline < state.timed:
+            state.timed = deadline
+            heapq.heappush(self._events, (deadline, _SILENT, worker, 0))
+
+    def _look_at_silence(self, worker: int, state: _Worker) -> None:
+        if self.now != state.timed:
+            return  # it was looked at earlier, which was found to be due behind this
+        state.timed = math.inf
+        deadline = self._service.deadline(worker)
+        if deadline is None or deadline > self.now:
+            self._time_silence(worker, state)
+            return
+        self._service.suspect(worker, self.now)
+        self._send_due()  # others may have waited for it
+
     def _come_up_with(self, state: _Worker) -> None:
         state.ahead = False
         self._ahead -= 1
@@ -289,7 +314,9 @@ class StarClock:
     def _send_due(self) -> None:
         for worker in self._service.due(self._has_room):
             size = self._stage.answer(worker)
+            self._service.sent(worker, self.now)
             state = self._workers[worker]
+            self._time_silence(worker, state)
             arrival = state.down.send(self.now, size)
             version = self._service.half.version
             heapq.heappush(self._events, (arrival, PARAMETERS, worker, version))

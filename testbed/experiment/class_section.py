@@ -11,13 +11,15 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
 )
 
 from testbed.durations.shares import apportion
-from testbed.experiment.section import Section, not_whole
+from testbed.experiment.fault_section import ClassFaultSpec
+from testbed.experiment.section import Section, as_tuple, not_whole
 from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Share, Size
 
@@ -88,11 +90,17 @@ class DeviceClassSpec(Section):
         description="docker: as devices.memory; default (null): devices.memory.",
         examples=["256MiB"],
     )
+    faults: Annotated[tuple[ClassFaultSpec, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="As faults at the top of the file, but for who: each of these devices by itself; "
+        "default: none of their own.",
+        examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
+    )
 
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) is not None}
+        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
     def of(self, key: str, general: Any) -> Any:
         """What the class's devices have: its own, or what all have."""

@@ -12,11 +12,14 @@ from testbed.experiment.class_section import (
     shares_of,
 )
 from testbed.experiment.section import Section, as_tuple
-from testbed.experiment.units import Size
+from testbed.experiment.units import Duration, Size
 
 MOST_STARTED = 24
 """Workers up to which each container starts its role by its own Python, unless the file says."""
 
+
+SUSPECT_AFTER = 30.0
+"""Seconds of silence after which a worker of a synchronous algorithm is suspected, unless said."""
 
 LEAST_STARTED = 200 * 2**20
 """Bytes that a container which loads torch for itself does not get along with; 220 MB were measured."""
@@ -71,11 +74,25 @@ class DevicesSpec(Section):
         ],
     )
 
+    suspect_after: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds of the run's clock after which a worker that was sent parameters and has "
+        "said nothing since is suspected: left out until something comes of it. null: never. Default: "
+        f"{SUSPECT_AFTER:g}s with an algorithm whose updates wait for workers, never with the others.",
+        examples=["30s"],
+    )
+
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What is not given has no meaning, or (launch, image) another one on another host."""
         data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
+        given = {"suspect_after"} & self.model_fields_set
+        return {
+            key: value
+            for key, value in data.items()
+            if getattr(self, key) not in (None, ()) or key in given
+        }
 
     @property
     def launched(self) -> Literal["image", "fork"]:

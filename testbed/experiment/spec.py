@@ -20,11 +20,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.errors import SpecError
 from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
-from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
 from testbed.experiment.section import Section, as_tuple
@@ -307,6 +307,7 @@ class Spec(Section):
             *(() if devices else self._algorithm_conflicts()),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
+            *self._suspicion_conflicts(),
             *self._fault_conflicts(),
             *devices,
         ]
@@ -406,6 +407,20 @@ class Spec(Section):
         text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
         return [(("simulation", key), text)]
 
+    def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if not peers or self.devices.suspect_after is None:
+            return []
+        text = f"peers ({peers[0]}) have no server that would suspect them: take it out"
+        return [(("devices", "suspect_after"), text)]
+
+    def suspect_after(self, options: Options) -> float | None:
+        """Seconds of silence after which a worker of this algorithm's is suspected; None: never."""
+        devices = self.devices
+        if "suspect_after" in devices.model_fields_set or not is_served(options.name):
+            return devices.suspect_after
+        return SUSPECT_AFTER if served(options.name).synchronous(options) else None
+
     def _evaluation_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         if self.evaluation.peer < self.devices.workers:
             return []
@@ -414,15 +429,21 @@ class Spec(Section):
 
     def _fault_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         peers = [options.name for options in self.algorithms if not is_served(options.name)]
-        if self.faults and peers:
-            text = (
-                f"faults are of runs with a server, and '{peers[0]}' has none: take one of them out"
-            )
-            return [(("faults",), text)]
-        return [
+        classes = self.devices.classes
+        if peers and (self.faults or any(one.faults for one in classes)):
+            place = ("faults",) if self.faults else ("devices", "classes")
+            text = f"faults are of runs with a server, and '{peers[0]}' has none: take one out"
+            return [(place, text)]
+        found = [
             (("faults", i, *path), text)
             for i, fault in enumerate(self.faults)
             for path, text in (*self._nobody(fault), *self._impossible(fault))
+        ]
+        return found + [
+            (("devices", "classes", i, "faults", j, *path), text)
+            for i, one in enumerate(classes)
+            for j, own in enumerate(one.faults)
+            for path, text in self._impossible(own)
         ]
 
     def _nobody(self, fault: FaultSpec) -> list[tuple[tuple[Any, ...], str]]:
@@ -430,9 +451,11 @@ class Spec(Section):
         who, workers = fault.who, self.devices.workers
         if who.number is not None and who.number > workers:
             return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
-        classes = [name for one in self.devices.classes if (name := getattr(one, "name", None))]
+        classes = [one.name for one in self.devices.classes]
         if who.class_ is not None and who.class_ not in classes:
-            told = f"the classes are {', '.join(classes)}" if classes else "no class has a name"
+            told = (
+                f"the classes are {', '.join(classes)}" if classes else "devices.classes has none"
+            )
             return [(("who", "class"), f"there is no class '{who.class_}': {told}")]
         known = {worker_name(i) for i in range(workers)}
         return [

@@ -19,6 +19,7 @@ class Outcome:
         last_update: seconds of the run's clock from the beginning of training.
         host_seconds: of the host's clock, until then.
         first_update: seconds of the host's clock from the command to the first update.
+        suspected, welcomed: how often a worker was suspected for its silence, and came back.
     """
 
     ended: str = "failed"
@@ -32,6 +33,8 @@ class Outcome:
     host_seconds: float = 0.0
     parameters_sha256: str | None = None
     workers_lost: int = 0
+    suspected: int = 0
+    welcomed: int = 0
 
     def took_in(self, rows: npt.NDArray[Any], version: int) -> None:
         """Count rows of ``records.UPDATE``, which led to this version."""
@@ -40,6 +43,22 @@ class Outcome:
         self.host_seconds = float(rows["host_time"][-1])
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
+
+    def suspects(self, silent: float, time: float) -> tuple[str, str]:
+        """Count a worker that is suspected; returns the level and the text of an event.
+
+        Args:
+            silent: seconds that it has said nothing for.
+            time: when it is, in seconds since training began by the run's clock.
+        """
+        self.suspected += 1
+        left_out = f"it is suspected {time:.6g} s into training, and left out"
+        return "warning", f"nothing was heard for {silent:.6g} s: {left_out}"
+
+    def welcomes(self, time: float) -> tuple[str, str]:
+        """Count a suspected worker that has come back; returns the level and the text of an event."""
+        self.welcomed += 1
+        return "info", f"it is heard again {time:.6g} s into training, and welcomed back"
 
     def summary(
         self,
@@ -76,6 +95,7 @@ class Outcome:
             "host_seconds": self.host_seconds,
             "workers_lost": self.workers_lost,
             **({"faults": dict(struck)} if struck else {}),
+            **({"suspected": self.suspected, "welcomed": self.welcomed} if self.suspected else {}),
             "parameters_sha256": self.parameters_sha256,
             "versions": versions(),
         }

@@ -1,6 +1,7 @@
 """From a spec to what will be created: devices, addresses, links, and what each role is told."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,9 +151,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             pulls=algorithm.pulls or spec.pulls,
             compute=spec.compute.plain(),
             waiting=spec.waiting.plain(),
-            faults=_faults(spec) if served else (),
+            faults=_faults(spec, class_of) if served else (),
             classes=[_class(spec, one) for one in spec.devices.classes],
             class_of=class_of,
+            suspect_after=spec.suspect_after(algorithm),
             evaluate_every=spec.evaluation.every,
             evaluation_images=spec.evaluation.images,
             batched=spec.simulation.batched or spec.simulation.device != "cpu",
@@ -174,16 +176,15 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     )
 
 
-def _faults(spec: Spec) -> list[dict[str, Any]]:
+def _faults(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
     """The rules of what goes wrong, with the devices' numbers in place of who they are."""
-    count, named = spec.devices.workers, spec.devices.classes
-    member = spec.devices.class_of(spec.seed)
+    named, workers = spec.devices.classes, range(spec.devices.workers)
     return resolve(
         [fault.plain() for fault in spec.faults],
-        {},
+        {one.name: [fault.plain() for fault in one.faults] for one in named},
         seed=spec.seed,
-        names={worker_name(i): i for i in range(count)},
+        names={worker_name(i): i for i in workers},
         classes={
-            one.name: [i for i in range(count) if member[i] == at] for at, one in enumerate(named)
+            one.name: [i for i in workers if class_of[i] == at] for at, one in enumerate(named)
         },
     )

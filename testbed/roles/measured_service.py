@@ -3,7 +3,7 @@
 from time import monotonic_ns
 
 from testbed.algorithms.interface import Layout, ServerHalf, Update
-from testbed.roles.service import Observer, ParameterService, Pushed
+from testbed.roles.service import ParameterService, Pushed, ServerObserver
 from testbed.roles.settings import Settings
 from testbed.telemetry.board import ServerLine
 
@@ -16,7 +16,7 @@ class MeasuredService(ParameterService):
         half: ServerHalf,
         layout: Layout,
         settings: Settings,
-        observer: Observer,
+        observer: ServerObserver,
         line: ServerLine,
     ) -> None:
         super().__init__(half, layout, settings, observer)

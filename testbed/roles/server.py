@@ -24,6 +24,7 @@ from collections.abc import Iterable
 
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
+from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
@@ -42,6 +43,10 @@ GATHERING_TIMEOUT = 30.0
 """Seconds without a further greeting after which training begins with the workers that are there."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
+RETURN_TIMEOUT = 30.0
+"""Seconds that a worker which was killed and comes back may take for that."""
+SUSPECTED_TIMEOUT = 5.0
+"""Seconds that suspected workers have for that."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
 
@@ -87,6 +92,11 @@ class Server:
         self._last_report = 0.0
         self._started: float | None = None
         self._finished = False
+        self._schedule = Schedule.of(settings)
+        self._told_at = self._schedule.next_iteration(0)
+        absence = self._schedule.longest_absence
+        self._returns = absence + RETURN_TIMEOUT if absence else 0.0
+        self._last_departure = -math.inf
 
     def serve(self) -> None:
         """Listen, train, drain; returns when the last connection is closed."""
@@ -120,19 +130,32 @@ class Server:
             if connection not in self._connections:  # closed earlier in this same turn
                 continue
             try:
-                if events & selectors.EVENT_WRITE:
-                    connection.send_pending()
-                    self._watch(connection)
-                    self._sent(connection)
                 if events & selectors.EVENT_READ:
                     for frame in connection.receive():
                         if connection.arrived and frame.kind is Kind.PUSH:
                             self._line.queued(time.time_ns() - connection.arrived)
                         self._handle(connection, frame)
+                if events & selectors.EVENT_WRITE and connection in self._connections:
+                    self._send_pending(connection)
             except EOFError:
-                self._close(connection, None)
+                self._close(connection, connection.broken)
             except (WireError, OSError, ValueError) as error:
                 self._close(connection, f"{error}")
+
+    def _send_pending(self, connection: Connection) -> None:
+        try:
+            connection.send_pending()
+        except OSError as error:
+            self._broke(connection, error)
+            return
+        self._watch(connection)
+        self._sent(connection)
+
+    def _broke(self, connection: Connection, error: OSError) -> None:
+        """Nothing more can be sent: what arrived before is still taken in, and then the end is seen."""
+        connection.pending = b""
+        connection.broken = f"{error}"
+        self._watch(connection)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -177,9 +200,18 @@ class Server:
             missing = self._settings.workers - len(self._workers)
             self._report.event("warning", f"training begins without {missing} workers")
             self._start()
+        if self._started is not None and not self._finished:
+            self._suspect_silent()
         if self._started is not None or (late and not self._workers):
             self._check_workers()
         self._report.flush()
+
+    def _suspect_silent(self) -> None:
+        """Leave out who has been silent for too long; others may have waited for it."""
+        now = self._now()
+        for worker in self._service.overdue(now):
+            self._service.suspect(worker, now)
+            self._go_on()
 
     def _check_workers(self) -> None:
         """End the run if there are too few workers for another update."""
@@ -189,6 +221,8 @@ class Server:
             self._finished = True
         if len(self._workers) >= needed:
             return
+        if time.monotonic() - self._last_departure < self._returns:
+            return  # somebody may come back
         left = f"{len(self._workers)} workers are left, and an update needs {needed}"
         self._report.event("error", left if self._workers else "no worker is left")
         self._finished = True
@@ -204,7 +238,7 @@ class Server:
         if frame.kind is Kind.PULL:
             if self._service.is_asking(number) or connection.pending:
                 raise WireError("a pull before the parameters of the last one were read")
-            self._service.asked(number)
+            self._service.asked(number, 0.0 if self._started is None else self._now())
         else:
             connection.payload_bytes += len(frame.body)
             pushed = self._pushed(frame)
@@ -228,17 +262,23 @@ class Server:
             connection = self._workers[number]
             try:
                 self._answer(connection, number)
+                self._service.sent(number, self._now())
             except OSError as error:
-                self._close(connection, f"{error}")
+                self._broke(connection, error)
 
     def _sent(self, connection: Connection) -> None:
         """Some of what was pending has left."""
         if not connection.pending:
             self._send_due()
 
-    def _left(self) -> None:
+    def _left(self, worker: int) -> None:
         """A worker is gone, and others may have waited for it."""
-        if self._started is not None and not self._finished:
+        self._service.leave(worker)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Fewer workers are there: an update may have come about."""
+        if self._started is not None:
             self._finished = self._service.finished
             self._send_due()
 
@@ -249,6 +289,9 @@ class Server:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
         number = frame.number
+        if self._returns and number in self._workers and self._started is not None:
+            # It was killed while it could not be reached, so that nobody could tell.
+            self._close(self._workers[number], "it came back over another connection")
         if number > self._settings.workers or number in self._workers:
             raise WireError(f"device {number} is not of this run, or is connected already")
         connection.send([header(Kind.WELCOME, self._size)])
@@ -264,12 +307,13 @@ class Server:
         connection.receiver.accept(self._working)
         self._workers[number] = connection
         self._line.sent(HEADER.size)
-        self._service.join(number)
+        self._service.join(number, 0.0 if self._started is None else self._now())
         self._service.count(number, frame.size)
         self._last_greeting = time.monotonic()
         self._report.send(greeted=len(self._workers))
         if len(self._workers) == self._settings.workers:
             self._start()
+        self._send_due()
 
     def _start(self) -> None:
         if self._started is not None:
@@ -295,6 +339,18 @@ class Server:
     def row(self, row: UpdateRow, version: int) -> None:
         """A push was taken in, which led to this version."""
         self._report.row(row, version)
+        if version == self._told_at:
+            self._told_at = self._schedule.next_iteration(version)
+            self._report.flush()
+            self._report.send(reached=version)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        self._report.send(suspected=worker, silent=silent, time=time, iteration=version)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        self._report.send(welcomed=worker, time=time, iteration=version)
 
     def checkpoint(self) -> None:
         """Note where the ledgers stand at this version, and send the version to the evaluator."""
@@ -317,20 +373,26 @@ class Server:
         self._selector.unregister(listener)
         listener.close()
         self._report.flush()
+        self._report.send(stopping=self._service.half.version)
         self._say_stop(self._workers.values())
         for connection in list(self._connections):
             if connection.device is None:
                 self._close(connection, "training is over")
-        deadline = time.monotonic() + DRAIN_TIMEOUT
+        stopped = time.monotonic()
         while self._connections:
             evaluator = self._evaluator
             if evaluator and not (self._evaluator_done or evaluator.pending or self._snapshots):
                 self._evaluator_done = True
                 self._say_stop([evaluator])
             self._turn(listener)
-            if self._workers and time.monotonic() > deadline:
-                for connection in list(self._workers.values()):
-                    self._close(connection, f"still connected {DRAIN_TIMEOUT:g} s after STOP")
+            for number, connection in list(self._workers.items()):
+                patience = self._drain_patience(number)
+                if time.monotonic() - stopped > patience:
+                    self._close(connection, f"still connected {patience:g} s after STOP")
+
+    def _drain_patience(self, worker: int) -> float:
+        """Seconds that a worker has to close its connection after STOP."""
+        return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
 
     def _say_stop(self, connections: Iterable[Connection]) -> None:
         for connection in list(connections):
@@ -341,7 +403,7 @@ class Server:
                 self._watch(connection)
                 connection.end()
             except OSError as error:
-                self._close(connection, f"{error}")
+                self._broke(connection, error)
 
     def _close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; without a reason, the peer did."""
@@ -353,6 +415,7 @@ class Server:
             self._report.event(
                 "warning", f"connection of {whose} closed: {reason}", connection.device
             )
+        self._report.flush()  # whoever hears that a worker is gone knows how often it pushed
         if connection is not self._evaluator:
             self._report.connection(connection, reason)
         if connection.socket in self._selector.get_map():
@@ -363,5 +426,6 @@ class Server:
             self._evaluator = None
         elif connection.device is not None:
             del self._workers[connection.device]
-            self._service.leave(connection.device)
-            self._left()
+            self._last_departure = time.monotonic()
+            if not self._finished:  # what was gathered when training ended is no update any more
+                self._left(connection.device)

@@ -13,6 +13,7 @@ import numpy as np
 
 from testbed.algorithms.interface import FloatVector, Layout, ServerHalf, Update
 from testbed.roles.settings import Settings
+from testbed.roles.silence import Silence
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
@@ -28,6 +29,19 @@ class Observer(Protocol):
 
     def checkpoint(self) -> None:
         """The version that there is now is to be evaluated."""
+
+
+class ServerObserver(Observer, Protocol):
+    """Whoever writes down what a parameter server's service did.
+
+    Times are the run's; ``version`` is the one that there is at that moment.
+    """
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +81,10 @@ class Answer:
 class ParameterService:
     """Decides for one run.
 
+    A worker that has been silent for too long is *suspected*: the half forgets it, nobody waits for it
+    and it is sent nothing. What it sends after all is counted and dropped, and with that it is
+    *welcomed*: it takes part again, from the newest parameters.
+
     Attributes:
         half: the algorithm's.
         payload_bytes: of all pushes so far.
@@ -75,7 +93,7 @@ class ParameterService:
     """
 
     def __init__(
-        self, half: ServerHalf, layout: Layout, settings: Settings, observer: Observer
+        self, half: ServerHalf, layout: Layout, settings: Settings, observer: ServerObserver
     ) -> None:
         self.half = half
         self.payload_bytes = 0
@@ -91,6 +109,8 @@ class ParameterService:
         self._bytes: dict[int, int] = {}
         self._asking: dict[int, None] = {}
         self._blocked: dict[int, None] = {}
+        self._suspected: set[int] = set()
+        self._silence = Silence(settings.suspect_after)
         self._begun = False
 
     @property
@@ -103,37 +123,86 @@ class ParameterService:
         """How many workers there are."""
         return len(self._workers)
 
-    def join(self, worker: int) -> None:
+    def join(self, worker: int, time: float = 0.0) -> None:
         """A worker is there; in the order in which they come."""
         self._workers[worker] = None
         self._bytes[worker] = 0
+        self.half.joined(worker)
+        if self._begun:
+            self._expect(worker, time)
 
     def leave(self, worker: int) -> None:
         """A worker is there no more."""
-        if worker in self._workers:
-            before = self.half.version
-            del self._workers[worker]
-            self._asking.pop(worker, None)
-            self._blocked.pop(worker, None)
-            self.half.forget(worker)
-            # Who waited for this one may go on.
-            self._unblock()
-            self._advanced(before)
+        if worker not in self._workers:
+            return
+        del self._workers[worker]
+        self._suspected.discard(worker)
+        self._silence.was_in_time(worker)
+        self._forget(worker)
+
+    def suspect(self, worker: int, time: float) -> None:
+        """A worker has been silent for too long."""
+        silent = self._silence.lasts(worker, time)
+        self._observer.suspected(worker, silent, time, self.half.version)
+        self._suspected.add(worker)
+        self._forget(worker)
+
+    def _forget(self, worker: int) -> None:
+        """Nobody counts on a worker any more."""
+        before = self.half.version
+        self._silence.ends(worker)
+        self._asking.pop(worker, None)
+        self._blocked.pop(worker, None)
+        if self.finished:
+            return  # there will be no other update, whoever goes
+        self.half.forget(worker)
+        # Who waited for this one may go on.
+        self._unblock()
+        self._advanced(before)
+
+    def _welcome(self, worker: int, time: float) -> None:
+        """Something came of a suspected worker."""
+        self._suspected.discard(worker)
+        self._silence.was_slow(worker)
+        self._observer.welcomed(worker, time, self.half.version)
+        self.half.joined(worker)
+
+    def _expect(self, worker: int, time: float) -> None:
+        """A worker takes part from now on: it is sent parameters, or it is its turn to ask for them."""
+        if self._broadcasts:
+            self._asking[worker] = None
+        elif not self.is_asking(worker):
+            self._silence.begins(worker, time)
+
+    def is_suspected(self, worker: int) -> bool:
+        """Whether it has been silent for too long, and still is."""
+        return worker in self._suspected
+
+    def deadline(self, worker: int) -> float | None:
+        """When a worker will have been silent for too long; None while it need not say anything."""
+        return self._silence.deadline(worker)
+
+    def overdue(self, now: float) -> list[int]:
+        """Who is to be suspected now."""
+        return [] if self.finished else self._silence.overdue(now)
 
     def begin(self) -> None:
         """Training begins: version 0 is evaluated and, if that is the protocol, sent to all."""
         self._begun = True
         self._observer.checkpoint()
-        if self._broadcasts:
-            self._asking = dict.fromkeys(sorted(self._workers))
+        for worker in sorted(self._workers):
+            self._expect(worker, 0.0)
 
     def count(self, worker: int, size: int) -> None:
         """A message of this many bytes was taken in."""
         self.message_bytes += size
         self._bytes[worker] += size
 
-    def asked(self, worker: int) -> None:
+    def asked(self, worker: int, time: float = 0.0) -> None:
         """A worker asks for parameters."""
+        self._silence.ends(worker)
+        if worker in self._suspected:
+            self._welcome(worker, time)
         self._asking[worker] = None
 
     @property
@@ -159,10 +228,12 @@ class ParameterService:
         self.payload_bytes += push.payload_bytes
         if self.finished:
             return
-        if push.update is None:
+        again = worker in self._suspected
+        if again or push.update is None:
             if push.base_version > before:
                 raise ValueError(f"base version {push.base_version} is ahead of {before}")
-            half.finished(worker, push.base_version, time=time)
+            if not again:
+                half.finished(worker, push.base_version, time=time)
             delay = None
         else:
             delay = self._apply(worker, push.update, push, time)
@@ -182,7 +253,24 @@ class ParameterService:
             half.version,
         )
         self._bytes[worker] = 0
+        self._heard(worker, push.base_version, time)
         self._advanced(before)
+
+    def _heard(self, worker: int, base_version: int, time: float) -> None:
+        """A worker has pushed or reported: what is expected of it next."""
+        self._silence.ends(worker)
+        has_more = self._workers[worker] != base_version
+        if worker not in self._suspected:
+            self._silence.was_in_time(worker)
+        else:
+            self._welcome(worker, time)
+            # One that was sent the newest before, and has yet to answer it, is not sent it again.
+            if not (has_more and self._workers[worker] == self.half.version):
+                self._expect(worker, time)
+                return
+        # Who asks does so now; who was sent a newer version meanwhile has that to compute at.
+        if not self._broadcasts or has_more:
+            self._silence.begins(worker, time)
 
     def _apply(self, worker: int, update: Update, push: Pushed, time: float) -> int | None:
         """Give an update to the algorithm; returns its delay, None if it was dropped as too late."""
@@ -197,7 +285,7 @@ class ParameterService:
         if version % self._evaluate_every == 0 or self.finished:
             self._observer.checkpoint()
         if self._broadcasts and not self.finished:
-            self._asking = dict.fromkeys(sorted(self._workers))
+            self._asking = dict.fromkeys(sorted(self._workers.keys() - self._suspected))
 
     def _unblock(self) -> None:
         self._asking = self._blocked | self._asking
@@ -220,6 +308,12 @@ class ParameterService:
                 self._blocked[worker] = None  # until the version changes, or somebody leaves
             else:
                 yield worker
+
+    def sent(self, worker: int, time: float) -> None:
+        """A worker was sent what it was due."""
+        if self.half.protocol == "push-and-interrupt":
+            self._silence.ends(worker)  # it drops what it was to send, and begins anew
+        self._silence.begins(worker, time)
 
     def answer(self, worker: int) -> "Answer":
         """What a worker that is due is sent."""

@@ -39,6 +39,7 @@ class Settings:
         classes: the device classes, each with ``name`` and, of its devices, ``compute``, ``waiting``,
             ``uplink``, ``downlink`` and ``delay`` as below; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
+        suspect_after: seconds of the run's clock after which a silent worker is suspected; None: never.
         evaluate_every: updates between two evaluations.
         evaluation_images: evaluate on only so many of the test images; None for all.
         batched: whether a simulation computes the gradients of outstanding workers together.
@@ -73,6 +74,7 @@ class Settings:
     faults: Sequence[dict[str, Any]]
     classes: Sequence[Mapping[str, Any]]
     class_of: Sequence[int]
+    suspect_after: float | None
     evaluate_every: int
     evaluation_images: int | None
     batched: bool

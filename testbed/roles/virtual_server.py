@@ -14,7 +14,7 @@ from testbed.clock.star import Arrived, StarClock
 from testbed.roles.computation import Times, lines
 from testbed.roles.connection import Connection
 from testbed.roles.leave import Leave, What
-from testbed.roles.server import REPORT_PERIOD, Server
+from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.service import Pushed
 from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
@@ -108,8 +108,17 @@ class VirtualServer(Server):
     def _sent(self, connection: Connection) -> None:
         """Who is sent what is the clock's to say."""
 
-    def _left(self) -> None:
-        """The clock finds out when it comes to that worker."""
+    def _left(self, worker: int) -> None:
+        """The clock finds out when it comes to that worker, and not when the host does."""
+        if self._clock is None:
+            self._service.leave(worker)
+
+    def _suspect_silent(self) -> None:
+        """The clock knows who is silent, and for how long."""
+
+    def _drain_patience(self, worker: int) -> float:
+        """Who is suspected is late by the clock's time only, and closes as fast as the others."""
+        return DRAIN_TIMEOUT
 
     # -- reading
 

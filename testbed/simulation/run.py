@@ -117,6 +117,7 @@ class SimulatedRun:
         self._training = time.monotonic()
         self._system.clock.run(between)
         self._flush()
+        self._outcome.updates = self._system.version  # the last may be one that waited for nobody
         self._outcome.parameters_sha256 = self._log.parameters(self._system.parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
@@ -166,6 +167,23 @@ class SimulatedRun:
             self._metrics.evaluated(row)
         self._outcome.accuracies.append(accuracy)
         self._progress.accuracy = accuracy
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        level, text = self._outcome.suspects(silent, time)
+        self._event(level, text, worker)
+        self._watcher.event(level, f"{worker_name(worker)}: {text}")
+        if self._metrics:
+            self._metrics.suspected(worker, yes=True)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        self._event(*self._outcome.welcomes(time), worker)
+        if self._metrics:
+            self._metrics.suspected(worker, yes=False)
+
+    def _event(self, level: str, text: str, worker: int) -> None:
+        self._log.event(time.monotonic() - self._began, level, text, worker_name(worker))
 
     def _tell(self) -> None:
         """Tell whoever exports metrics what was not told yet."""

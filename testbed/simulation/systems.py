@@ -19,7 +19,7 @@ from testbed.roles import computation
 from testbed.roles.computation import Computation, Times, lines
 from testbed.roles.exchange import ExchangeService
 from testbed.roles.peer_computation import PeerComputation, codecs
-from testbed.roles.service import Observer, ParameterService
+from testbed.roles.service import ParameterService, ServerObserver
 from testbed.roles.settings import Settings, peer_name
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
@@ -28,7 +28,7 @@ from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
 
-class Witness(Observer, Protocol):
+class Witness(ServerObserver, Protocol):
     """Whoever writes down what happens in a simulation."""
 
     def fault(self, record: dict[str, Any]) -> None:

@@ -140,6 +140,18 @@ class Account:
                     self._complaint = text
                 if level != "info":
                     self._say(f"{level}: {text}")
+            case _:
+                self._silence(message)
+
+    def _silence(self, message: Message) -> None:
+        """A worker is suspected, or comes back."""
+        match message.fields:
+            case {"suspected": number, "silent": silent, "time": when}:
+                level, text = self._outcome.suspects(silent, when)
+                self._say(f"{level}: {self._name(number)}: {text}")
+            case {"welcomed": number, "time": when}:
+                _, text = self._outcome.welcomes(when)
+                self._say(f"{self._name(number)}: {text}")
 
     def _evaluated(self, version: int, accuracy: float, loss: float) -> None:
         row = self._due.pop(version, None)

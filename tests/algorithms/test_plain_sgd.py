@@ -38,6 +38,12 @@ class Losses:
         assert row[9]
         self.losses.append(row[6])
 
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        raise AssertionError(f"worker {worker} is not silent")
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        raise AssertionError(f"worker {worker} was not suspected")
+
     def checkpoint(self) -> None:
         pass
 

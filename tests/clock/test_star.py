@@ -8,7 +8,7 @@ of quarters of a second, so that much happens at the same moment.
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -60,6 +60,7 @@ class Case:
     downlink: int | None
     delay: float = 0  # eighths of a second
     vanishing: dict[int, int] = field(default_factory=dict)  # worker: messages before it is gone
+    suspect_after: float | None = None  # seconds
 
     @property
     def workers(self) -> int:
@@ -97,12 +98,14 @@ class Played:
         else:
             half = SynchronousServer(np.zeros(1, np.float32), 0.5, case.wait_for, case.protocol)
         layout = Layout(("one",), (1,))
-        self.service = ParameterService(
-            half, layout, run_settings(case.workers, case.updates), self
+        settings = replace(
+            run_settings(case.workers, case.updates), suspect_after=case.suspect_after
         )
+        self.service = ParameterService(half, layout, settings, self)
         self.rows: list[tuple[float, int, int, int, bool]] = []
         self.answers: list[tuple[float, int, int]] = []
         self.computations: list[tuple[float, int, int]] = []
+        self.noticed: list[tuple[str, int, float, float, int]] = []
         self.reports = self.sent_bytes = self.sent_payload = 0
         self.asked = [0] * case.workers
         self.ends = [0.0] * case.workers
@@ -188,6 +191,12 @@ class Played:
         _, worker, base, staleness, _, _, _, time, _, applied = row
         self.rows.append((time, worker, base, staleness, applied))
 
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.noticed.append(("suspected", worker, silent, time, version))
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.noticed.append(("welcomed", worker, 0.0, time, version))
+
     def checkpoint(self) -> None:
         pass
 
@@ -200,7 +209,7 @@ class Device:
     """One worker, as the naive simulation sees it; versions and messages on their way in order."""
 
     coming: list[tuple[Fraction, int]] = field(default_factory=list)
-    pushes: list[tuple[Fraction, int, bool]] = field(default_factory=list)
+    pushes: list[tuple[Fraction, int | None, bool]] = field(default_factory=list)
     asking: list[Fraction] = field(default_factory=list)
     end: Fraction | None = None
     at: int = -1
@@ -211,7 +220,11 @@ class Device:
     down_free: Fraction = Fraction(0)
     wants: bool = False
     last: int = -1
+    had: int = -1
     gone: bool = False
+    since: Fraction | None = None
+    patience: int = 1
+    suspected: bool = False
 
 
 class Naive:
@@ -221,10 +234,13 @@ class Naive:
         self.case = case
         self.devices = [Device(wants=True) for _ in range(case.workers)]
         self.now = Fraction(0)
-        self.version = self.gathered = 0
+        self.version = 0
+        self.there = set(range(case.workers))
+        self.taken: set[int] = set()
         self.rows: list[tuple[float, int, int, int, bool]] = []
         self.answers: list[tuple[float, int, int]] = []
         self.computations: list[tuple[float, int, int]] = []
+        self.noticed: list[tuple[str, int, float, int]] = []
 
     def run(self) -> None:
         self.serve()
@@ -240,10 +256,19 @@ class Naive:
                 self.finished(worker, device)
             elif rank == 2:
                 _, base, late = device.pushes.pop(0)
-                self.pushed(worker, base, late)
+                if base is None:
+                    self.missing(worker, device)
+                else:
+                    self.pushed(worker, device, base, late)
             elif rank == 3:
                 device.asking.pop(0)
                 device.wants = True
+                device.since = None
+            elif rank == 5:
+                device.suspected = True
+                device.had = -1
+                self.noticed.append(("suspected", worker, float(self.now), self.version))
+                self.missing(worker, device)
             if rank > 1:  # at one moment, whatever makes a version comes before what is sent
                 self.serve()
 
@@ -253,8 +278,11 @@ class Naive:
         events += [(device.end, 1, worker)] if device.end is not None else []
         events += [(time, 2, worker) for time, _, _ in device.pushes[:1]]
         events += [(time, 3, worker) for time in device.asking[:1]]
-        if self.is_due(device) and self.now <= device.down_free:
+        if self.is_due(worker) and self.now <= device.down_free:
             events.append((device.down_free, 4, worker))
+        if device.since is not None and self.case.suspect_after is not None:
+            patience = device.patience * Fraction(self.case.suspect_after)
+            events.append((device.since + patience, 5, worker))
         return events
 
     def transfer(self, start: Fraction, size: int, rate: int | None) -> Fraction:
@@ -262,18 +290,21 @@ class Naive:
             return start
         return start + Fraction(8 * (size + 66 * math.ceil(size / 1448)), rate)
 
-    def is_due(self, device: Device) -> bool:
-        had = self.case.wait_for is not None and device.last == self.version
-        return device.wants and not had and not device.gone
+    def is_due(self, worker: int) -> bool:
+        device = self.devices[worker]
+        had = device.had == self.version or worker in self.taken
+        return device.wants and not (had and self.case.wait_for is not None) and not device.gone
 
     def serve(self) -> None:
         if self.version >= self.case.updates:
             return
         for worker, device in enumerate(self.devices):
-            if not self.is_due(device) or device.down_free > self.now:
+            if not self.is_due(worker) or device.down_free > self.now:
                 continue
             device.wants = False
-            device.last = self.version
+            device.last = device.had = self.version
+            if device.since is None or self.case.protocol == "push-and-interrupt":
+                device.since = self.now
             self.answers.append((float(self.now), worker, self.version))
             size = self.case.answer(worker, self.version)
             there = self.transfer(self.now, size, self.case.downlink)
@@ -301,28 +332,57 @@ class Naive:
         if device.sent == self.case.vanishing.get(worker):
             device.gone = True
             device.asking, device.coming, device.wants = [], [], False
+            least = self.transfer(start, HEADER.size, self.case.uplink)
+            device.pushes.append((least + Fraction(self.case.delay) / 8, None, False))
             return
         device.sent += 1
         device.pushes.append((device.up_free + Fraction(self.case.delay) / 8, device.at, late))
         if late:
             self.begin(worker, device, device.newest)
 
-    def pushed(self, worker: int, base: int, late: bool) -> None:
+    def pushed(self, worker: int, device: Device, base: int, late: bool) -> None:
         before = self.version
-        if self.case.wait_for is None:
-            self.version += 1
-            applied = True
-        else:
-            applied = not late and base == self.version
-            self.gathered += applied
-            if self.gathered == self.case.wait_for:
-                self.version, self.gathered = self.version + 1, 0
+        device.since = None
+        applied = not device.suspected and (
+            self.case.wait_for is None or (not late and base == self.version)
+        )
         self.rows.append((float(self.now), worker, base, before - base, applied))
+        if device.suspected:
+            self.noticed.append(("welcomed", worker, float(self.now), self.version))
+            device.suspected = False
+            device.patience *= 2
+            has_newest = base != device.last == self.version
+            device.wants = not self.case.asks and not has_newest
+            device.since = self.now if has_newest else None
+            self.there.add(worker)
+        else:
+            device.patience = 1
+            if not self.case.asks and device.last != base:
+                device.since = self.now
+        if applied:
+            self.taken.add(worker)
+            self.step()
         if self.case.asks:
-            self.devices[worker].asking.append(self.now)
-        elif self.version > before:
+            device.asking.append(self.now)
+
+    def missing(self, worker: int, device: Device) -> None:
+        """It is found to be gone, or is suspected."""
+        device.since = None
+        device.wants = False
+        self.there.discard(worker)
+        if self.taken:
+            self.step()
+
+    def step(self) -> None:
+        """Make an update if nothing is to be waited for."""
+        k = 1 if self.case.wait_for is None else self.case.wait_for
+        if len(self.taken) < min(k, len(self.taken | self.there)):
+            return
+        self.version += 1
+        self.taken.clear()
+        if not self.case.asks:
             for device in self.devices:
-                device.wants = not device.gone
+                device.wants = not device.gone and not device.suspected
 
 
 SIZES = (158, 190, 414, 446, 3000)
@@ -363,6 +423,7 @@ def compare(case: Case) -> Played:
     assert stage.rows == naive.rows
     assert sorted(stage.answers) == sorted(naive.answers)
     assert sorted(stage.computations) == sorted(naive.computations)
+    assert [(what, w, time, v) for what, w, _, time, v in stage.noticed] == naive.noticed
     assert stage.service.finished == (naive.version >= case.updates)
     assert not stage.refused
     return stage
@@ -420,6 +481,18 @@ def test_a_worker_that_is_gone_is_left_out_and_the_rest_goes_on(
     naive.run()
     assert stage.rows == naive.rows
     assert stage.service.finished == (naive.version >= case.updates)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases() | cases(synchronous=False), st.integers(1, 10))
+def test_who_is_silent_is_left_out_and_welcomed_back(case: Case, quarters: int) -> None:
+    """However short the patience: the run comes to its end."""
+    stage = compare(replace(case, suspect_after=quarters / 4))
+    assert stage.service.finished
+    for what, _, silent, _, _ in stage.noticed:
+        assert what == "welcomed" or silent >= quarters / 4
+    stage.clock.drain()
+    assert stage.service.message_bytes == stage.sent_bytes
 
 
 @QUICK
@@ -562,11 +635,36 @@ def test_who_sends_what_it_may_not_is_left_out() -> None:
     assert stage.service.workers == 1
 
 
-def test_with_too_few_workers_for_an_update_it_ends() -> None:
-    case = plain(wait_for=2, vanishing={1: 1})
+def test_those_that_are_left_go_on_at_the_moment_at_which_one_is_gone() -> None:
+    case = plain(wait_for=2, durations=[[4], [6]], vanishing={1: 1})
     stage = played(case)
+    assert stage.service.finished
+    # Version 1 at 1.5 s; worker 1 is found gone at 3 s, and worker 0's gradient has waited since 2.5 s.
+    assert stage.answers[2:] == [(1.5, 0, 1), (1.5, 1, 1), (3, 0, 2), (4, 0, 3)]
+
+
+def test_with_no_worker_left_it_ends() -> None:
+    stage = played(plain(wait_for=2, vanishing={0: 1, 1: 1}))
     assert not stage.service.finished
     assert stage.service.half.version == 1
+
+
+def test_a_silent_worker_is_suspected_and_comes_back() -> None:
+    case = plain(wait_for=2, durations=[[4], [4, 18, 4]], updates=8, suspect_after=1.5)
+    stage = compare(case)
+    # Both have version 1 at 1 s; worker 1 needs 4.5 s for its gradient, and is waited for until 2.5 s.
+    assert stage.noticed == [
+        ("suspected", 1, 1.5, 2.5, 1),
+        ("welcomed", 1, 0.0, 5.5, 5),
+        ("suspected", 1, 1.5, 9, 7),
+    ]
+    assert [row for row in stage.rows if row[1] == 1][1] == (5.5, 1, 1, 4, False)
+    # It has the newest at once, and is one of those that are waited for.
+    assert (5.5, 1, 5) in stage.answers
+    assert (6.5, 1, 5, 0, True) in stage.rows
+    # The last update comes about without any push, when worker 1 is silent again.
+    assert stage.rows[-1] == (8.5, 0, 7, 0, True)
+    assert (stage.clock.now, stage.service.half.version) == (9, 8)
 
 
 @pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])

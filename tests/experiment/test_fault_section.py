@@ -201,3 +201,36 @@ def test_the_schema_documents_every_field() -> None:
     assert "class" in definitions["WhoSpec"]["properties"]
     kinds, _ = definitions["FaultSpec"]["properties"]["how"]["anyOf"]
     assert "freeze" in kinds["enum"]
+
+
+CLASSES = {
+    "workers": 20,
+    "classes": [
+        {"name": "slow", "share": "30%", "faults": [{"when": {"mean_time": "9s"}, "how": "kill"}]},
+        {"name": "fast", "share": "70%"},
+    ],
+}
+
+
+def test_a_class_is_struck_by_its_name_and_has_faults_of_its_own(tmp_path: Path) -> None:
+    fault = {"who": {"class": "slow"}, "when": AT, "how": "freeze"}
+    resolved = settings(tmp_path, fault, devices=CLASSES)
+    slow = [i for i in range(20) if resolved.class_of[i] == 0]
+    by_name, own = resolved.faults
+    assert by_name["devices"] == own["devices"] == slow
+    assert len(slow) == 6
+    assert own["mean_time"] == 9
+    assert Fault(**own["fault"]) == Fault(1, "kill")
+    fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
+    more = settings(tmp_path, fault, fast, devices=CLASSES).faults[-1]
+    assert more["stream"] == own["stream"]  # one more at the top moves none of its draws
+
+
+def test_what_a_class_s_faults_cannot_be(tmp_path: Path) -> None:
+    fault = {"who": {"class": "slwo"}, "when": AT, "how": "freeze"}
+    with pytest.raises(SpecError, match="no class 'slwo': the classes are slow, fast"):
+        load(written(tmp_path, [fault], devices=CLASSES))
+    own = {"when": AT, "how": {"kind": "slow", "cpus": 1}}
+    named = {"workers": 20, "classes": [{"name": "a", "share": "100%", "faults": [own]}]}
+    with pytest.raises(SpecError, match=r"devices.classes.0.faults.0.how.cpus: only containers"):
+        load(written(tmp_path, [], devices=named))

@@ -50,6 +50,7 @@ def settings(**changes: Any) -> Settings:
         "faults": (),
         "classes": (),
         "class_of": (),
+        "suspect_after": None,
         "evaluate_every": 2,
         "evaluation_images": None,
         "batched": False,

@@ -27,6 +27,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.rows: list[UpdateRow] = []
+        self.noticed: list[tuple[str, int, float, float, int]] = []
         self.versions: list[int] = []
         self.checkpoints: list[int] = []
         self.half: ServerHalf
@@ -34,6 +35,12 @@ class Notes:
     def row(self, row: UpdateRow, version: int) -> None:
         self.rows.append(row)
         self.versions.append(version)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.noticed.append(("suspected", worker, silent, time, version))
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.noticed.append(("welcomed", worker, 0.0, time, version))
 
     def checkpoint(self) -> None:
         self.checkpoints.append(self.half.version)
@@ -285,6 +292,189 @@ def test_who_has_left_is_not_sent_later_versions() -> None:
     one.leave(1)
     one.pushed(0, dense(0), 0.0, 0.0)
     assert due(one) == [0]
+
+
+PROTOCOLS: tuple[Protocol, ...] = ("pull", "push-and-wait", "push-and-interrupt")
+
+
+def three(half: ServerHalf, **changes: Any) -> tuple[ParameterService, Notes]:
+    """Three workers that have version 0 since 0 s."""
+    one, notes = service(half, suspect_after=10.0, **changes)
+    for worker in range(3):
+        one.join(worker)
+        if half.protocol == "pull":
+            one.asked(worker)
+    one.begin()
+    assert send(one, 0.0) == [0, 1, 2]
+    return one, notes
+
+
+def send(one: ParameterService, time: float) -> list[int]:
+    workers = due(one)
+    for worker in workers:
+        one.sent(worker, time)
+    return workers
+
+
+def push(one: ParameterService, worker: int, base: int, time: float) -> None:
+    one.pushed(worker, dense(base), time, 0.0)
+    if one.half.protocol == "pull":
+        one.asked(worker, time)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_update_that_waited_for_a_suspected_worker_is_made(protocol: Protocol) -> None:
+    half = synchronous(3, protocol)
+    one, notes = three(half)
+    push(one, 0, 0, 1.0)
+    push(one, 2, 0, 2.0)
+    assert send(one, 2.0) == []
+    assert one.overdue(9.9) == []
+    assert (one.deadline(0), one.deadline(1)) == (None, 10.0)
+    assert one.overdue(10.0) == [1]
+    one.suspect(1, 10.5)
+    assert notes.noticed == [("suspected", 1, 10.5, 10.5, 0)]
+    assert one.is_suspected(1)
+    assert (half.version, half.needed) == (1, 2)
+    assert (half.parameters == -0.5).all()
+    assert send(one, 10.5) == [0, 2]
+    assert one.overdue(19.0) == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_a_suspected_worker_pushes_is_dropped_and_it_is_welcomed(protocol: Protocol) -> None:
+    half = synchronous(3, protocol)
+    one, notes = three(half)
+    for worker in (0, 2):
+        push(one, worker, 0, 1.0)
+    one.suspect(1, 10.0)
+    assert send(one, 10.0) == [0, 2]
+    parameters, payload = half.parameters.copy(), one.payload_bytes
+    push(one, 1, 0, 12.0)
+    assert notes.noticed[1:] == [("welcomed", 1, 0.0, 12.0, 1)]
+    assert notes.rows[-1][:5] == (1, 1, 0, 1, 400)
+    assert not notes.column("applied")[-1]
+    assert one.payload_bytes == payload + 400
+    assert (half.parameters == parameters).all()
+    # It has the newest, and is waited for again: longer than before, until it comes in time.
+    assert not one.is_suspected(1)
+    assert send(one, 12.0) == [1]
+    assert half.needed == 3
+    assert one.deadline(1) == 12 + 2 * 10
+    push(one, 1, 1, 31.0)
+    for worker in (0, 2):
+        push(one, worker, 1, 32.0)
+    assert sorted(send(one, 32.0)) == [0, 1, 2]
+    assert half.version == 2
+    assert one.deadline(1) == 32 + 10
+
+
+def test_one_that_has_yet_to_answer_the_newest_is_not_sent_it_again() -> None:
+    # Its report of version 0 is on its way when it is sent version 1, which it then computes at.
+    one, _ = three(synchronous(1, "push-and-wait"))
+    push(one, 0, 0, 1.0)
+    assert send(one, 1.0) == [0, 1, 2]
+    one.suspect(1, 10.0)
+    one.pushed(1, Pushed(0, None, 0, math.nan), 11.0, 0.0)
+    assert send(one, 11.0) == []
+    assert one.deadline(1) == 11 + 20
+    push(one, 1, 1, 12.0)
+    assert one.half.version == 2
+
+
+def test_who_is_suspected_is_sent_no_versions() -> None:
+    one, _ = three(synchronous(1, "push-and-wait"), updates=100)
+    one.suspect(1, 10.0)
+    for version in range(4):
+        push(one, 0, version, 11.0)
+        assert send(one, 11.0) == [0, 2]
+    assert not one.is_asking(1)
+
+
+def test_silence_is_of_those_whose_turn_it_is() -> None:
+    one, _ = three(synchronous(2, "push-and-wait"), updates=100)
+    for version in range(2):
+        push(one, 0, version, 5.0 + version)
+        push(one, 2, version, 5.0 + version)
+        send(one, 5.0 + version)
+    # Worker 1 has said nothing of any version; the others are silent since the last one.
+    assert [one.deadline(worker) for worker in range(3)] == [16, 10, 16]
+    one.pushed(1, Pushed(0, None, 0, math.nan), 8.0, 0.0)
+    assert one.deadline(1) == 18  # it has version 2, and computes
+    one.pushed(1, dense(2), 9.0, 0.0)
+    assert one.deadline(1) is None
+
+
+def test_one_that_is_interrupted_begins_anew() -> None:
+    one, _ = three(synchronous(2, "push-and-interrupt"), updates=100)
+    for worker in (0, 2):
+        push(one, worker, 0, 9.0)
+    send(one, 9.0)
+    assert one.deadline(1) == 19
+
+
+def test_who_is_there_and_does_not_ask_is_silent() -> None:
+    one, _ = service(suspect_after=10.0)
+    one.join(0)
+    one.join(1)
+    one.asked(0)
+    one.begin()
+    assert (one.deadline(0), one.deadline(1)) == (None, 10)
+    one.join(1, 5.0)
+    one.suspect(1, 10.0)
+    one.asked(1, 11.0)
+    assert due(one) == [0, 1]
+    assert not one.is_suspected(1)
+
+
+def test_without_a_patience_nobody_is_suspected() -> None:
+    one, _ = started(synchronous(2))
+    one.sent(0, 0.0)
+    assert one.deadline(0) is None
+    assert one.overdue(1e9) == []
+
+
+def test_a_suspected_worker_s_copy_of_counters_is_given_back() -> None:
+    half = AdaptiveStaleness(np.zeros(SIZE, np.float32), 0.5)
+    one, notes = three(half)
+    push(one, 0, 0, 1.0)
+    push(one, 2, 0, 1.0)
+    one.suspect(1, 10.0)
+    assert half._copies == {}
+    push(one, 1, 0, 11.0)
+    assert notes.column("applied") == [True, True, False]
+    assert notes.column("staleness")[-1] == 2
+    assert 1 in send(one, 11.0)
+    push(one, 1, 2, 12.0)
+    assert notes.column("applied")[-1]
+
+
+def test_a_dead_worker_s_gradient_counts_and_nobody_waits_for_another() -> None:
+    half = synchronous(3, "push-and-wait")
+    one, _ = three(half)
+    push(one, 0, 0, 1.0)
+    one.leave(0)
+    assert (half.version, half.needed) == (0, 2)
+    # Its successor may not answer the same version twice.
+    one.join(0, 2.0)
+    assert send(one, 2.0) == []
+    one.leave(1)
+    assert half.version == 0
+    push(one, 2, 0, 3.0)
+    assert half.version == 1
+    assert send(one, 3.0) == [0, 2]
+
+
+def test_workers_that_leave_when_all_is_done_make_no_update() -> None:
+    half = synchronous(2)
+    one, _ = three(half, updates=1)
+    push(one, 0, 0, 1.0)
+    push(one, 1, 0, 1.0)
+    assert one.finished
+    push(one, 2, 0, 1.0)
+    for worker in range(3):
+        one.leave(worker)
+    assert half.version == 1
 
 
 def test_a_loss_is_what_the_wire_would_make_of_it() -> None:

@@ -58,6 +58,7 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "faults": (),
         "classes": (),
         "class_of": (),
+        "suspect_after": None,
         "evaluate_every": 1000,
         "evaluation_images": 10,
         "batched": False,

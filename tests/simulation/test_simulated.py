@@ -85,6 +85,7 @@ class Simulated:
         self._rows: list[UpdateRow] = []
         self.checkpoints: list[Checkpoint] = []
         self.faults: list[dict[str, Any]] = []
+        self.noticed: list[tuple[str, int, float, float, int]] = []
         data = _digits(settings.seed)
         learner = Learner("mlp", settings.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
@@ -109,6 +110,12 @@ class Simulated:
     def row(self, row: UpdateRow, version: int) -> None:
         assert version == self.system.version
         self._rows.append(row)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.noticed.append(("suspected", worker, silent, time, version))
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.noticed.append(("welcomed", worker, 0.0, time, version))
 
     def checkpoint(self) -> None:
         one = Checkpoint(self.system.version, self.system.ledger(), self._digest())
