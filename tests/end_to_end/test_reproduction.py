@@ -37,7 +37,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduction")
     ran = reproduce(folder, "all", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
-    assert "17 runs at scale tiny: 0 are complete" in ran.stdout
+    assert "17 runs at scale tiny: 0 complete" in ran.stdout
     return folder
 
 
@@ -70,7 +70,7 @@ def test_what_is_complete_is_not_carried_out_again(out: Path) -> None:
     before = len(find(out))
     ran = reproduce(out, "fig3", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
-    assert "5 runs at scale tiny: 5 are complete" in ran.stdout
+    assert "5 runs at scale tiny: 5 complete" in ran.stdout
     assert len(find(out)) == before
 
 
