@@ -10,7 +10,7 @@ RUNTIME ?=
 .PHONY: help install run agree test lint format bench traffic images base-image clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make the virtual environment and install the testbed into it
 
@@ -26,6 +26,27 @@ run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUN
 
 agree: install ## run one experiment in namespaces, Docker and the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree
+
+SCALE ?= full
+ENGINE ?= docker
+SEEDS ?=
+ONLY ?=
+OUT ?= runs/adacomp
+PARTS := fig1 fig3 fig4 table2
+REPRODUCE = $(BIN)/python -m reproduction
+REPRODUCE_ARGS = --scale $(SCALE) --engine $(ENGINE) --out $(OUT) \
+	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
+
+.PHONY: adacomp $(PARTS:%=adacomp-%)
+adacomp: install ## reproduce the AdaComp paper: SCALE=full|quick|tiny ENGINE=docker|namespaces|simulation SEEDS=1,2
+	$(REPRODUCE) all $(REPRODUCE_ARGS)
+
+adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
+adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
+adacomp-fig4: ## Fig. 4: one class of workers and three
+adacomp-table2: ## Table II: workers that crash
+$(PARTS:%=adacomp-%): adacomp-%: install
+	$(REPRODUCE) $* $(REPRODUCE_ARGS)
 
 .PHONY: dashboards
 dashboards: install ## generate the Grafana dashboards, and say how to look at them

@@ -88,7 +88,9 @@ def _carry_out(
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
     host.check(plans, out)
-    check_data(plans[0])
+    # Runs differ only in their algorithms, and these in how many compute if at all.
+    for one in {one.computing: one for one in reversed(plans)}.values():
+        check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
             execution = experiment.execute(loaded, out, watch, began, exporter)
@@ -164,8 +166,7 @@ def check_data(one: "Plan") -> None:
         DataError: the dataset is missing or corrupt, or has fewer images than asked for.
         SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
     """
-    from testbed.cli import plan_durations
-    from testbed.learning.datasets import check
+    from testbed.cli import plan_durations, plan_partition
 
     settings = one.settings
     times = [plan_durations.class_means(one, purpose) for purpose in ("compute", "waiting")]
@@ -177,14 +178,7 @@ def check_data(one: "Plan") -> None:
                 f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "
                 "would stand still: give computing or waiting a duration"
             )
-    images = check(settings.dataset, settings.train_images)
-    if images // settings.workers < settings.batch_size:
-        raise SpecError(
-            f"dataset {settings.dataset}: {images} training images among {settings.workers} workers "
-            f"are {images // settings.workers} each, fewer than a mini-batch of "
-            f"{settings.batch_size}; use fewer workers (devices.workers) or a smaller "
-            "training.batch_size"
-        )
+    plan_partition.check(one)
 
 
 def _print_table(execution: "Execution") -> None:

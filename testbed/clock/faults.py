@@ -19,7 +19,16 @@ from math import inf
 from typing import Any, Literal, Protocol
 
 from testbed.clock import star
-from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, Arrived, Stage, StarClock
+from testbed.clock.star import (
+    ARRIVED,
+    EXACT,
+    FINISHED,
+    PARAMETERS,
+    SILENT,
+    Arrived,
+    Stage,
+    StarClock,
+)
 from testbed.clock.transfers import Line
 from testbed.faults.fault import SERVER, Fault
 from testbed.faults.schedule import Schedule
@@ -414,7 +423,11 @@ class FaultyClock(StarClock):
             self._count_late(worker, device.early.popleft())
         if state.ahead:
             self._come_up_with(state)
+        # Its silence is all that will be noticed.
+        silent = [event for event in self._events if event[1] == SILENT and event[2] == worker]
         self._move(worker, None, lambda time, what: time if arriving and what == EXACT else None)
+        for event in silent:
+            heapq.heappush(self._events, event)
 
     def _kill(self, worker: int, until: float) -> None:
         state, device = self._workers[worker], self._devices[worker]

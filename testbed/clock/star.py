@@ -33,7 +33,7 @@ AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 
-PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, _SILENT = range(6)
+PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(6)
 EXACT = -1.0
 """In place of when a message was sent, once its size is known and its arrival with it."""
 
@@ -204,7 +204,7 @@ class StarClock(Stateful):
                 self._finish(worker, state)
         elif rank == ARRIVED:
             self._arrive(worker, state, what)
-        elif rank == _SILENT:
+        elif rank == SILENT:
             self._look_at_silence(worker, state)
         else:
             if rank == _ASKED:
@@ -306,7 +306,7 @@ class StarClock(Stateful):
         deadline = self._service.deadline(worker)
         if deadline is not None and deadline < state.timed:
             state.timed = deadline
-            heapq.heappush(self._events, (deadline, _SILENT, worker, 0))
+            heapq.heappush(self._events, (deadline, SILENT, worker, 0))
 
     def _look_at_silence(self, worker: int, state: _Worker) -> None:
         if self.now != state.timed:

@@ -27,6 +27,7 @@ from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
 from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
+from testbed.experiment.partition_section import KINDS, PartitionSpec
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
 from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
@@ -263,6 +264,12 @@ class Spec(Section):
         "values of those that changed since it pulled last. An algorithm's entry may have its own.",
     )
     devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
+    partition: Annotated[PartitionSpec, ShortForm(KINDS, key="kind")] = Field(
+        default_factory=PartitionSpec,
+        description="How the training images are shared out among the workers: equal (default), "
+        "shards, sizes, or a mapping.",
+        examples=[{"kind": "dirichlet", "alpha": 0.5}],
+    )
     network: NetworkSpec = Field(
         default_factory=NetworkSpec,
         description="Every worker's link; default: not shaped.",
@@ -327,6 +334,7 @@ class Spec(Section):
             *self._suspicion_conflicts(),
             *self._fault_conflicts(),
             *devices,
+            *self.partition.conflicts(self.devices.classes),
         ]
         if conflicts:
             raise PydanticCustomError(

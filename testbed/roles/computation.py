@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms import ALGORITHMS, served
+from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import (
     Conditions,
     FloatVector,
@@ -23,6 +23,7 @@ from testbed.algorithms.interface import (
 )
 from testbed.clock.transfers import Line
 from testbed.durations import DeviceDurations, Durations
+from testbed.learning import partitions
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
@@ -53,6 +54,20 @@ def lines(settings: Settings, number: int) -> tuple[Line, Line]:
         settings.of_device(key, number) for key in ("uplink", "downlink", "delay")
     )
     return Line(uplink, delay), Line(downlink)
+
+
+def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
+    """The training images of every device that computes: indices, by the devices' numbers.
+
+    Args:
+        labels: of the training images.
+
+    Raises:
+        SpecError: there are not enough images.
+    """
+    served = is_served(settings.algorithm["name"])
+    devices = settings.workers if served else computing(settings)
+    return partitions.parts(settings.partition, labels, devices, settings.seed, settings.batch_size)
 
 
 def batches(

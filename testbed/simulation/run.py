@@ -87,8 +87,13 @@ class SimulatedRun:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
-            kept = self._resumption.kept if self._resumption else None
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan), kept)
+            self._log = RunLog(
+                self._directory,
+                dump(self._plan.spec),
+                manifest(self._plan),
+                kept=self._resumption.kept if self._resumption else None,
+                struck=self._metrics.fault if self._metrics else None,
+            )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         outcome = self._outcome
@@ -341,7 +346,7 @@ class SimulatedRun:
             self._flush()
             complete = outcome.ended == "completed"
             ingress = self._ingress if complete or outcome.updates == 0 else self._system.ledger()
-            summary = outcome.summary(self._plan, ingress, self._after_drain)
+            summary = outcome.summary(self._plan, ingress, self._after_drain, self._log.struck)
             summary["traffic"] = {
                 "capture": None,
                 "reconciled": None,

@@ -98,7 +98,7 @@ class StarSystem(System):
         self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
         codec = _codec(settings, learner)
-        batches = list(_batches(settings, dataset, settings.workers))
+        batches = list(_batches(settings, dataset))
         computations = [
             Computation(computation.worker_half(settings, layout, number), own, codec)
             for number, own in enumerate(batches)
@@ -196,7 +196,7 @@ class MeshSystem(System):
         self._service = ExchangeService(settings, observer)
         both = codecs(settings.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
-        batches = list(_batches(settings, dataset, computing))
+        batches = list(_batches(settings, dataset))
         computations = []
         for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
@@ -277,10 +277,9 @@ def _codec(settings: Settings, learner: Learner) -> Codec:
     return Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
 
 
-def _batches(settings: Settings, dataset: datasets.Dataset, devices: int) -> Iterator[Batches]:
+def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
     """Every device's mini-batches, which share the memory that they are gathered in."""
-    shards = datasets.shards(len(dataset.train_images), devices, settings.seed)
     memory: Batches | None = None
-    for number, shard in enumerate(shards):
-        memory = computation.batches(settings, dataset, shard, number, memory=memory)
+    for number, part in enumerate(computation.parts(settings, dataset.train_labels)):
+        memory = computation.batches(settings, dataset, part, number, memory=memory)
         yield memory

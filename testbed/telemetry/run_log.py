@@ -8,7 +8,7 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,7 +83,13 @@ class RunLog:
     """
 
     def __init__(
-        self, directory: Path, spec: str, manifest: dict[str, Any], kept: Kept | None = None
+        self,
+        directory: Path,
+        spec: str,
+        manifest: dict[str, Any],
+        *,
+        kept: Kept | None = None,
+        struck: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         """Make the directory, or go on with it.
 
@@ -92,6 +98,7 @@ class RunLog:
             spec: the resolved spec as YAML.
             manifest: what is known at the start; how it stands is added here.
             kept: what to go on with. Whatever moment this ends at, it can be done again.
+            struck: told of the record of every fault, if somebody wants to know.
         """
         if kept is None:
             directory.mkdir(parents=True)
@@ -129,6 +136,8 @@ class RunLog:
         self._curve = self._begin_curve([] if evaluations is None else evaluations.to_pylist())
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
         self._events = _appending(directory / "events.jsonl")
+        self._hears_of_faults = struck
+        self._struck: dict[str, set[str]] = {}
         self._faults = self._begin_faults(() if kept is None else kept.faults)
 
     def _begin_curve(self, rows: Sequence[Mapping[str, float]]) -> IO[str]:
@@ -159,6 +168,8 @@ class RunLog:
         file.flush()
         partial.replace(path)
         self._fault_count = len(lines)
+        for line in lines:
+            self._note(json.loads(line))
         return file
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
@@ -201,6 +212,18 @@ class RunLog:
         self._faults.write(json.dumps(line) + "\n")
         self._faults.flush()
         self._fault_count += 1
+        if self._hears_of_faults:
+            self._hears_of_faults(record)
+        self._note(line)
+
+    def _note(self, record: Mapping[str, Any]) -> None:
+        if record["phase"] == "begin":
+            self._struck.setdefault(record["fault"], set()).update(record["devices"])
+
+    @property
+    def struck(self) -> dict[str, int]:
+        """How many different devices each kind of fault has struck."""
+        return {kind: len(devices) for kind, devices in self._struck.items()}
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
         """Write the final parameters; returns the SHA-256 of them as little-endian float32."""

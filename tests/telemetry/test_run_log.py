@@ -114,8 +114,8 @@ def going(log: RunLog) -> RunLog:
     log.updates(rows(4, 3))
     log.evaluation(row(6))
     log.event(1, "info", "before")
-    log.fault({"fault": "freeze"}, ["worker-1"], 1.0)
-    log.fault({"fault": "kill"}, ["worker-2"], 2.0)
+    log.fault({"fault": "freeze", "phase": "begin"}, ["worker-1"], 1.0)
+    log.fault({"fault": "kill", "phase": "begin"}, ["worker-2"], 2.0)
     return log
 
 
@@ -128,7 +128,7 @@ def test_it_goes_on_with_what_is_kept(log: RunLog, ended: bool) -> None:
     else:  # killed in the middle of a line
         with (log.directory / "events.jsonl").open("a") as file:
             file.write('{"time": 2, "lev')
-    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept(log, 4, 1))
+    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=kept(log, 4, 1))
     assert again.counts == {"updates": 4, "evaluations": 1, "faults": 1}
     assert not (log.directory / "summary.json").exists()
     assert not (log.directory / "updates.parquet").exists()
@@ -171,8 +171,8 @@ def test_going_on_may_end_at_any_moment(
 
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(Path, "replace", end)
-        RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept(log, 4, 1))
-    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept(log, 4, 1))
+        RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=kept(log, 4, 1))
+    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=kept(log, 4, 1))
     again.close("completed", None, {})
     updates = pq.read_table(log.directory / "updates.parquet")
     assert updates.column("iteration").to_pylist() == [1, 2, 3, 4]

@@ -1,0 +1,200 @@
+"""From the parts that somebody wants to their runs: which are there, how long the rest takes, doing it.
+
+Started again after whatever ended it, it goes on where it stopped: complete runs are not repeated,
+and one that was interrupted is continued from its last checkpoint if it has one.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from reproduction import estimate
+from reproduction.display import Shown
+from reproduction.jobs import Job, carry_out, child
+from reproduction.paper import Part
+from reproduction.runs import Folder, Wanted, wanted
+from reproduction.scale import Scale
+from testbed.cli.run import check_data
+from testbed.errors import HostError, RunError, SpecError
+from testbed.experiment.load import dump
+from testbed.experiment.spec import Spec
+from testbed.orchestrator import host
+from testbed.orchestrator.plan import plan
+from testbed.results.quantities import as_duration
+from testbed.results.reading import Run
+
+ENGINES = ("docker", "namespaces", "simulation")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be carried out.
+
+    Attributes:
+        parts: of the paper.
+        scale: how large.
+        seeds: of every run.
+        engine: one of ``ENGINES``.
+        out: the folder of the runs.
+        only: names of series, if not all are wanted.
+        at_once: simulations at a time; None for one per processor.
+    """
+
+    parts: tuple[Part, ...]
+    scale: Scale
+    seeds: tuple[int, ...]
+    engine: str
+    out: Path
+    only: frozenset[str] = frozenset()
+    at_once: int | None = None
+
+    def runs(self) -> list[Wanted]:
+        """The runs that it takes. Raises SpecError if a file cannot be used."""
+        return wanted(self.parts, self.scale, self.seeds, self.only)
+
+
+def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
+    """Carry out every run that is not there yet.
+
+    Args:
+        say: told what is there, what is missing and how long it will take.
+
+    Returns:
+        The signal that ended it before its time; None if it came to its end.
+
+    Raises:
+        SpecError: an experiment file cannot be used.
+        HostError: this host cannot carry the runs out.
+        DataError: the dataset is not there.
+        RunError: a run failed (the others were carried out), or another process is at it.
+    """
+    folder = Folder(order.out)
+    runs = order.runs()
+    missing = [one for one in runs if not folder.serves(one.identity, order.engine)]
+    say(f"{len(runs)} runs at scale {order.scale.name}: {len(runs) - len(missing)} are complete")
+    if not missing:
+        return None
+    for one in missing:
+        begun = folder.begun(one.identity, order.engine)
+        if begun is not None and begun.ended == "running":
+            raise RunError(
+                f"{one.title}: process {begun.manifest.pid} is at it; wait for it, or end it"
+            )
+    specs = {one.identity: _with_engine(one.spec, order.engine) for one in missing}
+    _check(list(specs.values()), order.out)
+    at_once = _at_once(order, list(specs.values()))
+    seconds, caught = _foresee(order, folder, missing, specs, at_once)
+    if caught is not None:
+        return caught
+    missing.sort(key=lambda one: -seconds.get(one.identity, 0.0))  # the longest last would be alone
+    for one in missing:
+        took = f", about {as_duration(known)}" if (known := seconds.get(one.identity)) else ""
+        say(f"  missing: {one.title}{took}")
+    say(_announcement([seconds.get(one.identity) for one in missing], at_once, order))
+    with (
+        tempfile.TemporaryDirectory(prefix="testbed-reproduction-") as files,
+        Shown(len(missing)) as shown,
+    ):
+        jobs = []
+        for i, one in enumerate(missing):
+            if begun := _resumable(folder.begun(one.identity, order.engine), say):
+                command = child(str(begun.directory))
+            else:
+                file = Path(files) / f"{i}.yaml"
+                file.write_text(dump(specs[one.identity]), encoding="utf-8")
+                command = child(str(file), str(order.out.absolute()))
+            jobs.append(Job(one.title, command, one.spec.training.updates))
+        caught = carry_out(jobs, at_once, shown)
+    failed = [job for job in jobs if job.result and job.result["ended"] == "failed"]
+    if caught is None and failed:
+        reason = (failed[0].result or {})["reason"]
+        raise RunError(f"{len(failed)} of {len(jobs)} runs failed; {failed[0].title}: {reason}")
+    return caught
+
+
+def _resumable(begun: Run | None, say: Callable[[str], None]) -> Run | None:
+    """The run, if it can go on from a checkpoint; otherwise None, and why is said."""
+    if begun is None or not (begun.directory / "checkpoints").is_dir():
+        return None
+    from testbed.orchestrator import resuming
+
+    try:
+        resuming.left([begun], whole=False)
+    except SpecError as error:
+        say(f"  begun anew: {error}")
+        return None
+    say(f"  continued: {begun.id}, from its last checkpoint")
+    return begun
+
+
+def _with_engine(spec: Spec, engine: str) -> Spec:
+    if engine == "simulation":
+        return spec.model_copy(update={"engine": "simulation"})
+    devices = spec.devices.model_copy(update={"runtime": engine})
+    return spec.model_copy(update={"engine": "emulation", "devices": devices})
+
+
+def _check(specs: Sequence[Spec], out: Path) -> None:
+    """Say what is wrong with the host or the data once, and before anything is started."""
+    plans = [one for spec in specs for one in plan(spec)]
+    try:
+        host.check(plans[:1], out)
+    except HostError as error:
+        other = "; --engine simulation needs nothing of the host"
+        raise HostError(f"{error}{other * (specs[0].engine == 'emulation')}") from error
+    for one in {one.settings.train_images: one for one in plans}.values():
+        check_data(one)
+
+
+def _at_once(order: Order, specs: Sequence[Spec]) -> int:
+    """Runs at a time: an emulation takes the whole host, a simulation a processor."""
+    if order.engine != "simulation":
+        return 1
+    each = max(one.memory for spec in specs for one in plan(spec))
+    room = max(1, psutil.virtual_memory().available // each)
+    return min(order.at_once or len(os.sched_getaffinity(0)), len(specs), room)
+
+
+def _foresee(
+    order: Order,
+    folder: Folder,
+    missing: Sequence[Wanted],
+    specs: dict[str, Spec],
+    at_once: int,
+) -> tuple[dict[str, float], int | None]:
+    """What each missing run will take, seconds; those too short to be measured are left out."""
+    path = order.out / "speeds.json"
+    speeds = estimate.of_folder(folder, path)
+    unknown = {
+        estimate.kind(spec, order.engine): spec
+        for spec in specs.values()
+        if spec.training.updates >= estimate.WORTH
+        and estimate.kind(spec, order.engine) not in speeds
+    }
+    if unknown:
+        with Shown(len(unknown)) as shown:
+            measured, caught = estimate.measure(unknown, at_once, shown)
+        if caught is not None:
+            return {}, caught
+        estimate.keep(path, estimate.read(path) | measured)
+        speeds |= measured
+    known = {
+        one.identity: speeds.get(estimate.kind(specs[one.identity], order.engine))
+        for one in missing
+    }
+    return {
+        key: speed.seconds(specs[key]) for key, speed in known.items() if speed is not None
+    }, None
+
+
+def _announcement(seconds: Sequence[float | None], at_once: int, order: Order) -> str:
+    count = f"{len(seconds)} run{'s' * (len(seconds) != 1)}"
+    how = f"{order.engine}, {at_once} at a time"
+    told = [one for one in seconds if one is not None]
+    if len(told) < len(seconds):
+        return f"{count} ({how}) as short as measuring how long they take would be"
+    return f"about {as_duration(estimate.altogether(told, at_once))} for {count} ({how})"

@@ -1,0 +1,127 @@
+"""What the paper shows, and which run of which experiment file each of its lines is.
+
+Hardy, Le Merrer, Sericola: *Distributed deep learning on edge-devices: feasibility via adaptive
+compression*, IEEE NCA 2017. Numbers are those of its §V; accuracies in percent.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments" / "adacomp"
+SEEDS = (1, 2, 3)
+"""§V-C: experiments have been run 3 times."""
+GOAL = 97.0
+"""§V-C: the accuracy at which ingress is compared."""
+GOAL_BYTES = 1.33e9
+"""§V-C: AdaComp's ingress at 97 %, c = 0.01."""
+GOAL_RATIO = 191.0
+"""§V-C: how many times less than ASGD's that is."""
+WITHIN = 0.5
+"""Points of accuracy within which a reproduction is to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a figure, or one row of the table.
+
+    Attributes:
+        name: in file names and on the command line, e.g. ``asgd``.
+        title: for people.
+        file: the experiment file's name, without its suffix.
+        label: the algorithm's label in it.
+        accuracy: the paper's final accuracy, percent; None where it gives none.
+    """
+
+    name: str
+    title: str
+    file: str
+    label: str
+    accuracy: float | None
+
+    @property
+    def path(self) -> Path:
+        """The experiment file."""
+        return EXPERIMENTS / f"{self.file}.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A figure or the table.
+
+    Attributes:
+        name: ``fig1`` and so on: the make target's, the command's and the page's.
+        title: for people.
+        shows: what the paper's has on its axes, a sentence.
+        series: in the paper's order.
+    """
+
+    name: str
+    title: str
+    shows: str
+    series: tuple[Series, ...]
+
+
+ASGD = Series("asgd", "ASGD", "fig3", "asgd", 97.85)
+ADACOMP = Series("adacomp-0.01", "AdaComp, c = 0.01", "fig3", "adacomp-0.01", 98.59)
+
+FIG1 = Part(
+    "fig1",
+    "Fig. 1: what ASGD's accuracy costs in ingress",
+    "Accuracy (%) against the ingress traffic (GB) that the parameter server received, 200 workers.",
+    (Series("asgd", "ASGD", "fig1", "asgd", 97.85),),
+)
+FIG3 = Part(
+    "fig3",
+    "Fig. 3: ASGD, Comp-ASGD and AdaComp",
+    "Left: accuracy (%) against iterations, 0 to 250,000. Right: accuracy against ingress traffic "
+    "(GB, logarithmic). Lines are means over three runs, bands go from the least to the greatest, both "
+    "of moving averages.",
+    (
+        ASGD,
+        Series("comp-asgd-0.1", "Comp-ASGD, c = 0.1", "fig3", "comp-asgd-0.1", 96.07),
+        Series("comp-asgd-0.01", "Comp-ASGD, c = 0.01", "fig3", "comp-asgd-0.01", 95.11),
+        Series("adacomp-0.1", "AdaComp, c = 0.1", "fig3", "adacomp-0.1", 98.7),
+        ADACOMP,
+    ),
+)
+TABLE2 = Part(
+    "table2",
+    "Table II: AdaComp, c = 0.01, and workers that crash",
+    "The greatest accuracy reached by the perceptron, with and without half of the workers crashing "
+    "during the experiment.",
+    tuple(
+        Series(name, title, f"table2-{name}", "adacomp-0.01", accuracy)
+        for name, title, accuracy in (
+            ("60000", "60,000 images, no crash, n = 200", 97.44),
+            ("60000-crashes", "60,000 images, crashes, n = 200", 97.17),
+            ("12000", "12,000 images, no crash, n = 200", 95.47),
+            ("12000-crashes", "12,000 images, crashes, n = 200", 95.24),
+            ("6000", "6,000 images, no crash, n = 100", 94.35),
+        )
+    ),
+)
+# The text of §V-E says c = 0.001; 98.59 is the accuracy of c = 0.01 in §V-C.
+_FIG4 = {
+    ("60000", "one"): 98.59,
+    ("60000", "three"): 98.36,
+    ("12000", "one"): 97.66,
+    ("12000", "three"): 97.0,
+}
+FIG4 = Part(
+    "fig4",
+    "Fig. 4: one class of workers and three",
+    "Accuracy (%) against iterations with one class of workers and with three, on the large training "
+    "set (60,000 images) and on the reduced one (12,000).",
+    tuple(
+        Series(
+            f"{images}-{classes}-{ratio}",
+            f"{images[:2]},000 images, {classes} class{'es' * (classes != 'one')}, c = {ratio}",
+            f"fig4-{images}-{classes}",
+            f"adacomp-{ratio}",
+            accuracy,
+        )
+        for ratio in ("0.01", "0.001")
+        for (images, classes), accuracy in _FIG4.items()
+    ),
+)
+PARTS = {part.name: part for part in (FIG1, FIG3, TABLE2, FIG4)}

@@ -1,0 +1,133 @@
+"""Which runs there are: told by what determines their result, not by where they lie.
+
+Two runs are the same if their resolved specs and seeds are equal but for what changes no parameter,
+no payload byte and no accuracy: names and labels, the engine, what devices are made of, how traffic
+is watched, how often the server's state is kept. Under the virtual clock they are then equal to the
+bit, so that a figure may take either, and the same run may serve two figures.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from reproduction.paper import Part, Series
+from reproduction.scale import Scale, load_run
+from testbed.errors import SpecError
+from testbed.experiment.load import load_resolved
+from testbed.experiment.spec import Spec
+from testbed.results.finding import find
+from testbed.results.reading import Run
+
+Identity: TypeAlias = str
+_OF_NO_EFFECT = ("name", "engine", "traffic", "checkpoints")
+_OF_NO_EFFECT_ON_DEVICES = ("runtime", "launch", "image", "cpus", "memory")
+
+
+def identity(spec: Spec) -> Identity:
+    """What a spec of one run has in common with every other that has the same result."""
+    (algorithm,) = spec.algorithms
+    data: dict[str, Any] = spec.model_dump(mode="json")
+    for key in _OF_NO_EFFECT:
+        data.pop(key, None)
+    for key in _OF_NO_EFFECT_ON_DEVICES:
+        data["devices"].pop(key, None)
+    for one in data["devices"].get("classes") or ():
+        for key in ("cpus", "memory"):
+            one.pop(key, None)
+    # What the algorithm's entry leaves open, the spec says.
+    choice = {
+        "label": None,
+        "encoding": (algorithm.encoding or spec.encoding).model_dump(mode="json"),
+        "pulls": algorithm.pulls or spec.pulls,
+        "learning_rate": algorithm.learning_rate or spec.training.learning_rate,
+    }
+    data["algorithms"] = [data["algorithms"][0] | choice]
+    del data["encoding"], data["pulls"], data["training"]["learning_rate"]
+    return json.dumps(data, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run that some part needs.
+
+    Attributes:
+        spec: of one algorithm, resolved.
+        series: the first line or row that needs it; others may.
+    """
+
+    spec: Spec
+    series: Series
+    identity: Identity
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.spec.name}/{self.series.label}, seed {self.spec.seed}"
+
+
+def wanted(
+    parts: Iterable[Part],
+    scale: Scale,
+    seeds: Sequence[int],
+    only: Collection[str] = (),
+) -> list[Wanted]:
+    """The runs that parts need, each once, seed after seed.
+
+    Args:
+        only: names of series, if not all are wanted.
+
+    Raises:
+        SpecError: an experiment file cannot be used.
+    """
+    found: dict[Identity, Wanted] = {}
+    parts = tuple(parts)
+    for seed in seeds:
+        for part in parts:
+            for series in part.series:
+                if only and series.name not in only:
+                    continue
+                spec = load_run(series, scale, seed)
+                key = identity(spec)
+                found.setdefault(key, Wanted(spec, series, key))
+    return list(found.values())
+
+
+class Folder:
+    """The runs in a folder, by identity; a run whose spec cannot be read is none of them."""
+
+    def __init__(self, runs_root: Path) -> None:
+        self._runs: dict[Identity, list[Run]] = defaultdict(list)
+        self.all: list[tuple[Spec, Run]] = []
+        for execution in find(runs_root):
+            for run in execution.runs:
+                try:
+                    spec = load_resolved(run.directory / "spec.yaml")
+                except SpecError:  # killed before it was written, or of a later version
+                    continue
+                if len(spec.algorithms) == 1:
+                    self.all.append((spec, run))
+                    self._runs[identity(spec)].append(run)
+
+    def complete(self, key: Identity) -> list[Run]:
+        """Its complete runs, an emulation's first, the newest of each first."""
+        runs = [run for run in reversed(self._runs[key]) if run.ended == "completed"]
+        return sorted(runs, key=lambda run: run.manifest.engine != "emulation")
+
+    def best(self, key: Identity) -> Run | None:
+        """The run to show; an emulation's if there is one, whose wire bytes were counted."""
+        return next(iter(self.complete(key)), None)
+
+    def serves(self, key: Identity, engine: str) -> bool:
+        """Whether it need not be carried out: whoever asks for containers wants measured bytes."""
+        complete = self.complete(key)
+        emulated = any(run.manifest.engine == "emulation" for run in complete)
+        return emulated or (bool(complete) and engine == "simulation")
+
+    def begun(self, key: Identity, engine: str) -> Run | None:
+        """The newest of its runs on this kind of engine that did not come to its end."""
+        kind = "simulation" if engine == "simulation" else "emulation"
+        runs = [run for run in reversed(self._runs[key]) if run.manifest.engine == kind]
+        return next((run for run in runs if run.ended != "completed"), None)
