@@ -50,7 +50,8 @@ class _Worker:
 
     Attributes:
         incarnation: how often it has come back.
-        pushes: how many it has made.
+        applied: how many of its pushes the server has told of.
+        pushes: how many it has told of itself, last; the server tells later.
         killed: until when a fault keeps it dead, in seconds of CLOCK_MONOTONIC; infinite: for good, or
             until the clock says so; None: it lives.
         exited: when its process had ended, once it was killed.
@@ -60,6 +61,7 @@ class _Worker:
     """
 
     incarnation: int = 0
+    applied: int = 0
     pushes: int = 0
     killed: float | None = None
     exited: float | None = None
@@ -132,7 +134,7 @@ class Injection:
         numbers, counts = np.unique(pushed, return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             if number in self._workers:  # and not a peer
-                self._workers[number].pushes += count
+                self._workers[number].applied += count
 
     def reached(self, version: int) -> None:
         """The server has reached a version that the schedule names."""
@@ -147,8 +149,7 @@ class Injection:
         fault, devices = Fault(rule, kind, duration, **details), record["devices"]
         when = self._now() if self._wall else record["time"]
         if "pushes" in record:
-            own = self._workers[devices[0]]
-            own.pushes = max(own.pushes, record["pushes"])
+            self._workers[devices[0]].pushes = record["pushes"]
         if phase == "begin":
             self._begin(fault, devices, when, record["iteration"])
         else:
@@ -283,7 +284,7 @@ class Injection:
             worker.incarnation += 1
             worker.started = now
             role = {"role": "worker", "number": number, "incarnation": worker.incarnation}
-            self._start(self._names[number], role | {"pushes": worker.pushes})
+            self._start(self._names[number], role | {"pushes": max(worker.pushes, worker.applied)})
 
     def _is_lost(self, number: int) -> bool:
         """Whether nothing can come of a worker any more."""

@@ -50,6 +50,8 @@ def work(  # noqa: PLR0917 - what a worker is made of
         incarnation: how often it was killed and came back.
     """
     parking = parking or Parking.nothing(number)
+    if leave is not None and incarnation:
+        leave.forget()
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
