@@ -26,7 +26,7 @@ class AgentProcess:
         """Start it.
 
         Args:
-            log: what it and the roles print; must not exist.
+            log: what it and the roles print is appended.
             handed: descriptors that roles inherit by way of it.
         """
         self.control, theirs = Channel.pair()
@@ -34,7 +34,7 @@ class AgentProcess:
         package = str(Path(testbed.__file__).parents[1])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         descriptors = (theirs.fileno(), roles.fileno())
-        with log.open("xb") as output:
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "testbed.orchestrator.agent", *map(str, descriptors)],
                 pass_fds=(*descriptors, *handed),

@@ -256,8 +256,8 @@ class VirtualServer(Server):
         self._report.send(**record)
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
-        """The experiment file has only simulated servers killed."""
-        raise AssertionError("only a simulated server is killed")
+        """An emulated server does not come back; the spec refuses it."""
+        raise AssertionError("a fault of an emulated server")
 
     def lose(self, worker: int) -> None:
         """The worker is where it is, and not heard any more."""
