@@ -92,7 +92,12 @@ def test_so_are_faults(tmp_path: Path, spec: dict[str, Any]) -> None:
         {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},
         {"who": {"number": 1}, "when": {"iteration": 20}, "how": "freeze"},
         {"who": {"number": 2}, "when": {"mean_time": "500ms"}, "how": "kill", "lasting": "300ms"},
-        {"who": {"share": "30%"}, "when": {"time": "400ms"}, "how": "partition", "lasting": "200ms"},
+        {
+            "who": {"share": "30%"},
+            "when": {"time": "400ms"},
+            "how": "partition",
+            "lasting": "200ms",
+        },
         {"when": {"mean_time": "2s"}, "how": {"kind": "slow", "factor": 3}, "lasting": "400ms"},
     ]
     agree(tmp_path, spec)
