@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
+CHAOS ?= 1-10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench traffic images base-image clean
+.PHONY: help install run agree test lint format bench chaos traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +73,9 @@ format: install ## put the code into ruff's format
 
 bench: install ## measure efficiency, set-up time and memory; writes bench.json
 	$(BIN)/python -m bench
+
+chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
+	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
 	$(BIN)/python -m bench.traffic

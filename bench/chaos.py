@@ -1,0 +1,256 @@
+"""``make chaos``: random faults against 50 workers; does every invariant of the ledgers hold?
+
+Each seed makes an experiment (algorithm, clock, links, faults) and carries it out in namespaces.
+Whatever happens to the devices: the run makes its updates, none is lost or applied twice, every ledger
+agrees with the others, who is gone for good pushes no more, and nothing is left behind. Under the
+virtual clock the simulator must end with the same parameters, bytes and faults, to the bit. Prints a
+line for each seed; a seed is enough to see a failure again: ``python -m bench.chaos --seeds 17``.
+"""
+
+import argparse
+import collections
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from bench.agree import Pair
+from testbed.nodes.run_names import PREFIX, is_over
+from testbed.results.faults import CRASHES
+from testbed.results.journals import read_updates
+
+WORKERS = 50
+UPDATES = 300
+TIMEOUT = 300.0
+"""Seconds that a run may take: it stands still then."""
+_ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
+
+
+def experiment(seed: int, workers: int = WORKERS, updates: int = UPDATES) -> dict[str, Any]:
+    """The experiment of a seed, as it stands in a file."""
+    draw = np.random.default_rng(seed)
+
+    def one(*options: Any) -> Any:
+        return options[int(draw.integers(len(options)))]
+
+    algorithm = one(
+        {"name": "asgd"},
+        {"name": "comp-asgd", "ratio": 0.05},
+        {"name": "adacomp", "ratio": 0.05},
+        {"name": "sync-sgd", "wait_for": 4 * workers // 5, "protocol": "pull"},
+        {"name": "sync-sgd", "protocol": "push-and-wait"},
+        {"name": "sync-sgd", "wait_for": workers // 2, "protocol": "push-and-interrupt"},
+    )
+    asynchronous = algorithm["name"] in _ASYNCHRONOUS
+    return {
+        "name": f"chaos-{seed}",
+        "seed": seed,
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": updates if asynchronous else max(1, updates // 25)},
+        "clock": one("wall", "virtual"),
+        "algorithms": [algorithm],
+        "encoding": one("plain", "compact", "compact-zstd"),
+        "pulls": one("full", "changed"),
+        "devices": {
+            "workers": workers,
+            "suspect_after": one(None, "700ms") if asynchronous else "700ms",
+        },
+        "network": one({}, {"uplink": "20Mbit", "downlink": "50Mbit"}),
+        "waiting": {"distribution": one("uniform", "exponential"), "mean": "400ms"},
+        "faults": [_fault(draw, workers) for _ in range(int(draw.integers(2, 7)))],
+        "evaluation": {"every": 100, "images": 100},
+    }
+
+
+def _fault(draw: np.random.Generator, workers: int) -> dict[str, Any]:
+    def one(*options: Any) -> Any:
+        return options[int(draw.integers(len(options)))]
+
+    some = int(draw.integers(1, workers // 5 + 1))
+    names = [f"worker-{i}" for i in sorted(draw.permutation(workers)[:3].tolist())]
+    how = one(
+        "freeze",
+        "kill",
+        "stop-network",
+        "partition",
+        {"kind": "slow", "factor": 3},
+        {"kind": "slow", "uplink": "2Mbit"},
+    )
+    # Whoever is struck for good is one of few, so that there is somebody to make the updates.
+    for_good = draw.random() < 0.25
+    who = one({"number": min(some, 4)}, {"devices": names}) if for_good else None
+    if who is None:
+        who = one("each", {"number": some}, {"share": "20%"}, {"devices": names})
+    times: list[dict[str, Any]] = [
+        {"time": f"{draw.uniform(0.1, 2):.3f}s"},
+        {"iteration": int(draw.integers(1, 12))},
+    ]
+    if how != "partition":
+        times.append({"probability": 0.03})
+    if not for_good:
+        times.append({"mean_time": "20s"})
+    fault = {"who": who, "when": one(*times), "how": how}
+    return fault if for_good else fault | {"lasting": f"{draw.uniform(0.1, 1.5):.3f}s"}
+
+
+def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -> list[str]:
+    """What does not hold of a run that was carried out.
+
+    Args:
+        spec: as ``experiment`` made it.
+        directory: the run's.
+        summary: of the run.
+    """
+    rows = {name: np.array(column) for name, column in read_updates(directory).to_pydict().items()}
+    found = []
+    wanted = spec["training"]["updates"]
+    if summary["ended"] != "completed" or summary["updates"] != wanted:
+        found.append(f"{summary['ended']} after {summary['updates']} of {wanted} updates")
+    if summary["traffic"]["reconciled"] is not True:
+        found.append(f"not reconciled: {summary['traffic']['differences']}")
+    if spec["algorithms"][0]["name"] in _ASYNCHRONOUS:
+        found += _of_asynchronous(rows, wanted)
+    # An update may come about by nobody's push, where the last that was waited for is given up.
+    elif not set(rows["iteration"][rows["applied"]].tolist()) <= set(range(1, wanted + 1)):
+        found.append("a version beyond the last")
+    whose, base = (rows[key][rows["applied"]].tolist() for key in ("worker", "base_version"))
+    pushes = collections.Counter(zip(whose, base, strict=True))
+    if twice := [push for push, count in pushes.items() if count > 1]:
+        found.append(f"applied twice (worker, base version): {twice[:3]}")
+    told, of_rows = summary["ingress"]["payload_bytes"], int(rows["payload_bytes"].sum())
+    if told != of_rows:
+        found.append(f"payload: {told} told, {of_rows} in the rows")
+    return found + _heard_of_the_dead(directory, rows)
+
+
+def _of_asynchronous(rows: dict[str, Any], wanted: int) -> list[str]:
+    """Every push is an update, each at its own place, or was dropped."""
+    applied, found = rows["applied"], []
+    if rows["iteration"][applied].tolist() != list(range(1, wanted + 1)):
+        found.append("an update is missing, or stands twice or at the wrong place")
+    delays = rows["iteration"] - 1 - rows["base_version"]
+    if not np.array_equal(rows["staleness"][applied], delays[applied]):
+        found.append("a staleness is not the number of updates since the base version")
+    return found
+
+
+def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
+    """Who was frozen or killed for good and pushed after that; one push may have been under way."""
+    found = []
+    for line in (directory / "faults.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["fault"] not in CRASHES or record["duration"] is not None:
+            continue
+        for name in record["devices"]:
+            of_it = rows["worker"] == int(name.removeprefix("worker-"))
+            later = int((of_it & (rows["time"] > record["time"])).sum())
+            if later > 1:
+                found.append(f"{name} pushed {later} times after it was gone")
+    return found
+
+
+def _carry_out(command: str, path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
+    """Run a ``testbed`` command with one run; its directory and summary."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "testbed", command, str(path), "--out", str(out), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        printed, complaints = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)  # it takes its devices down, and writes its end
+        printed, complaints = process.communicate()
+    if not printed:
+        raise SystemExit(f"chaos: testbed {command} {path}: {complaints.strip()[-500:]}")
+    told = json.loads(printed)
+    (summary,) = told["runs"]
+    return Path(told["directory"]) / summary["algorithm"], summary
+
+
+def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDATES) -> list[str]:
+    """Carry a seed's experiment out; returns what does not hold, nothing if all does."""
+    spec = experiment(seed, workers, updates)
+    path = folder / f"chaos-{seed}.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    before = _left()
+    directory, emulated = _carry_out("run", path, folder / "emulated")
+    found = violations(spec, directory, emulated)
+    if _left() - before:
+        found.append(f"left behind: {', '.join(sorted(_left() - before))}")
+    if spec["clock"] == "virtual":
+        other, simulated = _carry_out("simulate", path, folder / "simulated")
+        # Modelled wire bytes know nothing of what an outage has TCP send again.
+        both = Pair("namespaces", emulated, simulated).differences()
+        found += [text for text in both if not text.startswith("wire bytes")]
+        if _faults(directory) != _faults(other):
+            found.append("emulation and simulation were struck by other faults")
+    return found
+
+
+def _faults(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / "faults.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
+
+
+def _left() -> set[str]:
+    """Control groups and folders of runs that are over."""
+    paths = [*Path("/sys/fs/cgroup").rglob(f"{PREFIX}*"), *Path("/run").glob(f"{PREFIX}*")]
+    return {str(path) for path in paths if is_over(path.name)}
+
+
+def seeds_of(text: str) -> list[int]:
+    """``3``, ``1,5`` or ``1-100``."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try seeds; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
+    parser.add_argument("--seeds", default="1-3", type=seeds_of, help="for example 1-100 or 7")
+    parser.add_argument("--workers", default=WORKERS, type=int)
+    parser.add_argument("--updates", default=UPDATES, type=int)
+    parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
+    options = parser.parse_args(arguments)
+    failed = []
+    for seed in options.seeds:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="testbed-chaos-") as folder:
+            at = options.keep or Path(folder)
+            at.mkdir(parents=True, exist_ok=True)
+            found = try_out(seed, at, options.workers, options.updates)
+        spec = experiment(seed, options.workers, options.updates)
+        kinds = collections.Counter(
+            how if isinstance(how := fault["how"], str) else how["kind"] for fault in spec["faults"]
+        )
+        what = ", ".join(f"{kind} ×{count}" for kind, count in kinds.items())
+        state = "; ".join(found) or "holds"
+        print(
+            f"seed {seed}: {spec['algorithms'][0]['name']}, {spec['clock']}, {what}: {state} "
+            f"({time.monotonic() - began:.0f} s)",
+            flush=True,
+        )
+        if found:
+            failed.append(seed)
+    print(f"{len(options.seeds) - len(failed)} of {len(options.seeds)} seeds hold")
+    if failed:
+        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

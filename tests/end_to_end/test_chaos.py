@@ -1,0 +1,45 @@
+"""Random faults against 50 workers, three seeds; ``make chaos CHAOS=1-100`` tries a hundred."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.chaos import experiment, main, seeds_of, try_out
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+
+_unable = _try_in_child(_make_namespaces)
+_needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.timeout(600)
+@_needs_namespaces
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_update_is_lost_or_applied_twice_whatever_happens(seed: int, tmp_path: Path) -> None:
+    print(f"to see it again: python -m bench.chaos --seeds {seed}")
+    assert try_out(seed, tmp_path) == []
+
+
+def test_a_seed_makes_one_experiment_and_seeds_make_all_kinds() -> None:
+    assert experiment(7) == experiment(7)
+    made = [experiment(seed) for seed in range(60)]
+    kinds = {
+        how if isinstance(how := fault["how"], str) else how["kind"]
+        for one in made
+        for fault in one["faults"]
+    }
+    assert kinds == {"freeze", "kill", "stop-network", "partition", "slow"}
+    assert {one["clock"] for one in made} == {"wall", "virtual"}
+
+
+def test_seeds_are_given_as_ranges_and_lists() -> None:
+    assert seeds_of("3") == [3]
+    assert seeds_of("1,5-7") == [1, 5, 6, 7]
+
+
+def test_a_wrong_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main(["--seeds", "all"])
+    assert error.value.code == 2
+    assert "--seeds" in capsys.readouterr().err
