@@ -26,6 +26,9 @@ from testbed.roles.service import ParameterService
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER
 
+FRUITLESS = 10_000
+"""Faults without a push in between after which none is expected any more: what is struck more often
+than it can push would go on for ever."""
 _FAULT = -1
 
 
@@ -103,7 +106,7 @@ class FaultyClock(StarClock):
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(service.half.version)
         self._actions: dict[int, Callable[[], None]] = {}
-        self._posted = self._strikes = 0
+        self._posted = self._strikes = self._fruitless = 0
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
         self._post_strike()
@@ -142,6 +145,8 @@ class FaultyClock(StarClock):
 
     def _is_alive(self) -> bool:
         """Whether anything but faults is to come: otherwise nobody will push any more."""
+        if self._fruitless > FRUITLESS:
+            return False
         away = any(device.away is not None for device in self._devices.values())
         return away or any(rank != _FAULT for _, rank, _, _ in self._events)
 
@@ -187,6 +192,7 @@ class FaultyClock(StarClock):
     def _answered(self, worker: int) -> None:
         if self._service.finished:
             return
+        self._fruitless = 0
         device = self._devices[worker]
         device.pushes += 1
         for fault in self._schedule.after_push(worker, device.pushes):
@@ -216,6 +222,7 @@ class FaultyClock(StarClock):
             return
         self._tell(fault, "begin", struck)
         self._strikes += 1
+        self._fruitless += 1
         number = self._strikes
         for worker in struck:
             if slow:
@@ -266,34 +273,33 @@ class FaultyClock(StarClock):
             for time, rank, whose, what in self._events
             if whose == worker and rank == ARRIVED and what != EXACT
         )
-        messages: list[tuple[float, Arrived | None]] = [
-            (sent, super(FaultyClock, self)._receive(worker, True)) for _, sent in unread
-        ]
-        if state.ahead:
-            messages.append((EXACT, super()._receive(worker, True)))
         exact: list[float] = []
-        for sent, arrived in messages:
+        for _, sent in unread:
+            arrived = self._receive(worker, keep=True)
             if arrived is None:
                 self._remove(worker)
                 return False
-            if sent == EXACT:
-                device.early.append(arrived)
-            else:
-                exact.append(state.up.send(sent, arrived.size))
-                state.waiting.append(arrived)
-        self._move(worker, ARRIVED, lambda time, what: None if what != EXACT else time)
+            exact.append(state.up.send(sent, arrived.size))
+            state.waiting.append(arrived)
+        if state.ahead and not device.early:
+            arrived = self._receive(worker, keep=True)
+            if arrived is None:
+                self._remove(worker)
+                return False
+            device.early.append(arrived)
+        self._move(worker, (ARRIVED,), lambda time, what: None if what != EXACT else time)
         for (earliest, _), time in zip(unread, exact, strict=True):
             heapq.heappush(self._events, (max(earliest, time), ARRIVED, worker, EXACT))
         return True
 
     def _move(
-        self, worker: int, rank: int | None, to: Callable[[float, float], float | None]
+        self, worker: int, ranks: Sequence[int], to: Callable[[float, float], float | None]
     ) -> None:
-        """Change the times of a worker's events, of one rank or of all; None removes one."""
+        """Change the times of a worker's events of some ranks; None removes one."""
         moved = []
         for event in self._events:
             time, its, whose, what = event
-            if whose == worker and its >= 0 and rank in (None, its):
+            if whose == worker and its in ranks:
                 at = to(time, what)
                 if at is not None:
                     moved.append((at, its, whose, what))
@@ -321,12 +327,12 @@ class FaultyClock(StarClock):
         state = self._workers[worker]
         self._move(
             worker,
-            ARRIVED,
+            (ARRIVED,),
             lambda time, what: max(
                 self.now, up(time) if what == EXACT else state.up.earliest(what, HEADER.size)
             ),
         )
-        self._move(worker, PARAMETERS, lambda time, what: max(self.now, down(time)))
+        self._move(worker, (PARAMETERS,), lambda time, what: max(self.now, down(time)))
         self._announce_room(worker, state)
 
     def _slow_down(self, worker: int) -> None:
@@ -365,7 +371,12 @@ class FaultyClock(StarClock):
             self._count_late(worker, device.early.popleft())
         if state.ahead:
             self._come_up_with(state)
-        self._move(worker, None, lambda time, what: time if arriving and what == EXACT else None)
+        # What the server knows and does not know of it stays as it is.
+        self._move(
+            worker,
+            (PARAMETERS, FINISHED, ARRIVED),
+            lambda time, what: time if arriving and what == EXACT else None,
+        )
 
     def _kill(self, worker: int, until: float) -> None:
         state, device = self._workers[worker], self._devices[worker]

@@ -424,7 +424,7 @@ class Server:
         self._connections.discard(connection)
         if connection is self._evaluator:
             self._evaluator = None
-        elif connection.device is not None:
+        elif connection.device is not None and self._workers.get(connection.device) is connection:
             del self._workers[connection.device]
             self._last_departure = time.monotonic()
             if not self._finished:  # what was gathered when training ended is no update any more

@@ -45,6 +45,8 @@ def work(  # noqa: PLR0917 - what a worker is made of
         incarnation: how often it was killed and came back.
     """
     parking = parking or Parking.nothing(number)
+    if leave is not None and incarnation:
+        leave.forget()
     layout = learners.own.layout
     shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
     batches = computation.batches(
