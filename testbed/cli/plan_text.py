@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.cli import plan_classes, plan_durations
+from testbed.cli import plan_classes, plan_durations, plan_faults
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import Plan
 from testbed.wire.choice import EncodingChoice
@@ -58,6 +58,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         *made,
         *plan_classes.describe(plans[0]),
         *plan_durations.describe(plans[0]),
+        *plan_faults.describe(plans[0]),
         *([] if simulated else [_traffic(spec)]),
         f"about {plans[0].memory / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(one.open_files for one in plans)} open files"),

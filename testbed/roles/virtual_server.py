@@ -260,7 +260,9 @@ class VirtualServer(Server):
 
     def killed(self, worker: int) -> None:
         """Its connection ends when its process does; from here on nothing is taken in over it."""
-        self._workers.pop(worker, None)
+        connection = self._workers.pop(worker, None)
+        if connection is not None:
+            self._watch(connection)  # for its end
         self._away[worker] = None
         self._stopped[worker] = 0
 

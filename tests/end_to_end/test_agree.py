@@ -81,3 +81,23 @@ def test_and_without_shaped_links_and_with_equal_times(
     spec["compute"] = {"distribution": "constant", "mean": "50ms"}
     spec["waiting"] = {"distribution": "constant", "mean": 0}
     agree(tmp_path, spec)
+
+
+def test_so_are_faults(tmp_path: Path, spec: dict[str, Any]) -> None:
+    """Really frozen, killed, started again and cut off on one side, and only reckoned on the other."""
+    spec["training"]["updates"] = 60
+    spec["algorithms"] = [one for one in spec["algorithms"] if one["name"] != "all-to-all"]
+    spec["devices"]["suspect_after"] = "3s"
+    spec["faults"] = [
+        {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},
+        {"who": {"number": 1}, "when": {"iteration": 20}, "how": "freeze"},
+        {"who": {"number": 2}, "when": {"mean_time": "500ms"}, "how": "kill", "lasting": "300ms"},
+        {
+            "who": {"share": "30%"},
+            "when": {"time": "400ms"},
+            "how": "partition",
+            "lasting": "200ms",
+        },
+        {"when": {"mean_time": "2s"}, "how": {"kind": "slow", "factor": 3}, "lasting": "400ms"},
+    ]
+    agree(tmp_path, spec)

@@ -1,0 +1,58 @@
+"""What ``testbed plan`` says of faults: whom each rule strikes, when, how, and how many by the end."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from testbed.faults.fault import SERVER
+
+if TYPE_CHECKING:
+    from testbed.orchestrator.plan import Plan
+
+
+def describe(plan: "Plan") -> list[str]:
+    """A line for each rule; none where nothing goes wrong."""
+    rules = plan.settings.faults
+    lines = [f"  {i}. {_rule(rule, plan)}" for i, rule in enumerate(rules)]
+    return [f"faults: {len(rules)} rule(s)", *lines] if lines else []
+
+
+def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
+    fault, devices = rule["fault"], rule["devices"]
+    if devices == [SERVER]:
+        who = "the server"
+    elif len(devices) == plan.settings.workers:
+        who = "each worker"
+    else:
+        who = f"{len(devices)} of {plan.settings.workers} workers"
+    options = [f"{key} {value:g}" for key, value in fault.items() if key in _OPTIONS]
+    how = " ".join([fault["kind"], *options])
+    lasting = "for good" if fault["duration"] is None else f"for {fault['duration']:g} s"
+    return f"{who}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}"
+
+
+_OPTIONS = ("factor", "uplink", "downlink", "cpus", "share")
+
+
+def _when(rule: Mapping[str, Any]) -> str:
+    if "probability" in rule:
+        return f"after a push with probability {rule['probability']:g}"
+    if "time" in rule:
+        return f"at {rule['time']:g} s"
+    if "iteration" in rule:
+        return f"at iteration {rule['iteration']:,}"
+    if "mean_time" in rule:
+        return f"every {rule['mean_time']:g} s on average, exponential"
+    return f"{len(rule['trace'])} times as its trace says"
+
+
+def _expected(rule: Mapping[str, Any], plan: "Plan") -> str:
+    """Where pushes are struck with a probability: how often, as a run makes all its updates."""
+    if "probability" not in rule:
+        return ""
+    settings, count = plan.settings, len(rule["devices"])
+    strikes = rule["probability"] * settings.updates * count / settings.workers
+    if rule["fault"]["duration"] is not None:
+        return f"; about {strikes:,.0f} times by the end"
+    if strikes >= count:
+        return f"; all {count} before the end"
+    return f"; about {strikes:,.0f} of {count} by the end"
