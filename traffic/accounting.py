@@ -70,11 +70,13 @@ FLOW_COLUMNS = np.dtype(
         ("first", "i8"),
         ("last", "i8"),
         ("missing_bytes", "i8"),
+        ("whole_bytes", "i8"),
         *((name, "i8") for name in QUANTITIES),
     ]
 )
 """segment: largest segment, options included. opened, closed, reset: whether a SYN, FIN, RST was seen.
-first, last: nanoseconds since 1970. missing_bytes: gaps in the stream that the capture never saw."""
+first, last: nanoseconds since 1970. missing_bytes: gaps in the stream that the capture never saw;
+whole_bytes: what is before the first of them."""
 
 
 def account(paths: Iterable[Path]) -> Account:
@@ -196,6 +198,7 @@ class Ledger:
         rows["reset"] = self._flags[:count] & RST != 0
         rows["first"], rows["last"] = self._first[:count], self._last[:count]
         rows["missing_bytes"] = self._positions.missing
+        rows["whole_bytes"] = self._positions.whole
         for i, name in enumerate(QUANTITIES):
             rows[name] = self._sums[:count, i]
         totals = self._sums[:count].sum(axis=0).tolist()

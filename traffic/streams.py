@@ -50,6 +50,14 @@ class Positions:
             result[stream] = sum(b - a for a, b in gaps)
         return result
 
+    @property
+    def whole(self) -> Integers:
+        """Bytes before the first one that was not seen, by stream."""
+        result = self._end[: self._count].copy()
+        for stream, gaps in self._gaps.items():
+            result[stream] = gaps[0][0]
+        return result
+
     def advance(self, stream: Integers, sequence: Integers, payload: Integers) -> Integers:
         """Take packets in the order in which they were seen.
 

@@ -184,22 +184,28 @@ class Ledgers:
         ]
 
     def _streams(self, found: Account, flaw: str | None) -> list[Difference]:
-        flows = {
-            (
-                *found.pairs[int(row["pair"])],
-                int(row["source_port"]),
-                int(row["destination_port"]),
-            ): row
-            for row in found.flows
-        }
+        flows: dict[tuple[str, str, int, int], list[npt.NDArray[np.void]]] = {}
+        for row in found.flows:
+            ports = int(row["source_port"]), int(row["destination_port"])
+            flows.setdefault((*found.pairs[int(row["pair"])], *ports), []).append(row)
+
+        def taken(
+            source: str, to: str, source_port: int, to_port: int
+        ) -> npt.NDArray[np.void] | None:
+            """The flow of a connection; a port that is used again has a later one."""
+            rows = flows.get((source, to, source_port, to_port))
+            return rows.pop(0) if rows else None
+
         differences = []
         for one in self.connections:
             name = one.device or f"{one.address} port {one.port}"
-            inward = flows.pop((one.address, self.server, one.port, one.local_port), None)
-            outward = flows.pop((self.server, one.address, one.local_port, one.port), None)
+            inward = taken(one.address, self.server, one.port, one.local_port)
+            outward = taken(self.server, one.address, one.local_port, one.port)
             received = one.message_bytes + one.incomplete_bytes
             seen = 0 if inward is None else int(inward["stream_bytes"])
-            if seen != received:
+            # What is behind a gap that nobody came to fill never reached the server.
+            cut_short = inward is not None and inward["reset"] and inward["whole_bytes"] == received
+            if seen != received and not cut_short:
                 reason = flaw or _why_not_received(one, inward)
                 differences.append(
                     Difference(f"{MESSAGES}, to the server", name, received, seen, reason)
@@ -211,11 +217,12 @@ class Ledgers:
                 differences.append(
                     Difference(f"{MESSAGES}, from the server", name, one.sent_bytes, seen, reason)
                 )
-        for (source, _, source_port, _), row in flows.items():
-            if row["stream_bytes"]:
+        for (source, _, source_port, _), rows in flows.items():
+            seen = sum(int(row["stream_bytes"]) for row in rows)
+            if seen:
                 name = f"{source} port {source_port}"
                 reason = flaw or "the server told of no such connection"
-                differences.append(Difference(MESSAGES, name, 0, int(row["stream_bytes"]), reason))
+                differences.append(Difference(MESSAGES, name, 0, seen, reason))
         return differences
 
 

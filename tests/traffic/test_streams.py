@@ -27,6 +27,10 @@ class Oracle:
     def missing(self) -> int:
         return max(self.seen, default=-1) + 1 - len(self.seen)
 
+    @property
+    def whole(self) -> int:
+        return next(b for b in range(len(self.seen) + 1) if b not in self.seen)
+
 
 PACKETS = st.lists(
     st.tuples(
@@ -69,6 +73,7 @@ def test_every_byte_is_new_once(
         found += positions.advance(*columns).tolist()
     assert found == expected
     assert positions.missing.tolist() == [oracle.missing for oracle in oracles]
+    assert positions.whole.tolist() == [oracle.whole for oracle in oracles]
 
 
 def test_a_stream_longer_than_the_sequence_numbers() -> None:

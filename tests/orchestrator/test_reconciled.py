@@ -1,0 +1,60 @@
+"""Connections that faults leave behind, against what a capture shows of them."""
+
+from typing import Any
+
+import numpy as np
+
+from testbed.orchestrator.ledgers import Connection, Ledgers
+from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
+
+SERVER, WORKER = "10.77.0.1", "10.77.0.5"
+
+
+def ledgers(*connections: Connection) -> Ledgers:
+    told: dict[str, Any] = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
+    counted: dict[str, float] = {"frames": 0, "bytes": 0}
+    return Ledgers(
+        SERVER,
+        {WORKER: "worker-0"},
+        True,
+        connections=list(connections),
+        capture=told,
+        counter=counted,
+    )
+
+
+def connection(received: int, port: int = 40_000) -> Connection:
+    return Connection("worker-0", WORKER, port, received, 0, 0, 32, 0, "reset", 7077)
+
+
+def seen(*flows: dict[str, Any]) -> Account:
+    rows = np.zeros(2 * len(flows), FLOW_COLUMNS)
+    rows["opened"] = True
+    for i, flow in enumerate(flows):
+        for name, value in flow.items():
+            rows[name][2 * i] = value
+        rows["pair"][2 * i + 1] = 1
+        rows["stream_bytes"][2 * i + 1] = 32
+    rows["source_port"][0::2] = rows["destination_port"][1::2] = 40_000
+    rows["destination_port"][0::2] = rows["source_port"][1::2] = 7077
+    seconds = np.zeros(
+        0, [("second", "i8"), ("pair", "i4"), *((name, "i8") for name in QUANTITIES)]
+    )
+    pairs = ((WORKER, SERVER), (SERVER, WORKER))
+    totals = dict.fromkeys(QUANTITIES, 0)
+    return Account(seconds, pairs, rows, totals, None, None, 0, 0, ())
+
+
+def test_a_port_that_is_used_again_has_a_flow_of_its_own() -> None:
+    first, second = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
+    assert not ledgers(connection(100), connection(70)).reconcile(seen(first, second))
+    differences = ledgers(connection(100), connection(71)).reconcile(seen(first, second))
+    assert [(one.expected, one.found) for one in differences] == [(71, 70)]
+
+
+def test_what_is_behind_a_gap_that_was_not_filled_never_reached_the_server() -> None:
+    cut = {"stream_bytes": 150, "whole_bytes": 100, "missing_bytes": 30, "reset": True}
+    assert not ledgers(connection(100)).reconcile(seen(cut))
+    # Another number of bytes, or a connection that went on: somebody counts wrongly.
+    assert ledgers(connection(120)).reconcile(seen(cut))
+    assert ledgers(connection(100)).reconcile(seen(cut | {"reset": False}))
