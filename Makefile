@@ -38,8 +38,12 @@ REPRODUCE_ARGS = --scale $(SCALE) --engine $(ENGINE) --out $(OUT) \
 	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: adacomp $(PARTS:%=adacomp-%)
-adacomp: install ## reproduce the AdaComp paper: SCALE=full|quick|tiny ENGINE=docker|namespaces|simulation SEEDS=1,2
+adacomp: install ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation SEEDS=1,2
 	$(REPRODUCE) all $(REPRODUCE_ARGS)
+
+.PHONY: adacomp-pages
+adacomp-pages: install ## write the pages of the runs in OUT into docs/reproduction
+	$(REPRODUCE) pages --scale $(SCALE) --out $(OUT) --commit-pages docs/reproduction
 
 adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines

@@ -75,7 +75,8 @@ def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
     folder = Folder(order.out)
     runs = order.runs()
     missing = [one for one in runs if not folder.serves(one.identity, order.engine)]
-    say(f"{len(runs)} runs at scale {order.scale.name}: {len(runs) - len(missing)} are complete")
+    complete = f"{len(runs) - len(missing)} complete"
+    say(f"{_count(len(runs))} at scale {order.scale.name}: {complete}")
     if not missing:
         return None
     for one in missing:
@@ -144,7 +145,7 @@ def _check(specs: Sequence[Spec], out: Path) -> None:
     try:
         host.check(plans[:1], out)
     except HostError as error:
-        other = "; --engine simulation needs nothing of the host"
+        other = "; ENGINE=simulation (--engine simulation) needs nothing of the host"
         raise HostError(f"{error}{other * (specs[0].engine == 'emulation')}") from error
     for one in {one.settings.train_images: one for one in plans}.values():
         check_data(one)
@@ -191,8 +192,12 @@ def _foresee(
     }, None
 
 
+def _count(number: int) -> str:
+    return f"{number} run{'s' * (number != 1)}"
+
+
 def _announcement(seconds: Sequence[float | None], at_once: int, order: Order) -> str:
-    count = f"{len(seconds)} run{'s' * (len(seconds) != 1)}"
+    count = _count(len(seconds))
     how = f"{order.engine}, {at_once} at a time"
     told = [one for one in seconds if one is not None]
     if len(told) < len(seconds):

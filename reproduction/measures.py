@@ -121,7 +121,7 @@ class Line:
 
 
 def lines_of(series: Sequence[Series], order: Order, folder: Folder) -> dict[str, Line]:
-    """The lines of a part by name, with whatever runs there are.
+    """The lines of a part by name, with whatever runs there are of the order's and the scale's seeds.
 
     Raises:
         SpecError: an experiment file cannot be used.
@@ -129,7 +129,7 @@ def lines_of(series: Sequence[Series], order: Order, folder: Folder) -> dict[str
     found = {}
     for one in series:
         runs, twins = [], []
-        for seed in order.seeds:
+        for seed in sorted({*order.seeds, *order.scale.seeds}):
             key = identity(load_run(one, order.scale, seed))
             complete = folder.complete(key)
             runs += complete[:1]

@@ -97,6 +97,7 @@ def _page(told: Told, order: Order, folder: Path) -> str:
         f"## What the paper says of it\n\n{tables.verdicts(told.claims)}",
         _notes(part.name),
         f"## Runs\n\n{tables.runs(lines)}",
+        "The paper: about a day and a half for each run, on 32 cores.",
         _curve_links(lines),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"

@@ -122,12 +122,11 @@ class Run:
             again = self._resumption
             if again is not None:
                 again.put_traffic_aside(self._directory)
-            kept = again.kept if again else None
             self._log = RunLog(
                 self._directory,
                 dump(self._plan.spec),
                 manifest(self._plan),
-                kept=kept,
+                kept=again.kept if again else None,
                 struck=self._metrics.fault if self._metrics else None,
             )
             if again is not None:

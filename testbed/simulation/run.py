@@ -284,6 +284,8 @@ class SimulatedRun:
         level, text = self._outcome.suspects(silent, time)
         self._event(level, text, worker)
         self._watcher.event(level, f"{worker_name(worker)}: {text}")
+        if self._metrics:
+            self._metrics.suspected(worker, yes=True)
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Something came of a suspected worker, which takes part again."""
@@ -291,6 +293,8 @@ class SimulatedRun:
             return
         self._suspicions += 1
         self._event(*self._outcome.welcomes(time), worker)
+        if self._metrics:
+            self._metrics.suspected(worker, yes=False)
 
     def _event(self, level: str, text: str, worker: int) -> None:
         self._log.event(self._seconds(), level, text, worker_name(worker))

@@ -441,6 +441,9 @@ def specs(draw: st.DrawFn) -> Spec:
         "evaluation": {"every": draw(st.integers(1, 10**9)), "images": maybe(st.integers(1, 99))},
         "encoding": draw(ENCODINGS),
         "pulls": draw(st.sampled_from(["full", "changed"])),
+        "partition": draw(
+            st.sampled_from(["equal", "shards", {"kind": "dirichlet", "alpha": 1 / 3}])
+        ),
     }
     data["algorithms"][0]["encoding"] = maybe(ENCODINGS)
     if is_served(data["algorithms"][0]["name"]):
@@ -480,6 +483,7 @@ def test_the_dump_is_readable() -> None:
         "encoding: {indices: auto, values: float32, compression: none, level: 3}\n"
         "pulls: full\n"
         "devices: {workers: 20, runtime: namespaces}\n"
+        "partition: {kind: equal}\n"
         "network: {uplink: 10mbit, downlink: 100mbit, delay: 0s, loss: 0%}\n"
         "compute: {distribution: constant, mean: 0s}\n"
         "waiting: {distribution: exponential, mean: 50ms}\n"

@@ -1,6 +1,7 @@
 """What faults do to the metrics of a run: as it is told of them, and of a real run and its replay."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,26 @@ def test_a_run_says_what_struck_it(real: tuple[Path, LiveRun]) -> None:
         assert Run.load(directory).summary.faults == run.summary.faults
     finally:
         (directory / "away.json").rename(directory / "summary.json")
+
+
+def test_a_replay_knows_who_was_suspected(real: tuple[Path, LiveRun], tmp_path: Path) -> None:
+    directory = tmp_path / "small" / "time-2" / "asgd"
+    shutil.copytree(real[0], directory)
+    end = ReplayedRun(Run.load(directory)).duration
+    told = [
+        (0.2, "nothing was heard for 30 s: it is suspected 41 s into training, and left out"),
+        (0.6, "it is heard again 52 s into training, and welcomed back"),
+    ]
+    with (directory / "events.jsonl").open("a") as events:
+        for share, text in told:
+            line = {"time": share * end, "level": "info", "device": "worker-2", "event": text}
+            events.write(json.dumps(line) + "\n")
+    replay = ReplayedRun(Run.load(directory))
+    found = []
+    for share in (0.1, 0.4, 0.7):
+        replay.advance(share * end)
+        found.append(total(exported(replay), "testbed_workers_suspected"))
+    assert found == [0, 1, 0]
 
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:

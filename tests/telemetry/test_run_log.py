@@ -4,12 +4,15 @@ import contextlib
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.faults.fault import Fault
+from testbed.results.faults import read_faults
 from testbed.results.journals import read_columns
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept, RunLog
@@ -179,3 +182,37 @@ def test_going_on_may_end_at_any_moment(
     assert pq.read_table(log.directory / "evaluations.parquet").num_rows == 1
     assert len((log.directory / "curve.csv").read_text().splitlines()) == 2
     assert len((log.directory / "faults.jsonl").read_text().splitlines()) == 1
+
+
+def test_faults_are_written_told_and_counted_once_for_each_device(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    log = RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"}, struck=heard.append)
+    freeze = Fault(0, "freeze", 2.0)
+    records = [
+        (freeze.record("begin", (3, 4), 1.0, 7), ["worker-3", "worker-4"]),
+        (freeze.record("end", (3, 4), 3.0, 9), ["worker-3", "worker-4"]),
+        (freeze.record("begin", (3,), 5.0, 11), ["worker-3"]),
+        (Fault(1, "kill", 0.0).record("begin", (-1,), 6.0, 12), ["server"]),
+    ]
+    for record, names in records:
+        log.fault(record, names, 0.25)
+    assert heard == [record for record, _ in records]
+    assert log.struck == {"freeze": 2, "kill": 1}
+    lines = (log.directory / "faults.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {
+        "fault": "freeze",
+        "phase": "begin",
+        "rule": 0,
+        "devices": ["worker-3", "worker-4"],
+        "time": 1.0,
+        "iteration": 7,
+        "duration": 2.0,
+        "host_time": 0.25,
+    }
+    strikes = read_faults(log.directory)  # before the end, as after a kill
+    assert [(s.kind, s.device, s.ended is None) for s in strikes] == [
+        ("freeze", "worker-3", False),
+        ("freeze", "worker-4", False),
+        ("freeze", "worker-3", True),
+        ("kill", "server", True),
+    ]

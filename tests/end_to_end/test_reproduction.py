@@ -1,0 +1,130 @@
+"""The paper's experiments at a tiny scale, as ``make adacomp`` carries them out."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reproduction.paper import PARTS
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.results.finding import find
+from tests.end_to_end.conftest import REPOSITORY, until
+
+_unable = _try_in_child(_make_namespaces)
+LONG = 1200
+"""Seconds that all seventeen runs may take on a busy host."""
+pytestmark = [pytest.mark.real, pytest.mark.timeout(LONG)]
+
+
+def command(out: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "reproduction", *arguments, "--scale", "tiny", "--out", str(out)]
+
+
+def reproduce(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(out, *arguments), cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every run of the paper, simulated, and the pages."""
+    folder = tmp_path_factory.mktemp("reproduction")
+    ran = reproduce(folder, "all", "--engine", "simulation")
+    assert ran.returncode == 0, ran.stderr
+    assert "17 runs at scale tiny: 0 complete" in ran.stdout
+    return folder
+
+
+def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
+    runs = [run for execution in find(out) for run in execution.runs]
+    assert len(runs) == 17
+    assert {run.ended for run in runs} == {"completed"}
+    pages = out / "pages" / "tiny"
+    for name, part in PARTS.items():
+        page = (pages / f"{name}.md").read_text()
+        assert f"runs of {len(part.series)} of {len(part.series)} lines are complete" in page
+        assert "This is not the paper's scale" in page
+        assert (pages / f"{name}.png").stat().st_size > 10_000
+    for curve in (pages / "curves").glob("*.csv"):
+        assert len(curve.read_text().splitlines()) == 12
+
+
+def test_workers_crash_and_classes_send_what_they_can(out: Path) -> None:
+    page = (out / "pages" / "tiny" / "table2.md").read_text()
+    crashed = [int(n) for n in re.findall(r"crashes, n = 200 \| (\d+) of 10 \|", page)]
+    assert len(crashed) == 2 and all(0 < count <= 10 for count in crashed)
+    assert re.findall(r"no crash, n = \d+ \| (\d+) of \d+ \|", page) == ["0", "0", "0"]
+    page = (out / "pages" / "tiny" / "fig4.md").read_text()
+    sent = {name: int(n) for name, n in re.findall(r"\| 1 \| (\w+) \| [34] \| (\d+) \|", page)}
+    assert sent["fast"] > sent["medium"] > sent["slow"] >= 0
+    assert sum(sent.values()) == 100
+
+
+def test_what_is_complete_is_not_carried_out_again(out: Path) -> None:
+    before = len(find(out))
+    ran = reproduce(out, "fig3", "--engine", "simulation")
+    assert ran.returncode == 0, ran.stderr
+    assert "5 runs at scale tiny: 5 complete" in ran.stdout
+    assert len(find(out)) == before
+
+
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+def test_namespaces_end_with_the_same_bits(out: Path) -> None:
+    ran = reproduce(out, "fig3", "--engine", "namespaces", "--only", "adacomp-0.01")
+    assert ran.returncode == 0, ran.stderr
+    page = (out / "pages" / "tiny" / "fig3.md").read_text()
+    (row,) = (line for line in page.splitlines() if "| namespaces |" in line)
+    assert "| reconciled |" in row
+    assert "| equal; wire modelled ÷ measured" in row
+
+
+def test_it_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+    arguments = command(tmp_path, "fig3", "--engine", "simulation", "--only", "asgd,adacomp-0.01")
+    errors = tmp_path / "errors"
+    with errors.open("wb") as stderr:
+        driver = psutil.Popen(
+            [*arguments, "--at-once", "1"],
+            cwd=REPOSITORY,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    until(lambda: "asgd, seed 1: training" in errors.read_text(), "training", 120)
+    children = driver.children(recursive=True)
+    assert children
+    os.killpg(driver.pid, signal.SIGINT)
+    assert driver.wait(60) == 128 + signal.SIGINT
+    assert not [child for child in children if child.is_running()]
+    assert "goes on where it stopped" in errors.read_text()
+    ran = reproduce(tmp_path, "fig3", "--engine", "simulation", "--only", "asgd,adacomp-0.01")
+    assert ran.returncode == 0, ran.stderr
+    runs = [run for execution in find(tmp_path) for run in execution.runs]
+    complete = sorted(run.algorithm for run in runs if run.ended == "completed")
+    assert complete == ["adacomp-0.01", "asgd"]
+
+
+def test_what_is_no_line_is_refused(tmp_path: Path) -> None:
+    ran = reproduce(tmp_path, "fig1", "--only", "adcomp")
+    assert ran.returncode == 2
+    assert ran.stderr == "reproduction: --only adcomp: there are asgd\n"
+
+
+@pytest.mark.parametrize("what", [*PARTS, "all"])
+def test_make_has_a_target(what: str) -> None:
+    target = "adacomp" if what == "all" else f"adacomp-{what}"
+    told = subprocess.run(
+        ["make", "-n", target, "SCALE=quick", "ENGINE=simulation", "SEEDS=1,2"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"-m reproduction {what} --scale quick --engine simulation" in told
+    assert "--seeds 1,2" in told

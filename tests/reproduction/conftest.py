@@ -1,0 +1,59 @@
+"""Run directories as the testbed writes them, with curves that a test chooses."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from testbed.experiment.load import dump
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.outcome import manifest
+from testbed.orchestrator.plan import plan
+from testbed.telemetry.run_log import RunLog
+
+WriteRun: TypeAlias = Callable[..., Path]
+PUSH = 1_000
+"""Payload bytes of an update; the wire takes a tenth more."""
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> WriteRun:
+    """Write a run of a spec; returns its directory below ``tmp_path / "runs"``."""
+    count = iter(range(1000))
+
+    def write(
+        spec: Spec, accuracies: Sequence[float], ended: str = "completed", push: int = PUSH
+    ) -> Path:
+        (one,) = plan(spec)
+        directory = tmp_path / "runs" / spec.name / f"{next(count):04}-{spec.seed}" / one.label
+        log = RunLog(directory, dump(spec), manifest(one))
+        ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
+        for i, accuracy in enumerate(accuracies):
+            iteration = i * spec.evaluation.every
+            payload = iteration * push
+            ingress = {
+                "payload_bytes": payload,
+                "message_bytes": payload,
+                "wire_bytes": payload * 11 // 10,
+            }
+            row = {"iteration": iteration, "time": float(i), "accuracy": accuracy, "loss": 0.1}
+            log.evaluation(row | ingress)
+        simulated = spec.engine == "simulation"
+        log.close(
+            ended,
+            None,
+            {
+                "updates": spec.training.updates,
+                "best_accuracy": max(accuracies),
+                "ingress": ingress,
+                "ended": ended,
+                "parameters_sha256": f"{spec.seed:064x}",
+                "updates_per_second": 100.0,
+                "setup_seconds": 5.0,
+                "traffic": {"modelled": simulated, "reconciled": None if simulated else True},
+            },
+        )
+        return directory
+
+    return write

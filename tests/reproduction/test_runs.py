@@ -1,0 +1,99 @@
+"""Which runs the parts need, and which of those that are there are the same."""
+
+from pathlib import Path
+
+import pytest
+
+from reproduction.paper import FIG1, FIG3, FIG4, PARTS, TABLE2
+from reproduction.runs import Folder, identity, wanted
+from reproduction.scale import FULL, QUICK, SCALES, TINY, Scale, load_run
+from testbed.experiment.load import load
+from testbed.experiment.spec import Spec
+from tests.reproduction.conftest import WriteRun
+
+ADACOMP = FIG3.series[-1]
+
+
+def test_a_run_that_two_figures_need_is_one() -> None:
+    # 1 + 5 + 5 + 8 lines; Fig. 1's is Fig. 3's ASGD, and one of Fig. 4's is Fig. 3's AdaComp.
+    assert len(wanted(PARTS.values(), FULL, (1,))) == 17
+    assert len(wanted(PARTS.values(), FULL, (1, 2, 3))) == 51
+    assert len(wanted([FIG1], FULL, (1,))) == 1
+    assert [one.series.name for one in wanted([FIG3], FULL, (1,), {"asgd"})] == ["asgd"]
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+def test_each_experiment_file_is_of_the_papers_setting(scale: Scale) -> None:
+    for part in PARTS.values():
+        for series in part.series:
+            spec = load_run(series, scale, 2)
+            assert spec.seed == 2
+            assert spec.clock == "virtual"
+            assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
+            assert (spec.waiting.distribution, spec.waiting.mean) == ("uniform", 1.0)
+            assert spec.evaluation.images is None
+            assert spec.model.name == ("mlp" if part is TABLE2 else "cnn")
+            assert spec.training.updates == (scale.updates or 250_000)
+
+
+def test_half_of_the_workers_crash_at_every_scale() -> None:
+    for scale, probability in ((FULL, 0.0004), (QUICK, 0.005), (TINY, 0.05)):
+        spec = load_run(TABLE2.series[1], scale, 1)
+        assert "crashes" in spec.name
+        assert getattr(spec.faults[0].when, "probability", None) == pytest.approx(probability)
+
+
+def test_what_has_no_effect_on_the_result_makes_no_other_run() -> None:
+    spec = load_run(ADACOMP, FULL, 1)
+    for change in (
+        {"name": "other"},
+        {"engine": "simulation"},
+        {"devices": spec.devices.model_copy(update={"runtime": "docker", "launch": "fork"})},
+        {"traffic": spec.traffic.model_copy(update={"capture": False})},
+        {"algorithms": (spec.algorithms[0].model_copy(update={"label": "mine"}),)},
+    ):
+        assert identity(spec.model_copy(update=change)) == identity(spec), change
+
+
+def test_and_what_has_one_does() -> None:
+    spec = load_run(ADACOMP, FULL, 1)
+    others: list[Spec] = [
+        load_run(ADACOMP, FULL, 2),
+        load_run(ADACOMP, QUICK, 1),
+        load_run(FIG3.series[-2], FULL, 1),
+        load_run(FIG4.series[2], FULL, 1),
+        spec.model_copy(update={"pulls": "changed"}),
+        spec.model_copy(update={"waiting": spec.waiting.model_copy(update={"mean": 2.0})}),
+    ]
+    assert len({identity(one) for one in (spec, *others)}) == 1 + len(others)
+
+
+def test_the_spec_of_all_is_as_good_as_the_algorithms_own(tmp_path: Path) -> None:
+    """An encoding that stands above, and not in the algorithm's entry."""
+    text = ADACOMP.path.read_text().replace(", encoding: compact-zstd", "")
+    path = tmp_path / "fig3.yaml"
+    path.write_text(f"{text}\nencoding: compact-zstd\n")
+    run = load(path).runs()[ADACOMP.label]
+    assert identity(run) == identity(load_run(ADACOMP, Scale("as it is"), 1))
+
+
+def test_containers_are_preferred_and_never_taken_for_granted(
+    tmp_path: Path, write_run: WriteRun
+) -> None:
+    spec = load_run(ADACOMP, TINY, 1)
+    key = identity(spec)
+    simulated = write_run(spec.model_copy(update={"engine": "simulation"}), [10.0, 20.0])
+    folder = Folder(tmp_path / "runs")
+    best = folder.best(key)
+    assert best is not None and best.directory == simulated
+    assert folder.serves(key, "simulation")
+    assert not folder.serves(key, "docker")
+    emulated = write_run(spec, [10.0, 20.0])
+    broken = write_run(spec, [10.0], "interrupted")
+    folder = Folder(tmp_path / "runs")
+    best = folder.best(key)
+    assert best is not None and best.directory == emulated
+    assert folder.serves(key, "docker") and folder.serves(key, "simulation")
+    begun = folder.begun(key, "docker")
+    assert begun is not None and begun.directory == broken
+    assert folder.begun(key, "simulation") is None
