@@ -50,7 +50,8 @@ class Checkpoints:
 
     def newest(self) -> Any:
         """The state of the last one; None if there is none yet."""
-        return self._files.newest()
+        # A newer one may be left of before the run was resumed: its journals were cut back behind it.
+        return self._files.newest(lambda one: one["version"] <= self.last)
 
     def account(self) -> dict[str, Any]:
         """How many this process wrote, the last one's bytes, and the seconds it took to write them."""

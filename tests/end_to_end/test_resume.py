@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+
 from .conftest import SMALL, CommandLine, Started, assert_one_sentence
 
 RUN: dict[str, Any] = SMALL | {
@@ -23,6 +25,7 @@ RUN: dict[str, Any] = SMALL | {
     "evaluation": {"every": 25},
     "checkpoints": {"every": 60},
 }
+_unable = _try_in_child(_make_namespaces)
 HOST = ["host_time"]
 """Columns of what no two executions share."""
 
@@ -162,6 +165,36 @@ def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) ->
     assert events[-1]["event"] == "resumed from the beginning: there is no checkpoint"
     assert updates(first).num_rows == 600
     assert (first.parent / "report.html").exists()
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+def test_an_emulation_begins_anew_in_its_directory(command: CommandLine) -> None:
+    content = RUN | {"engine": "emulation", "clock": "virtual", "checkpoints": {}}
+    content |= {"training": {"updates": 300}, "algorithms": ["adacomp"]}
+    started = command.start_run(content)
+    until_updates(started, 50)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait(120) == 1
+    directory = started.run_directory
+    to_the_end(command.start("resume", directory))
+    summary = json.loads((directory / "summary.json").read_bytes())
+    assert (summary["ended"], summary["updates"]) == ("completed", 300)
+    assert summary["traffic"]["reconciled"]
+    assert [path.name for path in (directory / "traffic").glob("earlier*")] == ["earlier-1"]
+    assert (directory / "traffic" / "earlier-1" / "counters.parquet").exists()
+    assert updates(directory).num_rows == 300
+    assert "resumed from the beginning: there is no checkpoint" in [
+        event["event"] for event in started.events()
+    ]
+    simulated = to_the_end(
+        command.start("simulate", command.spec(content), "--out", command.folder / "s")
+    )
+    (other,) = (command.folder / "s").glob("*/*/*/summary.json")
+    assert simulated.process.returncode == 0
+    theirs = json.loads(other.read_bytes())
+    assert summary["parameters_sha256"] == theirs["parameters_sha256"]
 
 
 def test_what_cannot_be_resumed_is_said(command: CommandLine, undisturbed: Path) -> None:

@@ -14,6 +14,8 @@ from testbed.orchestrator.plan import plan
 from testbed.roles.settings import Settings
 
 VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}
+GOES_ON = VIRTUAL | {"engine": "simulation", "checkpoints": {"every": 5}}
+"""Where a server may be killed."""
 
 
 def written(folder: Path, faults: list[Any], **changes: Any) -> Path:
@@ -78,6 +80,7 @@ def test_whom_it_strikes(tmp_path: Path) -> None:
         how | {"who": {"share": "10%"}},
         how | {"who": {"devices": ["worker-7", "worker-3"]}},
         how | {"who": "server"},
+        **GOES_ON,
     )
     assert len(set(number["devices"])) == 5
     assert len(set(share["devices"])) == 2
@@ -100,7 +103,7 @@ def test_a_dump_makes_an_equal_spec(tmp_path: Path) -> None:
             "lasting": "3s",
         },
     ]
-    spec = load(written(tmp_path, faults))
+    spec = load(written(tmp_path, faults, **GOES_ON))
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(dump(spec))
     assert load_resolved(resolved) == spec

@@ -488,6 +488,7 @@ def test_the_dump_is_readable() -> None:
         "compute: {distribution: constant, mean: 0s}\n"
         "waiting: {distribution: exponential, mean: 50ms}\n"
         "evaluation: {every: 100, images: null, peer: 0}\n"
+        "checkpoints: {every: null}\n"
         "faults: []\n"
         "traffic: {capture: true, file_size: 256MiB, total_size: 4GiB, period: 1s}\n"
         "simulation: {batched: false, device: cpu}\n"

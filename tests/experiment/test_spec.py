@@ -116,6 +116,28 @@ def test_who_is_silent_is_suspected_where_updates_wait_unless_the_file_says_othe
     assert make(algorithms=["all-to-all"]).suspect_after(make().algorithms[0]) is None
 
 
+def test_checkpoints_are_of_simulations_with_a_server() -> None:
+    simulated = {
+        "engine": "simulation",
+        "waiting": {"distribution": "constant", "mean": "1s"},
+        "checkpoints": {"every": 10},
+    }
+    killed = {"faults": [{"who": "server", "how": "kill", "when": {"iteration": 5}}]}
+    assert make().checkpoints.every is None
+    assert make(**simulated).checkpoints.every == 10
+    assert make(**simulated, **killed).faults[0].of_server
+    for changes, told in (
+        ({"checkpoints": {"every": 10}}, "only simulations write checkpoints"),
+        (simulated | {"algorithms": ["all-to-all"]}, "'all-to-all' has none"),
+        (simulated | killed | {"checkpoints": {}}, r"add `checkpoints: \{every: 1000\}`"),
+        (killed, "only a simulated server comes back"),
+    ):
+        with pytest.raises(ValidationError, match=told):
+            make(**changes)
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        make(**simulated | {"checkpoints": {"every": 0}})
+
+
 def test_one_spec_for_each_run() -> None:
     spec = make(algorithms=["asgd", {"name": "adacomp", "ratio": 0.1}, "asgd"])
     runs = spec.runs()
@@ -153,4 +175,4 @@ def test_every_field_is_described() -> None:
     for model in models(Spec) | options:
         for key, field in model.model_fields.items():
             assert field.description or key == "name", f"{model.__name__}.{key}"
-    assert len(models(Spec)) == 13
+    assert len(models(Spec)) == 14
