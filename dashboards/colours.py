@@ -18,6 +18,13 @@ STATES: Mapping[str, str] = {
     "dead": "red",
     "done": "text",
 }
+WORKERS: Mapping[str, str] = {
+    "alive": "green",
+    "frozen": STATES["frozen"],
+    "dead": STATES["dead"],
+    "cut off": "orange",
+    "suspected": "yellow",
+}
 ROLES: Mapping[str, str] = {
     "server": "orange",
     "workers": "green",

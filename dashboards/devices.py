@@ -15,6 +15,19 @@ LOST = (
     "max by (run, algorithm, device_class) "
     f"(last_over_time({of('testbed_devices_lost_total')}[$__range]))"
 )
+OUT = 'state=~"dead|frozen"'
+ALIVE = (
+    f"sum by (run, algorithm) ({of('testbed_class_devices')}) "
+    f"- sum by (run, algorithm) ({of('testbed_devices', OUT)})"
+)
+STRUCK = (
+    f"max by (run, algorithm, kind) (last_over_time({of('testbed_faults_total')}[$__range])) > 0"
+)
+
+
+def _state(name: str) -> str:
+    matcher = f'state="{name}"'
+    return f"sum by (run, algorithm) ({of('testbed_devices', matcher)})"
 
 
 def dashboard() -> model.Dashboard:
@@ -23,7 +36,8 @@ def dashboard() -> model.Dashboard:
         page(
             "devices",
             "Devices",
-            "States, throughput, staleness and cost of the emulated machines; red marks are crashes.",
+            "States, throughput, staleness and cost of the emulated machines; red marks are crashes, "
+            "purple ones faults of the experiment.",
         )
         .with_row(row("Devices of $algorithm", repeated_for="algorithm"))
         .with_panel(
@@ -54,6 +68,57 @@ def dashboard() -> model.Dashboard:
                     "{{device_class}} {{run}}",
                 ),
                 size=(12, 9),
+            )
+        )
+        .with_row(row("Faults"))
+        .with_panel(
+            coloured(
+                lines(
+                    "Workers alive",
+                    "Workers that are neither frozen nor dead. Purple marks are faults of the "
+                    "experiment, red ones are devices that were lost.",
+                    "none",
+                    over_time(ALIVE, "alive {{algorithm}} {{run}}"),
+                    size=(8, 8),
+                ),
+                colours.WORKERS,
+            )
+        )
+        .with_panel(
+            coloured(
+                lines(
+                    "Workers out of action",
+                    "Frozen, dead, with their link down or cut off from the server, and those that "
+                    "the server has heard nothing of for too long. One worker may be several of "
+                    "these.",
+                    "none",
+                    [
+                        over_time(_state("frozen"), "frozen {{algorithm}} {{run}}", "A"),
+                        over_time(_state("dead"), "dead {{algorithm}} {{run}}", "B"),
+                        over_time(
+                            f"sum by (run, algorithm) ({of('testbed_devices_cut')})",
+                            "cut off {{algorithm}} {{run}}",
+                            "C",
+                        ),
+                        over_time(
+                            f"sum by (run, algorithm) ({of('testbed_workers_suspected')})",
+                            "suspected {{algorithm}} {{run}}",
+                            "D",
+                        ),
+                    ],
+                    size=(8, 8),
+                ),
+                colours.WORKERS,
+            )
+        )
+        .with_panel(
+            number(
+                "Devices struck",
+                "How many devices each kind of fault of the experiment has struck; one that is "
+                "struck twice counts twice. Nothing where there were no faults.",
+                "none",
+                now(STRUCK, "{{kind}} {{algorithm}} {{run}}"),
+                size=(8, 8),
             )
         )
         .with_row(row("Losses"))

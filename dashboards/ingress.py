@@ -19,7 +19,10 @@ PROGRESS = f"{last('testbed_updates_total')} / {last('testbed_updates_target')}"
 SPEED = f"{last('testbed_updates_total')} / ({last('testbed_training_seconds')} > 0)"
 TALKERS = (
     "topk(10, max by (run, algorithm, worker) "
-    f"(last_over_time(testbed_worker_ingress_bytes_total{{{RUNS}}}[$__range])))"
+    f"(last_over_time(testbed_worker_ingress_bytes_total{{{RUNS}}}[$__range]))) "
+    "* on (run, algorithm, worker) group_left (device_class) "
+    "max by (run, algorithm, worker, device_class) "
+    f"(last_over_time(testbed_worker_info{{{RUNS}}}[$__range]))"
 )
 
 
@@ -153,10 +156,10 @@ def dashboard() -> model.Dashboard:
         .with_panel(
             bars(
                 "Top talkers",
-                "The ten workers that sent most, in message bytes. Only of runs started with "
-                "testbed run --metrics-port PORT --metrics-workers.",
+                "The ten workers that sent most, in message bytes, and their class. Only of runs "
+                "started with testbed run --metrics-port PORT --metrics-workers.",
                 "decbytes",
-                now(TALKERS, "{{worker}} {{algorithm}} {{run}}"),
+                now(TALKERS, "{{worker}} ({{device_class}}) {{algorithm}} {{run}}"),
                 size=(24, 9),
             )
         )

@@ -1,4 +1,4 @@
-"""A dashboard's frame: its variables, its links to the others, its crashes, its place on the page.
+"""A dashboard's frame: variables, links to the others, marks of crashes and faults, place on the page.
 
 Identifiers never change: the ``uid`` is the dashboard's name, panels are numbered as they stand. A
 dashboard can be opened from a link that was kept, and its JSON is the same bytes every time.
@@ -19,6 +19,7 @@ CRASHES = (
     "sum by (run, algorithm, device_class) "
     f"(changes({of('testbed_devices_lost_total')}[$__rate_interval]))"
 )
+FAULTS = f"sum by (run, algorithm, kind) (changes({of('testbed_faults_total')}[$__rate_interval]))"
 
 
 class PrometheusAnnotation(model.AnnotationQuery):
@@ -66,6 +67,9 @@ def page(
         "{{device_class}}: {{algorithm}} {{run}}",
         "red",
     )
+    faults = PrometheusAnnotation(
+        "Faults", FAULTS, "fault: {{kind}}", "{{kind}}: {{algorithm}} {{run}}", "purple"
+    )
     dashboard = (
         build.Dashboard(f"Testbed: {title}")
         .uid(f"testbed-{name}")
@@ -86,6 +90,7 @@ def page(
             .keep_time(True)
         )
         .annotation(_Ready(crashes))
+        .annotation(_Ready(faults))
     )
     for variable in (
         selection.datasource(),

@@ -18,7 +18,7 @@ from images.archive import EPOCH, add_file
 from images.base import BASE_IMAGE
 from images.engine import answers
 from images.wheels import Target, prepare
-from testbed.containers.image import package_digest
+from testbed.code_digest import package_digest
 from testbed.errors import HostError
 
 PUBLIC_BASE = "python:3.11-slim"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from images.archive import EPOCH
-from testbed.containers.image import code_files, package_digest
+from testbed.code_digest import code_files, package_digest
 from testbed.errors import HostError
 
 DEPENDENCIES = Path("dependencies")

@@ -11,7 +11,6 @@ counters per pulled version, beside the |Θ| parameters that the pull sends anyw
 version share their copy, and a copy lives as long as a worker that pulled it is outstanding.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -44,34 +43,33 @@ class AdaCompOptions(CompressionOptions):
     )
 
 
-@dataclass(slots=True)
-class _Copy:
-    """The counters as they were at one version, and how many outstanding pulls refer to them."""
-
-    counters: npt.NDArray[np.uint32]
-    pulls: int = 0
-
-
 class AdaptiveStaleness(AsynchronousServer):
-    """Algorithm 2. A dense update counts as one that contains every parameter."""
+    """Algorithm 2. A dense update counts as one that contains every parameter.
+
+    ``_copies`` are the counters as they were at pulled versions, ``_pulls`` how many outstanding pulls
+    refer to each.
+    """
+
+    made_anew = frozenset({"_spare"})
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
         super().__init__(parameters)
         self._alpha = np.float32(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
         self._pulled: dict[int, int] = {}
-        self._copies: dict[int, _Copy] = {}
+        self._copies: dict[int, npt.NDArray[np.uint32]] = {}
+        self._pulls: dict[int, int] = {}
         self._spare: list[npt.NDArray[np.uint32]] = []
 
     def pull(self, worker: int) -> int | None:
         self.forget(worker)
-        copy = self._copies.get(self.version)
-        if copy is None:
+        if self.version not in self._copies:
             # Memory is used again: that of a fresh array would have to be zeroed by the kernel.
             counters = self._spare.pop() if self._spare else np.empty_like(self._contained)
             np.copyto(counters, self._contained)
-            copy = self._copies[self.version] = _Copy(counters)
-        copy.pulls += 1
+            self._copies[self.version] = counters
+            self._pulls[self.version] = 0
+        self._pulls[self.version] += 1
         self._pulled[worker] = self.version
         return self.version
 
@@ -82,7 +80,7 @@ class AdaptiveStaleness(AsynchronousServer):
                 f"worker {worker} pushed an update of version {version}, which is not the version "
                 "that it pulled last"
             )
-        at_pull = self._copies[version].counters
+        at_pull = self._copies[version]
         k = update.indices if isinstance(update, SparseUpdate) else slice(None)
         now = self._contained[k]
         # Counters wrap at 2³²; their unsigned difference stays right.
@@ -96,10 +94,10 @@ class AdaptiveStaleness(AsynchronousServer):
         version = self._pulled.pop(worker, None)
         if version is None:
             return
-        copy = self._copies[version]
-        copy.pulls -= 1
-        if copy.pulls == 0:
-            self._spare.append(self._copies.pop(version).counters)
+        self._pulls[version] -= 1
+        if self._pulls[version] == 0:
+            del self._pulls[version]
+            self._spare.append(self._copies.pop(version))
 
 
 class AdaComp(ServedAlgorithm):

@@ -40,6 +40,9 @@ class WholeGradient(WorkerHalf):
 class StalenessDivided(AsynchronousServer):
     """One staleness per update: the step is α / max(1, delay). Takes dense and sparse updates."""
 
+    # The tensor is the parameters' own memory.
+    made_anew = frozenset({"_as_tensor", "_theta"})
+
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.
         import torch

@@ -63,6 +63,8 @@ class CompressionOptions(Options):
 class LargestEntries(WorkerHalf):
     """SELECT_GRAD (Algorithm 1): keep max(1, ⌊c·size⌋) entries of each scope."""
 
+    made_anew = frozenset({"_parts"})
+
     def __init__(self, layout: Layout, ratio: float, scope: Scope) -> None:
         self._parts = [
             (s, Largest(s.stop - s.start, kept(ratio, s.stop - s.start)))

@@ -38,6 +38,8 @@ from testbed.algorithms.interface import (
 class ErrorFeedback(WorkerHalf):
     """A worker half that gives another one, the selection, the residual in place of the gradient."""
 
+    made_anew = frozenset({"_selection"})
+
     def __init__(
         self, selection: WorkerHalf, layout: Layout, momentum: float = 0.0, decay: float = 1.0
     ) -> None:

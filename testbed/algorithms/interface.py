@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.checkpoints.stateful import Stateful
 from testbed.wire.choice import EncodingChoice, Pulls
 
 FloatVector: TypeAlias = npt.NDArray[np.float32]
@@ -126,8 +127,11 @@ class Options(BaseModel):
     )
 
 
-class WorkerHalf(ABC):
+class WorkerHalf(Stateful, ABC):
     """What a worker does with its gradient before it is pushed.
+
+    All of its attributes but those that it names in ``made_anew`` are its state, which a checkpoint
+    keeps: numbers, texts, tuples, lists, dicts, sets and arrays of them.
 
     Attributes:
         local_steps: gradients per push, the same of all workers; all but the last one are given to
@@ -153,7 +157,7 @@ class WorkerHalf(ABC):
         The result may share memory with ``gradient``; it is used up before the next gradient.
         """
 
-    def lost(self, update: Update, received: Update) -> None:  # noqa: B027 - most halves keep nothing
+    def lost(self, update: Update, received: Update) -> None:
         """Learn what the encoding rounded away of the update that ``compress`` returned last.
 
         Called after ``compress`` and before the next one, and only when the encoding is lossy.
@@ -197,8 +201,10 @@ class Conditions:
     gradient_time: float | None = None
 
 
-class ServerHalf(ABC):
+class ServerHalf(Stateful, ABC):
     """The parameters and the rule by which what workers push changes them.
+
+    All of its attributes but those that it names in ``made_anew`` are its state, as a worker's half's.
 
     Attributes:
         parameters: float32, shape (|Θ|,), contiguous; changed in place, and by ``push`` only.
@@ -245,9 +251,7 @@ class ServerHalf(ABC):
             ValueError: the base version lies ahead, or is not what this worker was sent last.
         """
 
-    def finished(  # noqa: B027 - most rules do not want to know
-        self, worker: int, base_version: int, *, time: float = math.nan
-    ) -> None:
+    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
         """Learn that a worker finished a gradient that it did not send: it knew it was late."""
 
     def outgoing(self, worker: int) -> FloatVector:
@@ -295,10 +299,10 @@ class ServerHalf(ABC):
         indices = np.flatnonzero(changed).astype(np.uint32)
         return SparseUpdate(indices, vector[indices])
 
-    def joined(self, worker: int) -> None:  # noqa: B027 - most rules do not count workers
+    def joined(self, worker: int) -> None:
         """Learn that a worker is there, or there again behind ``forget``."""
 
-    def forget(self, worker: int) -> None:  # noqa: B027 - most rules keep nothing per worker
+    def forget(self, worker: int) -> None:
         """Drop whatever is kept for a worker: it is gone, or has been silent for too long.
 
         What it still pushes of what it was sent before is not handed in; if it comes back, ``joined``

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from testbed.cli import data, host, metrics, results, run
+from testbed.cli import data, host, metrics, results, resume, run
 from testbed.cli import traffic as traffic_command
 from testbed.errors import TestbedError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(run.simulate)
+app.command()(resume.resume)
 app.command()(run.plan)
 app.command()(run.schema)
 app.command()(results.ls)

@@ -1,6 +1,6 @@
 """What ``testbed plan`` says of device classes: a row for each, with what its devices have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.class_section import DeviceClassSpec
@@ -33,10 +33,13 @@ def law(section: dict[str, Any]) -> str:
     return ", ".join([section["distribution"], *options])
 
 
-def describe(plan: "Plan") -> list[str]:
+def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
     """The table, a line for its headings and for each class; nothing without classes.
 
     A column in which no class has anything is left out.
+
+    Args:
+        images: each class's, if they are known.
     """
     section = plan.spec.devices
     if not section.classes:
@@ -44,6 +47,8 @@ def describe(plan: "Plan") -> list[str]:
     rows = [_row(plan.spec, one) for one in section.classes]
     for row, size in zip(rows, section.class_sizes, strict=True):
         row["devices"] = f"{size:,}"
+    for row, of_class in zip(rows, images, strict=False):
+        row["images"] = of_class
     kept = [key for key in rows[0] if any(row[key] != _NONE for row in rows)]
     return plain_text(kept, [[row[key] for key in kept] for row in rows]).splitlines()
 
@@ -72,4 +77,5 @@ def _row(spec: "Spec", one: DeviceClassSpec) -> dict[str, str]:
     for key, (section, write) in _COLUMNS.items():
         value = one.of(key, getattr(getattr(spec, section), key))
         row[key] = write(value) if value else _NONE
+    row["images"] = _NONE
     return row

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.cli import plan_classes, plan_durations
+from testbed.cli import plan_classes, plan_durations, plan_partition
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import Plan
 from testbed.wire.choice import EncodingChoice
@@ -27,6 +27,7 @@ def as_json(one: Plan) -> dict[str, Any]:
         "open_files": one.open_files,
         "updates": one.settings.updates,
         "classes": plan_classes.records(one),
+        "partition": plan_partition.record(one, plan_partition.look(one)),
         "durations": plan_durations.means(one),
     }
 
@@ -34,6 +35,7 @@ def as_json(one: Plan) -> dict[str, Any]:
 def describe(plans: Sequence[Plan]) -> list[str]:
     """An experiment's plans for people, in lines."""
     spec = plans[0].spec
+    shared = plan_partition.look(plans[0])
     runs = [
         f"  {i}. {one.label}: {one.settings.updates:,} updates, encoding {_encoding(one)}"
         + (f", pulls {one.settings.pulls}" if one.served else ", peers without a server")
@@ -56,7 +58,8 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         f"model {spec.model.name}, dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
         *made,
-        *plan_classes.describe(plans[0]),
+        *plan_classes.describe(plans[0], plan_partition.by_class(plans[0], shared)),
+        *plan_partition.describe(plans[0], shared),
         *plan_durations.describe(plans[0]),
         *([] if simulated else [_traffic(spec)]),
         f"about {plans[0].memory / 2**30:.1f} GiB of memory"

@@ -12,7 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from testbed.results import quantities as q
+from testbed.results.classes import HEADINGS, class_rows
+from testbed.results.classes import records as class_records
 from testbed.results.curves import curves_of
+from testbed.results.fault_table import in_a_line
+from testbed.results.faults import alive, crashed
 from testbed.results.finding import Execution, find, resolve
 from testbed.results.journals import NoRunError
 from testbed.results.quantities import Measure
@@ -88,7 +92,7 @@ def show(
     found = resolve(run, runs)
     comparison = compare_runs(found, accuracy)
     if as_json:
-        _print_json([_shown(one) for one in found])
+        _print_json([_shown_whole(one) for one in found])
         return
     print_comparison(comparison)
     for row, one in zip(comparison.rows, found, strict=True):
@@ -96,6 +100,10 @@ def show(
         typer.echo(row.name)
         for name, value in _facts(one).items():
             typer.echo(f"  {name:<12}{value}")
+        if rows := class_rows(one):
+            table = plain_text(HEADINGS, [row.cells for row in rows])
+            for line in table.splitlines():
+                typer.echo(f"  {line}")
         for name, peer in one.summary.peers.items():
             typer.echo(
                 f"  {name:<12}payload {q.as_bytes(peer.payload_bytes)}, message "
@@ -240,9 +248,27 @@ def _shown(run: Run) -> dict[str, Any]:
     return {
         "run": run.id,
         "directory": str(run.directory),
-        "manifest": run.manifest.model_dump(mode="json", exclude={"ended", "reason"}),
+        "manifest": run.manifest.model_dump(mode="json", exclude={"ended", "reason", "classes"}),
         **run.summary.model_dump(mode="json"),
     }
+
+
+def _shown_whole(run: Run) -> dict[str, Any]:
+    """``_shown``, with what takes a look into the journals."""
+    return _shown(run) | {"classes": class_records(class_rows(run))}
+
+
+def _faults(run: Run) -> dict[str, str]:
+    """What struck its devices, and how many workers are left; nothing of a run without faults."""
+    if not run.faults:
+        return {}
+    _, counts = alive(run.faults, run.manifest.workers)
+    lines = {"faults": in_a_line(run)}
+    if crashed(run.faults):
+        lines["alive"] = (
+            f"{counts[-1]:,} of {run.manifest.workers:,} workers, at least {counts.min():,}"
+        )
+    return lines
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -256,6 +282,7 @@ def _facts(run: Run) -> dict[str, str]:
         "engine": run.clock,
         "training": run.trained,
         "workers": f"{manifest.workers:,}, lost {q.as_count(summary.workers_lost)}",
+        **_faults(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
         "directory": str(run.directory),

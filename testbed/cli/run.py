@@ -1,7 +1,9 @@
 """``testbed run``, ``plan`` and ``schema``: from an experiment file to a result."""
 
+import contextlib
 import json
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,7 @@ from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serv
 from testbed.errors import RunError, SpecError
 
 if TYPE_CHECKING:
-    from testbed.experiment.spec import Spec
+    from testbed.cli.progress import Display
     from testbed.metrics.exporter import Exporter
     from testbed.orchestrator.experiment import Execution
     from testbed.orchestrator.plan import Plan
@@ -80,29 +82,44 @@ def _carry_out(
 ) -> None:
     began = time.monotonic()
     from testbed.experiment.load import load
-    from testbed.orchestrator import host
+    from testbed.orchestrator import experiment, host
     from testbed.orchestrator import plan as planning
 
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
     host.check(plans, out)
-    check_data(plans[0])
+    # Runs differ only in their algorithms, and these in how many compute if at all.
+    for one in {one.computing: one for one in reversed(plans)}.values():
+        check_data(one)
     with serving.exporter() as exporter:
-        execution = _execute(loaded, out, began, exporter)
-        if as_json:
-            typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
-        else:
-            _print_table(execution)
-        if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
-            serving.linger(exporter)
+        with displayed() as watch:
+            execution = experiment.execute(loaded, out, watch, began, exporter)
+        tell(execution, as_json, serving, exporter)
+
+
+def tell(
+    execution: "Execution", as_json: bool, serving: Serving, exporter: "Exporter | None"
+) -> None:
+    """Print what came of an execution, and keep its final metrics up.
+
+    Raises:
+        RunError: one of its runs is not complete.
+    """
+    if as_json:
+        typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
+    else:
+        _print_table(execution)
+    if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
+        serving.linger(exporter)
     if not execution.completed:
         last = next(s for s in execution.summaries if s["ended"] != "completed")
         raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
 
 
-def _execute(loaded: "Spec", out: Path, began: float, exporter: "Exporter | None") -> "Execution":
+@contextlib.contextmanager
+def displayed() -> "Iterator[Callable[[Plan, int, int], Display]]":
+    """In the body: what shows how far a run is, one run after the other."""
     from testbed.cli.progress import Display
-    from testbed.orchestrator import experiment
 
     displays: list[Display] = []
 
@@ -113,7 +130,7 @@ def _execute(loaded: "Spec", out: Path, began: float, exporter: "Exporter | None
         return displays[-1]
 
     try:
-        return experiment.execute(loaded, out, watch, began, exporter)
+        yield watch
     finally:
         for display in displays:
             display.close()
@@ -149,8 +166,7 @@ def check_data(one: "Plan") -> None:
         DataError: the dataset is missing or corrupt, or has fewer images than asked for.
         SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
     """
-    from testbed.cli import plan_durations
-    from testbed.learning.datasets import check
+    from testbed.cli import plan_durations, plan_partition
 
     settings = one.settings
     times = [plan_durations.class_means(one, purpose) for purpose in ("compute", "waiting")]
@@ -162,14 +178,7 @@ def check_data(one: "Plan") -> None:
                 f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "
                 "would stand still: give computing or waiting a duration"
             )
-    images = check(settings.dataset, settings.train_images)
-    if images // settings.workers < settings.batch_size:
-        raise SpecError(
-            f"dataset {settings.dataset}: {images} training images among {settings.workers} workers "
-            f"are {images // settings.workers} each, fewer than a mini-batch of "
-            f"{settings.batch_size}; use fewer workers (devices.workers) or a smaller "
-            "training.batch_size"
-        )
+    plan_partition.check(one)
 
 
 def _print_table(execution: "Execution") -> None:

@@ -13,19 +13,31 @@ cut off, so that nobody ever waits for one that cannot answer.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
-from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, Arrived, Stage, StarClock
+from testbed.clock import star
+from testbed.clock.star import (
+    ARRIVED,
+    EXACT,
+    FINISHED,
+    PARAMETERS,
+    Arrived,
+    Stage,
+    StarClock,
+)
 from testbed.clock.transfers import Line
-from testbed.faults.fault import Fault
+from testbed.faults.fault import SERVER, Fault
 from testbed.faults.schedule import Schedule
 from testbed.roles.service import ParameterService
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER
 
+FRUITLESS = 10_000
+"""Faults without a push in between after which none is expected any more: what is struck more often
+than it can push would go on for ever."""
 _FAULT = -1
 
 
@@ -34,6 +46,16 @@ class FaultStage(Stage, Protocol):
 
     def fault(self, record: dict[str, Any]) -> None:
         """A fault begins or ends: it is to be made real, and written down."""
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """The server is killed, and comes back from its last checkpoint.
+
+        What it has done behind that comes about once more, and so does this.
+
+        Args:
+            number: of this time, from 1; of a time that it has come back from already, the same.
+            begin, end: the records of both.
+        """
 
     def lose(self, worker: int) -> None:
         """Whatever a worker was computing or had to send is lost."""
@@ -69,9 +91,31 @@ class _Device:
     factor: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Strike:
+    """A fault that comes at its time, and the next one behind it."""
+
+    devices: Sequence[int]
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a fault, with the incarnations that it struck; ``number`` of its strike."""
+
+    fault: Fault
+    number: int
+    incarnations: dict[int, int]
+
+
+STORED: tuple[type, ...] = (*star.STORED, _Device, _Strike, _End, Fault)
+"""What a clock's state is made of, beside plain values and arrays."""
+
+
 class FaultyClock(StarClock):
     """Runs one run's events, faults among them."""
 
+    made_anew = frozenset({"_schedule", "_timed"})
     _stage: FaultStage
 
     def __init__(
@@ -102,12 +146,18 @@ class FaultyClock(StarClock):
         self._schedule = schedule
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(service.half.version)
-        self._actions: dict[int, Callable[[], None]] = {}
-        self._posted = self._strikes = 0
+        self._actions: dict[int, _Strike | _End] = {}
+        self._came = self._posted = self._strikes = self._server_strikes = self._fruitless = 0
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
-        self._post_strike()
+        if not self._service.begun:
+            self._post_strike()
         super().run(between)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        for _ in range(self._came):
+            next(self._timed)
 
     def drain(self) -> None:
         # What was told to who is cut off does not arrive any more, nor is anybody struck.
@@ -121,7 +171,7 @@ class FaultyClock(StarClock):
 
     # -- events
 
-    def _post(self, time: float, action: Callable[[], None]) -> None:
+    def _post(self, time: float, action: _Strike | _End) -> None:
         self._posted += 1
         self._actions[self._posted] = action
         heapq.heappush(self._events, (time, _FAULT, self._posted, 0))
@@ -132,23 +182,27 @@ class FaultyClock(StarClock):
         if coming is None:
             return
         time, devices, fault = coming
+        self._came += 1
+        self._post(time, _Strike(devices, fault))
 
-        def strike() -> None:
-            if self._is_alive():
-                self._strike(devices, fault)
-                self._post_strike()
-
-        self._post(time, strike)
+    def _act(self, action: _Strike | _End) -> None:
+        if isinstance(action, _End):
+            self._end(action)
+        elif self._is_alive():
+            self._strike(action.devices, action.fault)
+            self._post_strike()
 
     def _is_alive(self) -> bool:
         """Whether anything but faults is to come: otherwise nobody will push any more."""
+        if self._fruitless > FRUITLESS:
+            return False
         away = any(device.away is not None for device in self._devices.values())
         return away or any(rank != _FAULT for _, rank, _, _ in self._events)
 
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
         if rank == _FAULT:
             self.now = time
-            self._actions.pop(worker)()
+            self._act(self._actions.pop(worker))
             return
         later = self._later(time, rank, worker, what)
         if later == time:
@@ -187,6 +241,7 @@ class FaultyClock(StarClock):
     def _answered(self, worker: int) -> None:
         if self._service.finished:
             return
+        self._fruitless = 0
         device = self._devices[worker]
         device.pushes += 1
         for fault in self._schedule.after_push(worker, device.pushes):
@@ -209,6 +264,13 @@ class FaultyClock(StarClock):
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
         """A fault strikes those that there are; who is killed or lost has no other."""
+        if SERVER in devices:
+            self._server_strikes += 1
+            version = self._service.half.version
+            phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")
+            both = (fault.record(phase, devices, self.now, version) for phase in phases)
+            self._stage.server_killed(self._server_strikes, *both)
+            return
         slow, until = fault.kind == "slow", self.now + (fault.duration or inf)
         there = [worker for worker in devices if worker in self._workers]
         struck = [w for w in there if not self._devices[w].lost and (slow or self._fetch(w))]
@@ -216,6 +278,7 @@ class FaultyClock(StarClock):
             return
         self._tell(fault, "begin", struck)
         self._strikes += 1
+        self._fruitless += 1
         number = self._strikes
         for worker in struck:
             if slow:
@@ -231,11 +294,12 @@ class FaultyClock(StarClock):
                 self._cut_off(worker, until)
         if until < inf:
             incarnations = {worker: self._devices[worker].incarnation for worker in struck}
-            self._post(until, lambda: self._end(fault, number, incarnations))
+            self._post(until, _End(fault, number, incarnations))
         if fault.kind == "kill":
             self._send_due()  # others may have waited for it
 
-    def _end(self, fault: Fault, number: int, incarnations: dict[int, int]) -> None:
+    def _end(self, end: _End) -> None:
+        fault, incarnations = end.fault, end.incarnations
         if fault.kind == "kill":
             for worker in incarnations:
                 self._bring_back(worker, fault)
@@ -251,7 +315,7 @@ class FaultyClock(StarClock):
         ]
         for worker in still:
             if fault.kind == "slow":
-                del self._devices[worker].slow[number]
+                del self._devices[worker].slow[end.number]
                 self._slow_down(worker)
         if still:
             self._tell(fault, "end", still)
@@ -266,34 +330,33 @@ class FaultyClock(StarClock):
             for time, rank, whose, what in self._events
             if whose == worker and rank == ARRIVED and what != EXACT
         )
-        messages: list[tuple[float, Arrived | None]] = [
-            (sent, super(FaultyClock, self)._receive(worker, True)) for _, sent in unread
-        ]
-        if state.ahead:
-            messages.append((EXACT, super()._receive(worker, True)))
         exact: list[float] = []
-        for sent, arrived in messages:
+        for _, sent in unread:
+            arrived = self._receive(worker, keep=True)
             if arrived is None:
                 self._remove(worker)
                 return False
-            if sent == EXACT:
-                device.early.append(arrived)
-            else:
-                exact.append(state.up.send(sent, arrived.size))
-                state.waiting.append(arrived)
-        self._move(worker, ARRIVED, lambda time, what: None if what != EXACT else time)
+            exact.append(state.up.send(sent, arrived.size))
+            state.waiting.append(arrived)
+        if state.ahead and not device.early:
+            arrived = self._receive(worker, keep=True)
+            if arrived is None:
+                self._remove(worker)
+                return False
+            device.early.append(arrived)
+        self._move(worker, (ARRIVED,), lambda time, what: None if what != EXACT else time)
         for (earliest, _), time in zip(unread, exact, strict=True):
             heapq.heappush(self._events, (max(earliest, time), ARRIVED, worker, EXACT))
         return True
 
     def _move(
-        self, worker: int, rank: int | None, to: Callable[[float, float], float | None]
+        self, worker: int, ranks: Sequence[int], to: Callable[[float, float], float | None]
     ) -> None:
-        """Change the times of a worker's events, of one rank or of all; None removes one."""
+        """Change the times of a worker's events of some ranks; None removes one."""
         moved = []
         for event in self._events:
             time, its, whose, what = event
-            if whose == worker and its >= 0 and rank in (None, its):
+            if whose == worker and its in ranks:
                 at = to(time, what)
                 if at is not None:
                     moved.append((at, its, whose, what))
@@ -321,12 +384,12 @@ class FaultyClock(StarClock):
         state = self._workers[worker]
         self._move(
             worker,
-            ARRIVED,
+            (ARRIVED,),
             lambda time, what: max(
                 self.now, up(time) if what == EXACT else state.up.earliest(what, HEADER.size)
             ),
         )
-        self._move(worker, PARAMETERS, lambda time, what: max(self.now, down(time)))
+        self._move(worker, (PARAMETERS,), lambda time, what: max(self.now, down(time)))
         self._announce_room(worker, state)
 
     def _slow_down(self, worker: int) -> None:
@@ -365,7 +428,12 @@ class FaultyClock(StarClock):
             self._count_late(worker, device.early.popleft())
         if state.ahead:
             self._come_up_with(state)
-        self._move(worker, None, lambda time, what: time if arriving and what == EXACT else None)
+        # What the server knows and does not know of it stays as it is.
+        self._move(
+            worker,
+            (PARAMETERS, FINISHED, ARRIVED),
+            lambda time, what: time if arriving and what == EXACT else None,
+        )
 
     def _kill(self, worker: int, until: float) -> None:
         state, device = self._workers[worker], self._devices[worker]
@@ -385,7 +453,7 @@ class FaultyClock(StarClock):
         assert device.away is not None
         up, down, begun = device.away
         if up.down > self.now:
-            self._post(up.down, lambda: self._end(fault, 0, {worker: device.incarnation}))
+            self._post(up.down, _End(fault, 0, {worker: device.incarnation}))
             return
         self._tell(fault, "end", [worker])
         device.away = None

@@ -21,16 +21,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from testbed.algorithms.interface import DenseUpdate, SparseUpdate
+from testbed.checkpoints.stateful import Stateful
 from testbed.clock.transfers import Line
 from testbed.roles.service import ParameterService, Pushed
-from testbed.roles.worker_protocols import WorkerProtocol
+from testbed.roles.silence import Silence
+from testbed.roles.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.wire.frames import HEADER
 
 AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 
-PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, _SILENT = range(6)
+PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(6)
 EXACT = -1.0
 """In place of when a message was sent, once its size is known and its arrival with it."""
 
@@ -101,12 +104,27 @@ class _Worker:
     timed: float = math.inf
 
 
-class StarClock:
+STORED: tuple[type, ...] = (
+    _Worker,
+    Line,
+    Silence,
+    *WORKER_PROTOCOLS.values(),
+    Arrived,
+    Pushed,
+    DenseUpdate,
+    SparseUpdate,
+)
+"""What the states of a clock and its service are made of, beside plain values and arrays."""
+
+
+class StarClock(Stateful):
     """Runs one run's events.
 
     Attributes:
         now: virtual seconds since training began.
     """
+
+    made_anew = frozenset({"_service", "_stage", "_busy", "_protocol"})
 
     def __init__(
         self,
@@ -140,11 +158,14 @@ class StarClock:
     def run(self, between: Callable[[], None] = lambda: None) -> None:
         """Run until the service has finished, or nothing more will happen.
 
+        Where clock and service were restored from a checkpoint it goes on from there.
+
         Args:
             between: called between two events.
         """
-        self._service.begin()
-        self._send_due()
+        if not self._service.begun:
+            self._service.begin()
+            self._send_due()
         while self._events and not self._service.finished:
             between()
             self._tell_ahead()
@@ -183,7 +204,7 @@ class StarClock:
                 self._finish(worker, state)
         elif rank == ARRIVED:
             self._arrive(worker, state, what)
-        elif rank == _SILENT:
+        elif rank == SILENT:
             self._look_at_silence(worker, state)
         else:
             if rank == _ASKED:
@@ -285,7 +306,7 @@ class StarClock:
         deadline = self._service.deadline(worker)
         if deadline is not None and deadline < state.timed:
             state.timed = deadline
-            heapq.heappush(self._events, (deadline, _SILENT, worker, 0))
+            heapq.heappush(self._events, (deadline, SILENT, worker, 0))
 
     def _look_at_silence(self, worker: int, state: _Worker) -> None:
         if self.now != state.timed:

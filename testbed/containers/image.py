@@ -5,53 +5,21 @@ the files as they lie there, so that a checkout, a wheel and the image made of i
 and an image made of other code has another, whatever its tag.
 """
 
-import hashlib
-from pathlib import Path
-
 import docker
 from docker.errors import ImageNotFound
 from docker.models.images import Image
 
 import testbed
-import traffic
+from testbed.code_digest import package_digest
 from testbed.errors import HostError
 
 DIGEST_LABEL = "io.testbed.package-digest"
 """The label of an image with the digest of the code in it."""
-CODE_SUFFIXES = frozenset({".py", ".typed", ".j2", ".css", ".js"})
-"""The files of a package that are installed with it; all others are about the code."""
 
 
 def default_image() -> str:
     """The name under which ``make images`` makes this version's image."""
     return f"testbed:{testbed.__version__}"
-
-
-def package_digest() -> str:
-    """SHA-256, hexadecimal, of the installed packages: the files' relative names and contents.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    digest = hashlib.sha256()
-    for package in (testbed, traffic):
-        assert package.__file__ is not None
-        folder = Path(package.__file__).parent
-        for path in code_files(folder):
-            name = f"{package.__name__}/{path.relative_to(folder).as_posix()}".encode()
-            content = path.read_bytes()
-            # With lengths before them no other names and contents make the same stream.
-            digest.update(len(name).to_bytes(8, "big") + name)
-            digest.update(len(content).to_bytes(8, "big") + content)
-    return digest.hexdigest()
-
-
-def code_files(folder: Path) -> list[Path]:
-    """The files of a package's folder that are installed with it, in the order of their names."""
-    found = (path for path in folder.rglob("*") if path.suffix in CODE_SUFFIXES)
-    return sorted(
-        (path for path in found if path.is_file()), key=lambda path: path.relative_to(folder).parts
-    )
 
 
 def find_image(client: docker.DockerClient, name: str, *, of_this_code: bool = True) -> Image:

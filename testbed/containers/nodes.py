@@ -1,10 +1,11 @@
 """Nodes that are containers, with their roles forked into them or started by their own Python."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
-from testbed.containers import engine
+from testbed.containers import engine, processors
 from testbed.containers.fleet import Fleet
 from testbed.containers.gate import Gate
 from testbed.nodes import entry_point, run_names
@@ -46,8 +47,10 @@ class _ContainerNodes:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._planned: dict[str, float | None] = {}
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
+        self._planned = {device.name: device.cpus for device in devices}
         self._fleet.create(devices, abandoned)
 
     def network(self, device: str) -> int:
@@ -61,6 +64,10 @@ class _ContainerNodes:
 
     def kill(self, device: str) -> None:
         self._fleet.kill(device)
+
+    def limit(self, device: str, cpus: float | None) -> None:
+        own = self._planned[device] if cpus is None else cpus
+        processors.limit(self._fleet[device].first, own)
 
 
 class ForkedNodes(_ContainerNodes):
@@ -82,6 +89,11 @@ class ForkedNodes(_ContainerNodes):
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         self._fork_server.start(device, role, enter=self._fleet[device].first)
+
+    def kill(self, device: str) -> None:
+        # The container stays, for its next role: the engine removes one that has ended.
+        self._fork_server.signal(device, signal.SIGKILL)
+        self._fleet.thaw(device)  # paused, it would die only then
 
     def take_down(self) -> str | None:
         self._fork_server.end()

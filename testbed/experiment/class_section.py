@@ -97,6 +97,14 @@ class DeviceClassSpec(Section):
         examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
     )
 
+    weight: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Of `partition: sizes`: a device of this class has images in proportion to it.",
+        examples=[3],
+    )
+
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)

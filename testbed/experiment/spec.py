@@ -27,6 +27,7 @@ from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
 from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.labels import RESERVED, check_name, labels
+from testbed.experiment.partition_section import KINDS, PartitionSpec
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
 from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
@@ -172,6 +173,18 @@ class SimulationSpec(Section):
     )
 
 
+class CheckpointSpec(Section):
+    """What a run goes on from when it is continued."""
+
+    every: int | None = Field(
+        default=None,
+        ge=1,
+        description="Updates from one checkpoint to the next; default (null): none, and a run that is "
+        "continued begins anew.",
+        examples=[1000],
+    )
+
+
 class TrafficSpec(Section):
     """How the traffic at the server's link is watched, beside the class counter."""
 
@@ -251,6 +264,12 @@ class Spec(Section):
         "values of those that changed since it pulled last. An algorithm's entry may have its own.",
     )
     devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
+    partition: Annotated[PartitionSpec, ShortForm(KINDS, key="kind")] = Field(
+        default_factory=PartitionSpec,
+        description="How the training images are shared out among the workers: equal (default), "
+        "shards, sizes, or a mapping.",
+        examples=[{"kind": "dirichlet", "alpha": 0.5}],
+    )
     network: NetworkSpec = Field(
         default_factory=NetworkSpec,
         description="Every worker's link; default: not shaped.",
@@ -269,6 +288,10 @@ class Spec(Section):
     evaluation: EvaluationSpec = Field(
         default_factory=EvaluationSpec,
         description="How the model is tested while it learns; default: every 100 updates.",
+    )
+    checkpoints: CheckpointSpec = Field(
+        default_factory=CheckpointSpec,
+        description="What a run that was interrupted goes on from; default: nothing.",
     )
     faults: Annotated[tuple[FaultSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
@@ -307,9 +330,11 @@ class Spec(Section):
             *(() if devices else self._algorithm_conflicts()),
             *self._evaluation_conflicts(),
             *self._simulation_conflicts(),
+            *self._checkpoint_conflicts(),
             *self._suspicion_conflicts(),
             *self._fault_conflicts(),
             *devices,
+            *self.partition.conflicts(self.devices.classes),
         ]
         if conflicts:
             raise PydanticCustomError(
@@ -406,6 +431,24 @@ class Spec(Section):
         key = "batched" if self.simulation.batched else "device"
         text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
         return [(("simulation", key), text)]
+
+    def _checkpoint_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        peers = [options.name for options in self.algorithms if not is_served(options.name)]
+        if self.checkpoints.every is None:
+            killed = [i for i, fault in enumerate(self.faults) if fault.of_server]
+            text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
+            if self.engine == "emulation":
+                text = (
+                    "only a simulated server comes back: take it out, or use `engine: simulation`"
+                )
+            return [(("faults", i, "who"), text) for i in killed[:1]]
+        if self.engine == "emulation":
+            text = "only simulations write checkpoints: take this out, or use `engine: simulation`"
+            return [(("checkpoints", "every"), text)]
+        if not peers:
+            return []
+        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
+        return [(("checkpoints", "every"), text)]
 
     def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         peers = [options.name for options in self.algorithms if not is_served(options.name)]

@@ -44,6 +44,7 @@ class Schedule:
         """
         self.rules = len(rules)
         self._seed = seed
+        self._all = rules
         self._of_time = [rule for rule in rules if "time" in rule or "mean_time" in rule]
         self._rows: list[tuple[float, tuple[int, ...], Fault]] = []
         self._iterations: dict[int, list[tuple[tuple[int, ...], Fault]]] = {}
@@ -74,6 +75,25 @@ class Schedule:
             if own is None:
                 own = self._after_pushes[device] = _AfterPushes()
             own.add(rule["probability"], fault, stream(self._seed, rule["stream"], device))
+
+    def faults(self) -> Iterator[tuple[Sequence[int], Fault]]:
+        """Every fault that there may be, and whom it may strike."""
+        for rule in self._all:
+            yield rule["devices"], Fault(**rule["fault"])
+            for _, _, device, of_row in rule.get("trace", ()):
+                yield (device,), Fault(**of_row)
+
+    @property
+    def longest_absence(self) -> float:
+        """Seconds for which a worker that is killed and comes back is away; 0 if there is none."""
+        return max(
+            (
+                fault.duration or 0.0
+                for devices, fault in self.faults()
+                if fault.kind == "kill" and SERVER not in devices
+            ),
+            default=0.0,
+        )
 
     def after_push(self, device: int, pushes: int) -> Sequence[Fault]:
         """What happens to a device when its push of this number has been answered.

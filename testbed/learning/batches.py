@@ -4,6 +4,9 @@ Each batch is drawn without replacement within itself and independently of the o
 worker's own stream. Its arrays are filled anew by every ``next``, so that drawing takes no memory.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -60,6 +63,15 @@ class Batches:
         )
         at: npt.NDArray[np.int64] = self.shard[drawn]
         return at
+
+    @property
+    def position(self) -> Mapping[str, Any]:
+        """Where its stream is; of plain values."""
+        return self._generator.bit_generator.state
+
+    def reposition(self, position: Mapping[str, Any]) -> None:
+        """Draw on from where another one of these was."""
+        self._generator.bit_generator.state = position
 
     def gather(
         self, at: npt.NDArray[np.int64]

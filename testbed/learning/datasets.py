@@ -1,8 +1,9 @@
-"""Datasets as the models take them, and their parts for the workers.
+"""Datasets as the models take them.
 
 Every dataset is images of 28 × 28 grey levels, 0 to 255, in ten classes, split in training and test
 images by whoever published it; the experiment's seed chooses only which training images are used
-and who gets them. Arrays are made once, before the devices are forked, and shared by all of them.
+(and who gets them: ``partitions``). Arrays are made once, before the devices are forked, and shared by
+all of them.
 """
 
 from dataclasses import dataclass
@@ -87,13 +88,15 @@ def contents(
     name = str(name_or_directory)
     x_train, y_train, x_test, y_test = _contents(name)
     if train_images is not None:
-        if not 1 <= train_images <= len(x_train):
-            raise DataError(
-                f"dataset {name} has {len(x_train)} training images, {train_images} were asked for"
-            )
-        chosen = stream(seed, "train-images").permutation(len(x_train))[:train_images]
+        chosen = _chosen(name, len(x_train), train_images, seed)
         x_train, y_train = x_train[chosen], y_train[chosen]
     return Contents(name, scaling, (x_train, y_train), (x_test, y_test))
+
+
+def _chosen(name: str, images: int, wanted: int, seed: int) -> npt.NDArray[np.int64]:
+    if not 1 <= wanted <= images:
+        raise DataError(f"dataset {name} has {images} training images, {wanted} were asked for")
+    return stream(seed, "train-images").permutation(images)[:wanted]
 
 
 @dataclass(slots=True)
@@ -170,6 +173,26 @@ def check(name: str, train_images: int | None) -> int:
     return size if train_images is None else train_images
 
 
+def training_labels(name: str, train_images: int | None, seed: int) -> npt.NDArray[np.uint8]:
+    """The labels of the training images that will be used, as ``contents`` has them; without torch.
+
+    Raises:
+        DataError: as ``load``.
+        SpecError: as ``load``.
+    """
+    if name == DIGITS:
+        from sklearn.datasets import load_digits
+
+        labels: npt.NDArray[np.uint8] = load_digits().target.astype(np.uint8)
+        labels = labels[~_digits_for_tests(labels)]
+    else:
+        labels = _contents(name)[1]
+    if train_images is None:
+        return labels
+    chosen: npt.NDArray[np.uint8] = labels[_chosen(name, len(labels), train_images, seed)]
+    return chosen
+
+
 def _contents(name: str) -> tuple[npt.NDArray[np.uint8], ...]:
     if name == DIGITS:
         return digits()
@@ -222,26 +245,12 @@ def digits() -> tuple[npt.NDArray[np.uint8], ...]:
     )
     images = np.rint(large[:, 0].numpy() * (255 / 16)).astype(np.uint8)
     labels = bunch.target.astype(np.uint8)
-    is_test = np.zeros(len(labels), dtype=bool)
-    for label in range(10):
-        is_test[np.flatnonzero(labels == label)[4::5]] = True
+    is_test = _digits_for_tests(labels)
     return images[~is_test], labels[~is_test], images[is_test], labels[is_test]
 
 
-def shards(n_images: int, workers: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Split the training images into disjoint random parts, one per worker, by the seed.
-
-    Returns:
-        ``workers`` arrays of indices, int64, together 0 to n_images - 1; their lengths differ by 1
-        at most.
-
-    Raises:
-        SpecError: more workers than images.
-    """
-    if not 1 <= workers <= n_images:
-        raise SpecError(
-            f"{n_images} training images cannot be split among {workers} workers: each needs one; "
-            "use fewer workers or more images"
-        )
-    order = stream(seed, "shards").permutation(n_images).astype(np.int64)
-    return np.array_split(order, workers)
+def _digits_for_tests(labels: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    is_test = np.zeros(len(labels), dtype=bool)
+    for label in range(10):
+        is_test[np.flatnonzero(labels == label)[4::5]] = True
+    return is_test

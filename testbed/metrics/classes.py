@@ -1,8 +1,9 @@
 """Device classes by name: what the devices of a run differ in, for labels and tables.
 
-A class is what the experiment file's classes of computing and waiting times make of a device, and is
-named by its factors: ``compute-x10``, or ``compute-x10+waiting-x2`` where both have classes. There are
-no more of them than the file has classes, and the names are the same in every run of the file.
+A class is what the experiment file makes of a device: one of ``devices.classes``, by its name, or the
+classes of computing and waiting times, by their factors: ``compute-x10``, or ``compute-x10+waiting-x2``
+where both have classes. What stands together is one name: ``phone+compute-x10``. There are no more of
+them than the file has classes, and the names are the same in every run of the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,14 +46,18 @@ class DeviceClasses:
 
 
 def device_classes(
-    sections: Mapping[str, Mapping[str, Any]], seed: int, devices: int
+    sections: Mapping[str, Mapping[str, Any]],
+    seed: int,
+    devices: int,
+    named: Sequence[str] = (),
 ) -> DeviceClasses:
     """The classes of a run.
 
     Args:
         sections: the resolved sections ``compute`` and ``waiting``; their ``classes`` are looked at.
+        named: the name of each device's class in ``devices.classes``; empty where there are none.
     """
-    parts: list[Sequence[str]] = []
+    parts: list[Sequence[str]] = [named] if named else []
     for purpose, section in sections.items():
         groups = section.get("classes") or ()
         if groups:

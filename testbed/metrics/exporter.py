@@ -24,7 +24,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from testbed.errors import SpecError
-from testbed.metrics.catalogue import COMMON, METRICS, WORKERS, Metric
+from testbed.metrics.catalogue import COMMON, METRICS
+from testbed.metrics.device_metrics import WORKERS
+from testbed.metrics.metric import Metric
 from testbed.metrics.state import BUCKETS, RunState, Staleness
 from testbed.orchestrator.ending import signals
 

@@ -14,13 +14,14 @@ import numpy.typing as npt
 import psutil
 
 from testbed.channel import Message
-from testbed.metrics.classes import device_classes
-from testbed.metrics.state import STATES, RunState
+from testbed.metrics.initial import of_plan
+from testbed.metrics.live_devices import LiveDevices
+from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress
 from testbed.roles.settings import EVALUATOR, SERVER
-from testbed.telemetry.board import Board, State, evaluator_line, hub_line, lines_of
+from testbed.telemetry.board import Board, evaluator_line, hub_line, lines_of
 from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS
 
@@ -43,15 +44,13 @@ class LiveRun:
             execution: the name of the execution's directory.
         """
         self.lock = threading.Lock()
-        self._state = start(plan, execution)
+        self._state = of_plan(plan, execution)
         self._plan = plan
         self._numbers = plan.workers
         emulated = plan.spec.engine == "emulation"
         workers = plan.settings.workers
         self.board = Board.create(lines_of(workers)) if emulated else None
-        self._exited = np.zeros(workers, bool)
-        self._dead = np.zeros(workers, bool)
-        self._frozen = np.zeros(workers, bool)
+        self._devices = LiveDevices(self._state.classes, self.board)
         self._training: float | None = None
         self._host_seconds = 0.0
         self._over = self._ended = False
@@ -104,7 +103,7 @@ class LiveRun:
                 case {"exited": device, "status": status} if device in self._numbers:
                     self._left(self._numbers[device], status)
                 case {"frozen": device, "yes": frozen} if device in self._numbers:
-                    self._frozen[self._numbers[device]] = frozen
+                    self._devices.froze(self._numbers[device], yes=frozen)
 
     def from_role(self, message: Message) -> None:
         """Take a message of a role's."""
@@ -121,6 +120,25 @@ class LiveRun:
                 case {"finished": _, "payload_bytes": payload, "message_bytes": size}:
                     self._over = True
                     state.came_in(payload=payload, message=size)
+                case {"suspected": number}:
+                    self._suspect(number, yes=True)
+                case {"welcomed": number}:
+                    self._suspect(number, yes=False)
+
+    def fault(self, record: Mapping[str, Any]) -> None:
+        """Take a record of a fault, as the run log gets it."""
+        with self.lock:
+            self._lost(self._devices.struck(record))
+            self._state.stands(self._devices.striking)
+
+    def suspected(self, number: int, *, yes: bool) -> None:
+        """A simulated worker is suspected, or is so no more."""
+        with self.lock:
+            self._suspect(number, yes=yes)
+
+    def _suspect(self, number: int, *, yes: bool) -> None:
+        self._devices.striking.suspected[number] = yes
+        self._state.stands(self._devices.striking)
 
     def simulated(self, rows: npt.NDArray[Any], now: float, ledger: Mapping[str, int]) -> None:
         """Take what a simulation did since the last time.
@@ -158,7 +176,9 @@ class LiveRun:
             self._mirror()
             if self._training is not None:
                 state.training_seconds = summary["host_seconds"]
-            state.devices = self._devices()
+            state.devices = self._devices.counts(
+                begun=self._training is not None, ended=self._ended
+            )
             if self.board is not None:
                 self.board.close()
 
@@ -199,10 +219,11 @@ class LiveRun:
             self._state.uplinks = uplinks
 
     def _left(self, number: int, status: int) -> None:
-        self._exited[number] = True
-        if status != 0:
-            self._dead[number] = True
-            self._state.lost[self._state.classes.of_device[number]] += 1
+        if self._devices.left(number, status):
+            self._lost(np.array([number]))
+
+    def _lost(self, numbers: npt.NDArray[np.int64]) -> None:
+        self._state.lost += self._state.classes.count(numbers)
 
     # -- reading
 
@@ -218,7 +239,7 @@ class LiveRun:
                 state.rate = 0.0
             else:
                 state.measure_rate(now)
-        state.devices = self._devices()
+        state.devices = self._devices.counts(begun=self._training is not None, ended=self._ended)
         own = _processor_seconds(self._itself) - self._cpu_before
         state.processor["orchestrator"] = own + sum(self._helpers.values())
         if now >= self._next_look:
@@ -252,52 +273,6 @@ class LiveRun:
             "payload": line["sent_payload_bytes"],
             "message": line["sent_message_bytes"],
         }
-
-    def _devices(self) -> dict[str, npt.NDArray[Any]]:
-        """How many devices of each class are in each state."""
-        workers = self._plan.settings.workers
-        if self.board is not None and self.board.shared:
-            states = self.board.states()[:workers].astype(np.int64)
-        elif self._training is None:
-            states = np.full(workers, State.STARTING, np.int64)
-        else:
-            states = np.full(workers, State.TRAINING, np.int64)
-        places = np.array([STATES.index(state.name.lower()) for state in State])[states]
-        places[self._exited | self._ended] = STATES.index("done")
-        places[self._frozen & ~self._exited] = STATES.index("frozen")
-        places[self._dead] = STATES.index("dead")
-        classes = self._state.classes
-        return {
-            name: classes.count(np.flatnonzero(places == place))
-            for place, name in enumerate(STATES)
-        }
-
-
-def start(plan: Plan, execution: str) -> RunState:
-    """The state of a run that has not begun."""
-    spec, settings = plan.spec, plan.settings
-    emulated = spec.engine == "emulation"
-    return RunState(
-        run=f"{spec.name}/{execution}",
-        algorithm=plan.label,
-        info={
-            # A folder's name: where it lies is the host's own affair.
-            "dataset": spec.dataset.name.rstrip("/").rpartition("/")[2],
-            "model": spec.model.name,
-            "engine": spec.engine,
-            "clock": spec.clock,
-            "runtime": spec.devices.runtime if emulated else "none",
-            "seed": str(spec.seed),
-            "workers": str(settings.workers),
-        },
-        target=settings.updates,
-        classes=device_classes(
-            {"compute": settings.compute, "waiting": settings.waiting},
-            settings.seed,
-            settings.workers,
-        ),
-        worker_names=tuple(plan.workers),
-    )
 
 
 def _processor_seconds(process: psutil.Process) -> float:

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import yaml
+from pydantic import ValidationError
 
 from testbed.algorithms import is_served
 from testbed.errors import SpecError
+from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.units import parse_rate
+from testbed.faults.fault import SERVER
 from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading import Run
@@ -64,6 +68,35 @@ class Recorded:
     def served(self) -> bool:
         """Whether there was a server."""
         return is_served(self.spec["algorithms"][0]["name"])
+
+    @cached_property
+    def _devices(self) -> DevicesSpec | None:
+        """The section on devices; None if it is of another version and says something else."""
+        try:
+            return DevicesSpec.model_validate(self.spec["devices"])
+        except ValidationError:
+            return None
+
+    @property
+    def device_classes(self) -> list[str]:
+        """The name of each device's class; none where there are no classes."""
+        section = self._devices
+        if section is None:
+            return []
+        return [section.classes[i].name for i in section.class_of(self.run.manifest.seed)]
+
+    @property
+    def uplink_rates(self) -> list[int | None]:
+        """Each worker's in bit/s; None where it is not shaped, as under the virtual clock."""
+        if self.run.manifest.clock == "virtual":
+            return [None] * self.workers
+        text = self.spec["network"].get("uplink")
+        of_all = None if text is None else parse_rate(text)
+        section = self._devices
+        if section is None or not section.classes:
+            return [of_all] * self.workers
+        of_class = [one.of("uplink", of_all) for one in section.classes]
+        return [of_class[i] for i in section.class_of(self.run.manifest.seed)]
 
     @cached_property
     def updates(self) -> npt.NDArray[np.void]:
@@ -130,13 +163,42 @@ class Recorded:
         return dict(zip(found.tolist(), np.split(rows[order], first[1:]), strict=True))
 
     @cached_property
+    def faults(self) -> list[tuple[float, dict[str, Any]]]:
+        """When a fault began or was over, by the host's clock, and its record with devices' numbers."""
+        found: dict[tuple[float, str, str, int], list[int]] = {}
+        for strike in self.run.faults:
+            ends = (("begin", strike.began), ("end", strike.ended))
+            for phase, moment in ends:
+                if moment is not None:
+                    key = (moment.host_time, phase, strike.kind, strike.rule)
+                    found.setdefault(key, []).append(_number(strike.device))
+        order = sorted(found.items(), key=lambda item: item[0][0])
+        return [
+            (key[0], {"fault": key[2], "phase": key[1], "rule": key[3], "devices": numbers})
+            for key, numbers in order
+        ]
+
+    @cached_property
+    def suspicions(self) -> list[tuple[float, int, bool]]:
+        """When the server came to suspect which worker, and (False) when it no longer did."""
+        return [
+            (event.time - self._began, _number(event.device), "suspected" in event.event)
+            for event in self.run.events
+            if event.device and ("is suspected" in event.event or "welcomed back" in event.event)
+        ]
+
+    @property
+    def _began(self) -> float:
+        """Seconds from the command to the beginning of training."""
+        events = self.run.events
+        return next((e.time for e in events if e.event == "training begins"), 0.0)
+
+    @cached_property
     def deaths(self) -> list[tuple[float, int]]:
         """When which worker or peer died."""
-        events = self.run.events
-        began = next((e.time for e in events if e.event == "training begins"), 0.0)
         return [
-            (event.time - began, int(event.device.rpartition("-")[2]))
-            for event in events
+            (event.time - self._began, _number(event.device))
+            for event in self.run.events
             if event.device and event.level == "warning" and f"{event.device} died" in event.event
         ]
 
@@ -151,6 +213,11 @@ class Recorded:
         values = table.column(column).to_numpy()[rows]
         order = np.argsort(seconds, kind="stable")
         return seconds[order] + 1.0, np.cumsum(values[order])
+
+
+def _number(device: str) -> int:
+    """A worker's or peer's number; -1 of the server."""
+    return SERVER if device == "server" else int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:

@@ -1,19 +1,19 @@
 """A finished run once more: its state as it was at any moment of its training."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.metrics.classes import device_classes
+from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
+from testbed.metrics.striking import Striking
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading import Run
-from testbed.roles.settings import peer_name, worker_name
 from traffic.counters import COUNTS
 
 _EVALUATION = ("iteration", "accuracy", "loss", *(f"{layer}_bytes" for layer in LAYERS))
@@ -38,15 +38,17 @@ class ReplayedRun:
         rows = recorded.updates
         self.duration = float(rows["host_time"][-1]) if len(rows) else 0.0
         self._served = recorded.served
-        self._state = _state(recorded, self._served)
+        self._state = of_recorded(recorded)
         self._row = self._evaluation = self._death = self._sample = 0
+        self._striking = Striking(recorded.workers)
+        self._died = np.zeros(recorded.workers, bool)
+        self._fault = self._suspicion = 0
         self._finished = False
         self._wire = self._wire_points()
         self._egress = recorded.account("egress", "wire_bytes") if self._served else None
         self._acknowledgements = self._count_acknowledgements()
         self._packets = self._packet_points()
         self._uplinks, self._samples = self._uplink_samples()
-        self._state.devices = {"dead": np.zeros_like(self._state.lost)}
         self.advance(0.0)
 
     # -- what is known at which moment
@@ -92,9 +94,7 @@ class ReplayedRun:
         if not self._served or not all(name in counters for name in names):
             return None, nothing
         most = min(len(counters[name]) for name in names)
-        wall = self._recorded.run.manifest.clock == "wall"
-        rate = _rate(self._recorded.spec["network"].get("uplink")) if wall else None
-        meter = UplinkMeter(self._state.classes, [rate] * len(names))
+        meter = UplinkMeter(self._state.classes, self._recorded.uplink_rates)
         return meter, np.stack([counters[name][:most] for name in names], axis=1)
 
     # -- moving
@@ -126,10 +126,10 @@ class ReplayedRun:
                 state.virtual_seconds = float(rows["time"][until - 1])
         self._evaluate(now)
         while self._death < len(recorded.deaths) and recorded.deaths[self._death][0] <= now:
-            number = recorded.deaths[self._death][1]
-            state.lost[state.classes.of_device[number]] += 1
+            self._lose(np.array([recorded.deaths[self._death][1]]))
             self._death += 1
-        state.devices = {"dead": state.lost.copy()}
+        self._strike(now)
+        state.devices = self._out()
         while self._sample < len(self._samples) and self._samples["time"][self._sample, 0] <= now:
             assert self._uplinks is not None
             state.uplinks = self._uplinks.add(self._samples[self._sample])
@@ -140,6 +140,33 @@ class ReplayedRun:
             state.measure_rate(now)
             state.came_in(wire=_at(self._wire, now))
             self._count(now)
+
+    def _strike(self, now: float) -> None:
+        faults, suspicions = self._recorded.faults, self._recorded.suspicions
+        while self._fault < len(faults) and faults[self._fault][0] <= now:
+            record = faults[self._fault][1]
+            numbers, begins = self._striking.take(record)
+            if record["fault"] == "kill" and not begins:
+                self._died[numbers] = False  # they are new incarnations
+            elif record["fault"] == "kill":
+                self._lose(numbers)  # of which no event tells
+            self._fault += 1
+        while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:
+            _, number, yes = suspicions[self._suspicion]
+            self._striking.suspected[number] = yes
+            self._suspicion += 1
+        self._state.stands(self._striking)
+
+    def _lose(self, numbers: npt.NDArray[np.int64]) -> None:
+        self._died[numbers] = True
+        self._state.lost += self._state.classes.count(numbers)
+
+    def _out(self) -> dict[str, npt.NDArray[Any]]:
+        """How many of each class are dead and frozen."""
+        dead = self._died | self._striking.under("kill")
+        frozen = self._striking.under("freeze") & ~dead
+        count = self._state.classes.count
+        return {"dead": count(np.flatnonzero(dead)), "frozen": count(np.flatnonzero(frozen))}
 
     def _evaluate(self, now: float) -> None:
         evaluations, reached = self._recorded.run.evaluations, self._recorded.evaluated
@@ -184,7 +211,8 @@ class ReplayedRun:
             state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
         if summary["ended"] != "running":
             state.devices = {name: np.zeros_like(state.lost) for name in STATES}
-            state.devices |= {"dead": state.lost, "done": state.classes.sizes - state.lost}
+            out = self._out()
+            state.devices |= out | {"done": state.classes.sizes - sum(out.values())}
 
 
 PLAIN = 66
@@ -206,45 +234,6 @@ def _at(points: tuple[Any, Any], now: float) -> int:
     if not len(when):
         return 0
     return int(values[-1]) if now == np.inf else int(np.interp(now, when, values, left=0))
-
-
-def _rate(text: object) -> int | None:
-    from testbed.experiment.units import parse_rate
-
-    return None if text is None else parse_rate(text)
-
-
-def _state(recorded: Recorded, served: bool) -> RunState:
-    manifest, spec = recorded.run.manifest, recorded.spec
-    sections: dict[str, Mapping[str, Any]] = {
-        purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")
-    }
-    name = worker_name if served else peer_name
-    emulated = manifest.engine == "emulation"
-    return RunState(
-        run=read_execution(recorded.run.directory),
-        algorithm=manifest.algorithm,
-        info={
-            "dataset": str(spec["dataset"]["name"]).rstrip("/").rpartition("/")[2],
-            "model": spec["model"]["name"],
-            "engine": manifest.engine,
-            "clock": manifest.clock,
-            "runtime": spec["devices"].get("runtime", "namespaces") if emulated else "none",
-            "seed": str(manifest.seed),
-            "workers": str(manifest.workers),
-        },
-        target=spec["training"]["updates"],
-        classes=device_classes(sections, manifest.seed, manifest.workers),
-        worker_names=tuple(map(name, range(manifest.workers))),
-    )
-
-
-def _plain_classes(section: Mapping[str, Any]) -> dict[str, Any]:
-    from testbed.experiment.units import parse_share
-
-    groups = section.get("classes") or ()
-    plain = [{"share": parse_share(g["share"]), "factor": g["factor"]} for g in groups]
-    return {"classes": plain}
 
 
 def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:

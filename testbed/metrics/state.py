@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.metrics.classes import DeviceClasses
+from testbed.metrics.striking import CUTS, Striking
+from testbed.results.faults import KINDS
 
 LAYERS = ("payload", "message", "wire")
 PHASES = ("loading", "devices", "training", "finishing", "completed", "failed", "interrupted")
@@ -99,6 +101,8 @@ class RunState:
         capture: packets captured and dropped.
         due: evaluations that the evaluator is behind.
         devices: how many of each class (rows) are in each of some states (by name).
+        struck: devices that each kind of fault has struck so far.
+        cut, suspected: workers of each class whose link is down or cut off, and that are suspected.
         queue, apply: seconds in all, and of how many pushes.
         memory, processor: bytes and seconds by role.
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
@@ -124,6 +128,7 @@ class RunState:
     evaluation: Evaluation | None = None
     due: int | None = None
     devices: dict[str, PerClass] = field(default_factory=dict)
+    struck: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     uplinks: Uplinks | None = None
     queue: tuple[float, int] | None = None
     apply: tuple[float, int] | None = None
@@ -134,6 +139,8 @@ class RunState:
     reached: dict[float, Bytes] = field(default_factory=dict)
     class_updates: PerClass = field(init=False)
     lost: PerClass = field(init=False)
+    cut: PerClass = field(init=False)
+    suspected: PerClass = field(init=False)
     worker_updates: npt.NDArray[np.int64] = field(init=False)
     worker_message_bytes: npt.NDArray[np.int64] = field(init=False)
     _pushed: Bytes = field(default_factory=lambda: {"payload": 0, "message": 0})
@@ -143,8 +150,16 @@ class RunState:
         count = len(self.worker_names)
         self.class_updates = np.zeros(len(self.classes.names), np.int64)
         self.lost = np.zeros(len(self.classes.names), np.int64)
+        self.cut = np.zeros(len(self.classes.names), np.int64)
+        self.suspected = np.zeros(len(self.classes.names), np.int64)
         self.worker_updates = np.zeros(count, np.int64)
         self.worker_message_bytes = np.zeros(count, np.int64)
+
+    def stands(self, striking: Striking) -> None:
+        """Take what the faults so far have done."""
+        self.struck = dict(striking.struck)
+        self.cut = self.classes.count(np.flatnonzero(striking.under(*CUTS)))
+        self.suspected = self.classes.count(np.flatnonzero(striking.suspected))
 
     def took_in(self, rows: npt.NDArray[Any]) -> None:
         """Count rows of ``telemetry.records.UPDATE``."""

@@ -22,11 +22,13 @@ class Shape:
         rate: bit/s, or None for as fast as the host goes.
         delay: seconds added to every packet; needs the kernel's netem.
         loss: fraction of packets lost, 0 to 1; needs the kernel's netem.
+        corrupt: fraction of packets of which a bit is turned over, 0 to 1; needs it, too.
     """
 
     rate: int | None = None
     delay: float = 0.0
     loss: float = 0.0
+    corrupt: float = 0.0
 
     @property
     def shapes(self) -> bool:
@@ -36,7 +38,7 @@ class Shape:
     @property
     def needs_netem(self) -> bool:
         """Whether the kernel's network emulator is needed."""
-        return self.delay > 0 or self.loss > 0
+        return self.delay > 0 or self.loss > 0 or self.corrupt > 0
 
 
 @dataclass(frozen=True, slots=True)

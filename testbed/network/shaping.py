@@ -2,7 +2,8 @@
 
 A rate is an HTB class: it charges every packet with the bytes it has on a link of MTU 1,500, headers
 of each frame included, although segmentation offload hands it up to 64 KiB at once, and it may run
-into debt by one such packet, so that the long-term rate is exact. Delay and loss are netem below it.
+into debt by one such packet, so that the long-term rate is exact. Delay, loss and damage are netem
+below it.
 
 What reaches the parameter server is counted by the same kind of class, fast enough to shape
 nothing, on the core's end of the server's link: one class for the workers and one for the devices
@@ -12,6 +13,7 @@ that only observe.
 import contextlib
 import ipaddress
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -31,6 +33,7 @@ _UNLIMITED = 125_000_000_000
 _FRAME = 1514
 _SOURCE, _DESTINATION = 12, 16
 """Places of the addresses in an IPv4 header."""
+_How: TypeAlias = Literal["add", "change"]
 
 
 def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
@@ -38,18 +41,44 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
     if not shape.shapes:
         return
     _add_root(netlink, interface)
-    _add_class(netlink, interface, COUNTED, shape.rate // 8 if shape.rate else _UNLIMITED)
+    _set_class(netlink, "add", interface, COUNTED, shape.rate)
     if shape.needs_netem:
-        netlink.tc(
-            "add",
-            "netem",
-            interface,
-            _NETEM,
-            parent=COUNTED,
-            delay=round(shape.delay * 1e6),
-            loss=shape.loss * 100,
-            limit=100_000,
-        )
+        _set_netem(netlink, "add", interface, shape)
+
+
+class Egress:
+    """What an interface sends, where that changes while it does.
+
+    Nothing is dropped by a change. What was shaped once keeps its discipline, so that what waits in it
+    is sent; where there is no rate any more it lets everything pass.
+    """
+
+    def __init__(self, interface: int, shape: Shape) -> None:
+        """For an interface that was given to ``shape_egress`` with this shape."""
+        self._interface = interface
+        self._shape = shape
+        self._disciplined, self._emulated = shape.shapes, shape.needs_netem
+
+    @property
+    def shape(self) -> Shape:
+        """How it sends now."""
+        return self._shape
+
+    def change(self, netlink: IPRoute, shape: Shape) -> None:
+        """Send as ``shape`` says from now on."""
+        before, self._shape = self._shape, shape
+        if before == shape:
+            return
+        if not self._disciplined:
+            shape_egress(netlink, self._interface, shape)
+        else:
+            if before.rate != shape.rate:
+                _set_class(netlink, "change", self._interface, COUNTED, shape.rate)
+            if self._emulated or shape.needs_netem:
+                how: _How = "change" if self._emulated else "add"
+                _set_netem(netlink, how, self._interface, shape)
+        self._disciplined = self._disciplined or shape.shapes
+        self._emulated = self._emulated or shape.needs_netem
 
 
 def count_ingress(
@@ -72,8 +101,8 @@ def _count(
     netlink: IPRoute, interface: int, uncounted: Iterable[str], place: int, rate: int | None
 ) -> None:
     _add_root(netlink, interface)
-    _add_class(netlink, interface, COUNTED, rate // 8 if rate else _UNLIMITED)
-    _add_class(netlink, interface, UNCOUNTED, _UNLIMITED)
+    _set_class(netlink, "add", interface, COUNTED, rate)
+    _set_class(netlink, "add", interface, UNCOUNTED, None)
     for address in uncounted:
         number = int(ipaddress.IPv4Address(address))
         netlink.tc(
@@ -113,19 +142,34 @@ def _add_root(netlink: IPRoute, interface: int) -> None:
     netlink.tc("add", "htb", interface, ROOT, default=COUNTED & 0xFFFF)
 
 
-def _add_class(netlink: IPRoute, interface: int, handle: int, rate: int) -> None:
-    """Add an HTB class; ``rate`` in bytes per second."""
+def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: int | None) -> None:
+    """Add or change an HTB class; ``rate`` in bit/s, None for no limit."""
+    most = rate // 8 if rate else _UNLIMITED
     # The bucket holds what may pass at once after a pause: 5 ms' worth, one frame at the least.
-    bucket = max(2 * _FRAME, rate // 200)
+    bucket = max(2 * _FRAME, most // 200)
     netlink.tc(
-        "add-class",
+        f"{how}-class",
         "htb",
         interface,
         handle,
         parent=ROOT,
-        rate=rate,
-        ceil=rate,
+        rate=most,
+        ceil=most,
         burst=bucket,
         cburst=bucket,
         quantum=200_000,  # only matters between classes that share a parent's rate: none do
+    )
+
+
+def _set_netem(netlink: IPRoute, how: _How, interface: int, shape: Shape) -> None:
+    netlink.tc(
+        how,
+        "netem",
+        interface,
+        _NETEM,
+        parent=COUNTED,
+        delay=round(shape.delay * 1e6),
+        loss=shape.loss * 100,
+        prob_corrupt=shape.corrupt * 100,
+        limit=100_000,
     )

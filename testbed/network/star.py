@@ -76,18 +76,19 @@ def _attach(core: IPRoute, link: Link, namespace: int) -> None:
         },
     )
     core.addr("add", index=near, address=link.core_address, prefixlen=PREFIX_LENGTH)
-    core.neigh(
-        "add", ifindex=near, dst=link.device_address, lladdr=link.device_mac, state="permanent"
-    )
+    add_neighbour(core, near, link.device_address, link.device_mac)
 
     with inside_network(namespace), IPRoute() as device:
         device.link("set", index=far, state="up")
         device.addr("add", index=far, address=link.device_address, prefixlen=PREFIX_LENGTH)
-        device.neigh(
-            "add", ifindex=far, dst=link.core_address, lladdr=link.core_mac, state="permanent"
-        )
+        add_neighbour(device, far, link.core_address, link.core_mac)
         device.route("add", dst="default", gateway=link.core_address)
         shape_egress(device, far, link.uplink)
+
+
+def add_neighbour(netlink: IPRoute, interface: int, address: str, mac: str) -> None:
+    """Say for good which MAC address an IPv4 address has: nobody needs to ask."""
+    netlink.neigh("add", ifindex=interface, dst=address, lladdr=mac, state="permanent")
 
 
 def _set_up_stack() -> None:

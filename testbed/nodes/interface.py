@@ -59,7 +59,17 @@ class Nodes(Protocol):
         """Let the processes of a frozen node go on."""
 
     def kill(self, device: str) -> None:
-        """End every process of a node at once, frozen or not."""
+        """End every process of a node's role at once, frozen or not; the node can be started again.
+
+        A container whose first process is the role ends with it.
+        """
+
+    def limit(self, device: str, cpus: float | None) -> None:
+        """Let a node use so many processors from now on; None: as many as planned.
+
+        Raises:
+            HostError: nodes of this kind, or this host, cannot limit them.
+        """
 
     def take_down(self) -> str | None:
         """End every node and remove what was made; returns what could not be removed, if anything."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.errors import HostError
 from testbed.nodes import control_group, linux
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
@@ -61,6 +62,12 @@ class NamespaceNodes:
     def kill(self, device: str) -> None:
         self._fork_server.signal(device, signal.SIGKILL)
         self.thaw(device)  # a frozen process of cgroup v1 dies only once it is thawed
+
+    def limit(self, device: str, cpus: float | None) -> None:
+        raise HostError(
+            "processors are limited by a container engine: use devices.runtime docker, or slow the "
+            "device down by a factor"
+        )
 
     def take_down(self) -> str | None:
         try:

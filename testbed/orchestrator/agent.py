@@ -47,6 +47,7 @@ class Agent:
         self._finished = False
         self._extras: Any = None
         self._usage: Any = None
+        self._afflictions: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
@@ -101,7 +102,8 @@ class Agent:
                 self._sample_counters()
                 self._control.send({"sampled": "the last time"})
             case _:
-                raise ValueError(f"unknown request {request}")
+                if not self._afflictions.serve(request):
+                    raise ValueError(f"unknown request {request}")
 
     def _tell_frozen(self, device: str, frozen: bool) -> None:
         if self._extras:
@@ -111,6 +113,7 @@ class Agent:
         # Imported once the fork server is off: none of it should be in the nodes' memory.
         from testbed.network import star
         from testbed.network.addresses import Link, Shape
+        from testbed.orchestrator.afflictions import Afflictions
         from testbed.orchestrator.observation import Counted, Observation
 
         links = [
@@ -128,6 +131,8 @@ class Agent:
             return
         networks = {link.device: self._nodes.network(link.device) for link in links}
         star.build(links, networks, plan["counted"], plan["uncounted"])
+        (server,) = (link for link in links if link.device == plan["observed"])
+        self._afflictions = Afflictions(links, networks, server.device_address, self._nodes)
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
         self._observation = Observation(plan["traffic"], links, counted, networks)
         if plan["traffic"].get("metrics"):

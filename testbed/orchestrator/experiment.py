@@ -1,9 +1,10 @@
 """Carrying out an experiment: its runs one after the other, then the report."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +13,7 @@ from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.plan import Plan, plan
+from testbed.orchestrator.resuming import Job, prepare
 from testbed.orchestrator.run import Run
 from testbed.orchestrator.watching import Watcher
 
@@ -60,16 +62,45 @@ def execute(
     plans = plan(spec)
     directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
+    return _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
+
+
+def resume(
+    directory: Path,
+    jobs: Sequence[Job],
+    watcher: Callable[[Plan, int, int], Watcher],
+    began: float | None = None,
+    exporter: "Exporter | None" = None,
+) -> Execution:
+    """Do what is left of an execution, in its own directory, and write the report anew.
+
+    Args:
+        directory: the execution's.
+        jobs: as ``testbed.orchestrator.resuming.left`` has found them.
+        watcher, began, exporter: as for ``execute``.
+
+    Raises:
+        SpecError: a run is being resumed already.
+    """
+    return _carry_out(jobs, directory, watcher, began, exporter)
+
+
+def _carry_out(
+    jobs: Sequence[Job],
+    directory: Path,
+    watcher: Callable[[Plan, int, int], Watcher],
+    began: float | None,
+    exporter: "Exporter | None",
+) -> Execution:
     summaries: list[dict[str, Any]] = []
-    for number, one in enumerate(plans, 1):
+    for number, job in enumerate(jobs, 1):
         start = began if began is not None and number == 1 else time.monotonic()
-        carry_out = _engine(one)
         metrics = None
         if exporter is not None:
-            metrics = LiveRun(one, directory.name)
+            metrics = LiveRun(job.plan, directory.name)
             exporter.add(metrics)
-        watching = watcher(one, number, len(plans))
-        run = carry_out(one, directory / one.label, watching, start, metrics)
+        watching = watcher(job.plan, number, len(jobs))
+        run = _made(job, directory / job.plan.label)(watching, start, metrics)
         summaries.append(run.execute())
         if summaries[-1]["ended"] == "interrupted":
             break
@@ -94,14 +125,17 @@ class _Executable(Protocol):
     def execute(self) -> dict[str, Any]: ...
 
 
-def _engine(one: Plan) -> Callable[[Plan, Path, Watcher, float, LiveRun | None], _Executable]:
-    """What carries this plan out."""
-    if one.spec.engine == "emulation":
-        return Run
+def _made(job: Job, directory: Path) -> Callable[[Watcher, float, LiveRun | None], _Executable]:
+    """What carries a plan out, or goes on with its run."""
+    if job.plan.spec.engine == "emulation":
+        again = prepare(job.ended, ()) if job.ended else None
+        return partial(Run, job.plan, directory, resumption=again)
     # Imported here: it computes in this process, and torch takes seconds.
     from testbed.simulation.run import SimulatedRun
+    from testbed.simulation.star import STORED
 
-    return SimulatedRun
+    resumption = prepare(job.ended, STORED) if job.ended else None
+    return partial(SimulatedRun, job.plan, directory, resumption=resumption)
 
 
 def write_results(directory: Path) -> Path:

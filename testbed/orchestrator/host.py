@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from testbed.errors import HostError
+from testbed.faults.schedule import Schedule
 from testbed.nodes import control_group, linux
 from testbed.nodes.user_namespace import REMEDY, enter_user_namespace
 from testbed.orchestrator import containers
@@ -49,17 +50,37 @@ def _check_nodes(plans: list[Plan]) -> None:
     if plans[0].spec.devices.runtime == "docker":
         containers.check(plans)
     if any(link.uplink.needs_netem for one in plans for link in one.links):
-        missing = _missing_disciplines()
-        if "netem" in missing:
-            raise HostError(
-                "network.delay and network.loss need the kernel's network emulator, which this "
-                f"kernel lacks (sch_netem: {missing['netem']}): load or build sch_netem, or take "
-                "delay and loss out of the experiment"
-            )
+        _need_netem("network.delay and network.loss", "delay and loss")
+    _check_faults(plans)
     if any(one.spec.traffic.capture for one in plans):
         problem = _try_in_child(_open_capture)
         if problem:
             raise HostError(f"packets cannot be captured here: {problem}; {_WITHOUT_CAPTURE}")
+
+
+def _check_faults(plans: list[Plan]) -> None:
+    """Check that every fault of the runs can be had."""
+    for one in plans:
+        schedule = Schedule.of(one.settings)
+        kinds = {fault.kind for _, fault in schedule.faults()}
+        if "corrupt" in kinds:
+            _need_netem("faults that corrupt", "them")
+        devices = one.spec.devices
+        alone = devices.runtime == "docker" and devices.launched == "image"
+        if alone and schedule.longest_absence:
+            raise HostError(
+                "a container that has started its own role is removed when that is killed, and cannot "
+                "come back: use `launch: fork`, or kill for good (without lasting)"
+            )
+
+
+def _need_netem(what: str, these: str) -> None:
+    missing = _missing_disciplines()
+    if "netem" in missing:
+        raise HostError(
+            f"{what} need the kernel's network emulator, which this kernel lacks (sch_netem: "
+            f"{missing['netem']}): load or build sch_netem, or take {these} out of the experiment"
+        )
 
 
 def _check_accelerator() -> None:
@@ -164,7 +185,7 @@ def _disciplines(unknown: bool) -> list[Finding]:
     uses = {
         "htb": ("missing", "rates and the ingress counter"),
         "u32": ("missing", "telling the evaluator's traffic from the workers'"),
-        "netem": ("limited", "network.delay and network.loss"),
+        "netem": ("limited", "network.delay, network.loss and faults that corrupt"),
     }
     if unknown:
         return [Finding("queueing disciplines", "missing", "unknown without namespaces", REMEDY)]

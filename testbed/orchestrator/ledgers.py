@@ -11,7 +11,7 @@ second, device and direction, and ``traffic/connections.parquet``.
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -341,21 +341,48 @@ def _pushes(
     message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))
     order = np.argsort(worker, kind="stable")
     starts = np.flatnonzero(np.diff(worker[order], prepend=-1))
-    result = {
-        worker_name(int(worker[rows[0]])): (np.cumsum(message[rows]), payload[rows])
+    return {
+        (name := worker_name(int(worker[rows[0]]))): _placed(
+            message[rows], payload[rows], [one for one in ledgers.connections if one.device == name]
+        )
         for rows in np.split(order, starts[1:])
         if len(rows)
     }
-    empty = np.zeros(0, np.int64)
-    for one in ledgers.connections:
-        if one.device is None:
-            continue
-        ends, sizes = result.get(one.device, (empty, empty))
-        late = one.payload_bytes - int(sizes.sum())
+
+
+def _placed(
+    message: npt.NDArray[np.int64],
+    payload: npt.NDArray[np.int64],
+    connections: Sequence[Connection],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where one worker's pushes lie in what all its connections sent, one after the other.
+
+    Args:
+        message: bytes of its messages up to and with each push, since the one before or the beginning
+            of the connection, (pushes,).
+        payload: of each push.
+        connections: in order.
+    """
+    ends, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    so_far = np.append(0, np.cumsum(payload))
+    begin = done = 0
+    for one in connections:
+        # Those whose payloads came over this connection.
+        last = int(np.searchsorted(so_far, so_far[done] + one.payload_bytes, side="right")) - 1
+        mine = slice(done, last)
+        ends.append(begin + np.cumsum(message[mine]))
+        sizes.append(payload[mine])
+        late = one.payload_bytes - int(payload[mine].sum())
         if late > 0:  # one push that came when training was over, behind a pull and its own header
-            end = (int(ends[-1]) if len(ends) else 0) + 2 * HEADER.size + late
-            result[one.device] = (np.append(ends, end), np.append(sizes, late))
-    return result
+            end = (int(ends[-1][-1]) if last > done else begin) + 2 * HEADER.size + late
+            ends.append(np.array([end]))
+            sizes.append(np.array([late]))
+        begin += one.message_bytes + one.incomplete_bytes
+        done = last
+    if done < len(message):  # of a connection that nobody told of: the run was cut short
+        ends.append(begin + np.cumsum(message[done:]))
+        sizes.append(payload[done:])
+    return np.concatenate(ends), np.concatenate(sizes)
 
 
 def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa.Table]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from testbed.code_digest import package_digest
+from testbed.metrics.classes import device_classes
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.versions import commit, host, versions
 
@@ -61,13 +63,18 @@ class Outcome:
         return "info", f"it is heard again {time:.6g} s into training, and welcomed back"
 
     def summary(
-        self, plan: Plan, ingress: Mapping[str, int], after_drain: Mapping[str, int] | None
+        self,
+        plan: Plan,
+        ingress: Mapping[str, int],
+        after_drain: Mapping[str, int] | None,
+        struck: Mapping[str, int],
     ) -> dict[str, Any]:
         """What ``summary.json`` says of a run, but for its traffic.
 
         Args:
             ingress: when the last update was applied.
             after_drain: once every connection was closed; None where that is not known.
+            struck: how many devices each kind of fault struck.
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
@@ -90,6 +97,7 @@ class Outcome:
             "host_seconds": self.host_seconds,
             "workers_lost": self.workers_lost,
             **({"suspected": self.suspected, "welcomed": self.welcomed} if self.suspected else {}),
+            **({"faults": dict(struck)} if struck else {}),
             "parameters_sha256": self.parameters_sha256,
             "versions": versions(),
         }
@@ -105,10 +113,30 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "runtime": _runtime(plan),
         "clock": plan.spec.clock,
         "workers": plan.settings.workers,
+        "classes": _classes(plan),
         "versions": versions(),
+        "code": package_digest(),
         "commit": commit(),
         "host": host(),
     }
+
+
+def _classes(plan: Plan) -> list[dict[str, Any]]:
+    """The device classes, or what factors of times make of the devices; none if all are alike."""
+    settings = plan.settings
+    if settings.classes:
+        names = [str(one["name"]) for one in settings.classes]
+        of = list(settings.class_of)
+    else:
+        sections = {"compute": settings.compute, "waiting": settings.waiting}
+        found = device_classes(sections, settings.seed, settings.workers)
+        names, of = list(found.names), found.of_device.tolist()
+        if len(names) == 1:
+            return []
+    return [
+        {"name": name, "devices": [number for number, own in enumerate(of) if own == i]}
+        for i, name in enumerate(names)
+    ]
 
 
 def _runtime(plan: Plan) -> str | None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms import is_served
+from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms.interface import PeerAlgorithm
 from testbed.errors import SpecError
 from testbed.experiment.class_section import DeviceClassSpec
 from testbed.experiment.spec import Spec
@@ -54,6 +55,15 @@ class Plan:
         """The workers' or peers' numbers by device name."""
         name = worker_name if self.served else peer_name
         return {name(i): i for i in range(self.settings.workers)}
+
+    @property
+    def computing(self) -> int:
+        """How many of the workers or peers compute gradients, and have a part of the images."""
+        (options,) = self.spec.algorithms
+        algorithm = ALGORITHMS[options.name]
+        if not issubclass(algorithm, PeerAlgorithm):
+            return self.settings.workers
+        return algorithm.computing(options, self.spec.conditions())
 
     @property
     def memory(self) -> int:
@@ -141,6 +151,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             dataset=spec.dataset.name,
             scaling=spec.dataset.scaling,
             train_images=spec.dataset.train_images,
+            partition=spec.partition.plain(spec.devices.classes, class_of),
             model=spec.model.name,
             initialisation=spec.model.initialisation,
             batch_size=spec.training.batch_size,

@@ -8,11 +8,8 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
-import select
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,20 +17,23 @@ from typing import Any
 
 import numpy as np
 
-import testbed
-from testbed.channel import Channel, Message
+from testbed.channel import Message
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
+from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
+from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -60,6 +60,8 @@ class Run:
         watcher: Watcher,
         host_seconds: float,
         metrics: LiveRun | None = None,
+        *,
+        resumption: Resumption | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -67,7 +69,9 @@ class Run:
             directory: the run directory to make.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
             metrics: whom to tell how it goes, if somebody exports it.
+            resumption: what there is of the run, if it is begun anew in its directory.
         """
+        self._resumption = resumption
         self._plan = plan
         self._directory = directory
         self._watcher = watcher
@@ -115,13 +119,37 @@ class Run:
             RunError: not even the run directory could be made, or its end not be written down.
         """
         try:
-            self._log = RunLog(self._directory, dump(self._plan.spec), manifest(self._plan))
+            again = self._resumption
+            if again is not None:
+                again.put_traffic_aside(self._directory)
+            kept = again.kept if again else None
+            self._log = RunLog(
+                self._directory,
+                dump(self._plan.spec),
+                manifest(self._plan),
+                kept=kept,
+                struck=self._metrics.fault if self._metrics else None,
+            )
+            if again is not None:
+                self._event("info", again.told, None)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.
+        self._injection = Injection(
+            self._settings,
+            {number: name for name, number in self._workers.items()} if self._plan.served else {},
+            ask=self._ask,
+            start=self._start,
+            event=self._event,
+            log=self._log,
+        )
         with signals() as wake_up:
             self._carry_out(wake_up)
             return self._write_end()
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        """Ask the agent for something."""
+        self._control.send(request)
 
     def _carry_out(self, wake_up: int) -> None:
         outcome = self._outcome
@@ -139,7 +167,8 @@ class Run:
         outcome = self._outcome
         try:
             after_drain = self._ingress.after_drain()
-            summary = outcome.summary(self._plan, self._ingress_of_updates(), after_drain)
+            ingress = self._ingress_of_updates()
+            summary = outcome.summary(self._plan, ingress, after_drain, self._log.struck)
             summary["traffic"] = self._settle()
             if self._peers:
                 summary["peers"] = self._peers
@@ -172,63 +201,26 @@ class Run:
 
     @contextlib.contextmanager
     def _agent(self) -> Iterator[None]:
-        """Start the agent, give it the plan, and in the end wait until it has removed everything."""
-        self._control, theirs = Channel.pair()
-        self._report, roles = Channel.pair()
-        package = str(Path(testbed.__file__).parents[1])
-        search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        board = self._board
-        with (self._directory / "processes.log").open("xb") as log:
-            agent = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "testbed.orchestrator.agent",
-                    str(theirs.fileno()),
-                    str(roles.fileno()),
-                ],
-                pass_fds=(theirs.fileno(), roles.fileno(), *board.values()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | node_plan.ONE_THREAD | {"PYTHONPATH": search_path},
-                start_new_session=True,  # Ctrl-C is for the orchestrator, which tells the others
-            )
-        theirs.close()
-        roles.close()
+        """Start the agent, and in the end wait until it has removed everything."""
+        agent = AgentProcess(self._directory / "processes.log", self._handed.values())
+        self._control, self._report = agent.control, agent.report
         try:
             yield
         finally:
             self._progress.phase = "finishing"
             self._tell_progress()
             deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
-            with contextlib.suppress(OSError):
-                self._control.send({"finish": True})
-            self._report.close()
-            self._hear_what_is_left(deadline)
-            self._control.close()
-            try:
-                agent.wait(max(1.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                # The kernel ends the fork server and every node with the agent.
-                agent.kill()
-                agent.wait()
-
-    def _hear_what_is_left(self, deadline: float) -> None:
-        """Hear the agent out: the last thing that it says is what it could not remove."""
-        with contextlib.suppress(OSError):
-            while select.select([self._control], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                message = self._control.receive()
-                if message is None:
-                    return
-                if "left" in message.fields:
-                    self._event("error", f"not all was removed: {message.fields['left']}", None)
+            for left in agent.end(deadline):
+                self._event("error", f"not all was removed: {left}", None)
 
     @property
-    def _board(self) -> dict[str, int]:
-        """The descriptor of the board, if there is one, as an argument of the roles'."""
+    def _handed(self) -> dict[str, int]:
+        """Descriptors of what is shared with the roles, as arguments of theirs."""
         board = self._metrics.board if self._metrics else None
-        return {"board": board.descriptor} if board and board.descriptor is not None else {}
+        shared = {BOARD: board, PACES: self._injection.paces}
+        return {
+            key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
+        }
 
     def _loop(self, wake_up: int) -> None:
         self._control.send(
@@ -237,7 +229,7 @@ class Run:
                     "entry": "testbed.roles.entry:load",
                     "entry_inside": "testbed.roles.entry:load_alone",
                     "shared": "testbed.roles.sharing:Shared.make",
-                    "arguments": self._settings.to_json() | self._board,
+                    "arguments": self._settings.to_json() | self._handed,
                 },
                 "nodes": node_plan.chosen(self._plan),
             }
@@ -249,7 +241,7 @@ class Run:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
             while True:
-                for key, _ in selector.select(0.25):
+                for key, _ in selector.select(min(0.25, self._injection.patience)):
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
                         raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
@@ -260,6 +252,7 @@ class Run:
                         selector.unregister(self._report)  # the agent will say why
                     else:
                         self._hear(message)
+                self._injection.turn()
                 self._write_evaluations()
                 self._tell_progress()
                 late = time.monotonic() - self._began > self._patience
@@ -373,7 +366,7 @@ class Run:
 
     def _exited(self, device: str, status: int) -> None:
         self._alive.discard(device)
-        if status == 0:
+        if status == 0 or self._injection.exited(device):
             return
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         how = self._complaints.pop(device, how)
@@ -410,17 +403,9 @@ class Run:
             case {"greeted": count}:
                 self._progress.devices = count
             case {"training": when}:
-                self._training = when
-                self._ledgers.began = when + time.time() - time.monotonic()
-                self._ledgers.began_monotonic = when
-                self._ledgers.save(self._log.traffic)
-                self._event("info", "training begins", self._hub)
-                self._progress.phase = "training"
+                self._train(when)
             case {"parameters": start}:
                 self._parameters[start:] = message.raw
-            case {"connection": number, **ledger}:
-                device = None if number is None else self._names[number]
-                self._ledgers.connections.append(Connection(device, **ledger))
             case {"finished": version, **ledger}:
                 self._finished = True
                 self._leaving = time.monotonic()
@@ -440,7 +425,8 @@ class Run:
                 if level == "error" and told:
                     self._complaints[told] = text
                 else:
-                    self._event(level, text, told)
+                    expected = level == "warning" and self._injection.explains(told)
+                    self._event("info" if expected else level, text, told)
             case {"suspected": number, "silent": silent, "time": when}:
                 device = self._names[number]
                 self._suspected.add(device)
@@ -449,9 +435,36 @@ class Run:
                 device = self._names[number]
                 self._suspected.discard(device)
                 self._event(*self._outcome.welcomes(when), device)
+            case _:
+                self._parted(message)
+
+    def _train(self, when: float) -> None:
+        """Training has begun, at a moment of CLOCK_MONOTONIC."""
+        self._training = when
+        self._ledgers.began = when + time.time() - time.monotonic()
+        self._ledgers.began_monotonic = when
+        self._ledgers.save(self._log.traffic)
+        self._injection.training(when)
+        self._event("info", "training begins", self._hub)
+        self._progress.phase = "training"
+
+    def _parted(self, message: Message) -> None:
+        """What comes between devices and the server, or is to."""
+        match message.fields:
+            case {"fault": _, "phase": _}:
+                self._injection.told(message.fields)
+            case {"reached": version}:
+                self._injection.reached(version)
+            case {"stopping": _}:
+                self._injection.release()
+            case {"connection": number, **ledger}:
+                self._injection.closed(number)
+                device = None if number is None else self._names[number]
+                self._ledgers.connections.append(Connection(device, **ledger))
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
+        self._injection.updates(rows, version)
         outcome = self._outcome
         if outcome.first_update is None:
             assert self._training is not None

@@ -2,7 +2,7 @@
 
 A star is where a curve first reaches the accuracy asked for, as the table of ``reaching`` says: at
 the mean of its runs' bytes and accuracies there, filled if all its runs reached it and hollow if
-some did not.
+some did not. Below it stand the faults that struck, if any did (``fault_strip``).
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from testbed.results import fault_strip
 from testbed.results import figure_style as style
 from testbed.results.curves import Curve
 from testbed.results.quantities import Measure
@@ -38,17 +39,18 @@ def draw(
     """
     from matplotlib.ticker import FuncFormatter
 
-    axes = figure.subplots()
+    panels = fault_strip.panels(figure, curves)
+    axes = panels.main
     for i, curve in enumerate(curves):
         _line(axes, i, curve, against, linear)
     drawn = any(len(line.get_xdata()) for line in axes.lines)  # type: ignore[arg-type]
-    legend = axes.get_legend_handles_labels()
+    handles, labels = axes.get_legend_handles_labels()
     axes.set_ylabel("test accuracy (%)")
     if against == "iteration":
-        axes.set_xlabel("iteration (updates applied)")
+        panels.lowest.set_xlabel("iteration (updates applied)")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     else:
-        axes.set_xlabel(f"PS ingress, {against} bytes")
+        panels.lowest.set_xlabel(f"PS ingress, {against} bytes")
     if drawn:
         # Before the stars, which lie on the curves, so that the goal's line cannot widen the plot.
         bottom, top = axes.get_ylim()
@@ -66,7 +68,9 @@ def draw(
     else:
         axes.set_ylim(0, 100)
         style.nothing_to_draw(axes, "no evaluation yet")
-    style.legend_above(figure, *legend)
+    # After the axis has its scale and its limits, which no fault may widen.
+    kinds, names = fault_strip.draw(panels, curves, against) if drawn else ([], [])
+    style.legend_above(figure, [*handles, *kinds], [*labels, *names])
 
 
 def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) -> None:

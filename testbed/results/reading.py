@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import psutil
+import yaml
 from pydantic import ValidationError
 
+from testbed.results.faults import Strike, read_faults, struck
 from testbed.results.journals import NoRunError, read_evaluations, read_updates
 from testbed.results.quantities import as_duration
 from testbed.results.records import Ended, Event, Ingress, Manifest, Summary
@@ -189,6 +191,27 @@ class Run:
                 continue
         return tuple(events)
 
+    @cached_property
+    def faults(self) -> tuple[Strike, ...]:
+        """The faults that struck its devices, in order; a line cut off by a kill is left out."""
+        return read_faults(self.directory)
+
+    @cached_property
+    def rules(self) -> tuple[Any, ...]:
+        """The rules of its faults as its experiment file has them; none if that cannot be read.
+
+        Those of the file's list come first, then those of each device class, as the records count.
+        """
+        try:
+            spec = yaml.safe_load(self.specification)
+            rules = list(spec.get("faults") or ())
+            for one in (spec.get("devices") or {}).get("classes") or ():
+                who = {"who": {"class": one.get("name")}}
+                rules += [rule | who for rule in one.get("faults") or ()]
+        except (yaml.YAMLError, AttributeError, TypeError):
+            return ()
+        return tuple(rules)
+
     def _reconstructed(self) -> Summary:
         evaluations, pushes = self.evaluations, self.pushes
         ended, reason = self.manifest.ended, self.manifest.reason
@@ -214,6 +237,7 @@ class Run:
             ingress=Ingress(**{name: so_far(name) for name in Ingress.model_fields}),
             updates_per_second=count / seconds if seconds > 0 else None,
             training_seconds=seconds,
+            faults=struck(self.faults),
             ended=ended,
             reason=reason,
             reconstructed=True,

@@ -1,4 +1,4 @@
-"""What the files of a run directory say about the run: manifest, summary, events.
+"""What the files of a run directory say about the run: manifest, summary, events, faults.
 
 Keys that are not known here are left unread, so that a directory written by a later version of the
 same format can be shown; one that is missing has a default where older versions did not write it.
@@ -41,8 +41,19 @@ class Host(_Record):
     cpu: str | None = None
 
 
+class DeviceClass(_Record):
+    """A class of devices: its name, and its workers' or peers' numbers."""
+
+    name: str
+    devices: tuple[int, ...]
+
+
 class Manifest(_Record):
-    """``manifest.json``: what was run, where and by which versions."""
+    """``manifest.json``: what was run, where and by which versions.
+
+    ``classes`` are the experiment's device classes, or what the factors of its times make of the
+    devices; none if all are alike.
+    """
 
     format: int
     experiment: str
@@ -55,6 +66,7 @@ class Manifest(_Record):
     engine: Literal["emulation", "simulation"] = "emulation"
     clock: Literal["wall", "virtual"] = "wall"
     workers: int
+    classes: tuple[DeviceClass, ...] = ()
     pid: int
     pid_started: float
     versions: dict[str, str] = {}
@@ -126,7 +138,7 @@ class Summary(_Record):
 
     ``training_seconds`` are those of the run's clock, ``host_seconds`` the host's; updates per second
     are by the host's. ``peers`` are those of a run without a server: everything until their connections
-    were closed.
+    were closed. ``faults`` are the numbers of devices that each kind of fault struck.
 
     Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
     bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None. So is
@@ -142,6 +154,7 @@ class Summary(_Record):
     training_seconds: Number = None
     host_seconds: Number = None
     workers_lost: int | None = None
+    faults: dict[str, int] = {}
     parameters_sha256: str | None = None
     peers: dict[str, Peer] = {}
     traffic: Traffic | None = None
@@ -157,3 +170,20 @@ class Event(_Record):
     level: Literal["info", "warning", "error"] = "info"
     device: str | None = None
     event: str
+
+
+class FaultRecord(_Record):
+    """One line of ``faults.jsonl``: a fault begins, or is over, at some devices.
+
+    Times in seconds since training began, by the run's clock and by the host's; ``iteration`` is the
+    version that there was, ``duration`` what the rule says, in seconds of the run's clock.
+    """
+
+    fault: str
+    phase: Literal["begin", "end"]
+    rule: int
+    devices: tuple[str, ...]
+    time: float
+    host_time: float
+    iteration: int
+    duration: Number = None

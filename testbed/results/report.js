@@ -143,11 +143,65 @@
     return [...bands, ...lines, ...stars];
   }
 
+  // Below the curves: a row of ticks and bars for each run with faults, and how many workers are alive.
+  function faults(chart, place, traces) {
+    const rows = data.curves.map((curve, i) => i).filter((i) => data.curves[i].faults.length);
+    if (!rows.length) return chart;
+    const many = data.curves.some((curve) => curve.living);
+    const strip = 0.04 + 0.035 * rows.length, room = strip + 0.03 + (many ? 0.2 : 0);
+    chart.yaxis.domain = [room, 1];
+    chart.xaxis.anchor = "y2";
+    chart.yaxis2 = { domain: [0, strip], range: [rows.length - 0.4, -0.6], fixedrange: true,
+      showgrid: false, zeroline: false, showticklabels: false };
+    rows.forEach((i, row) => {
+      const look = style(i);
+      chart.shapes.push({ type: "line", xref: "paper", yref: "y2", x0: 0, x1: 1, y0: row, y1: row,
+        line: { color: look.line.color, width: 1, dash: look.line.dash }, layer: "below" });
+      for (const fault of data.curves[i].faults.filter((one) => one.until)) {
+        traces.push({ type: "scatter", mode: "lines", yaxis: "y2", x: [place(fault.at), place(fault.until)],
+          y: [row, row], line: { color: data.fault_kinds[fault.kind], width: 7 }, opacity: 0.5,
+          hoverinfo: "skip", showlegend: false, legendgroup: `fault ${fault.kind}` });
+      }
+    });
+    Object.keys(data.fault_kinds).forEach((kind) => {
+      const found = rows.flatMap((i, row) => data.curves[i].faults
+        .filter((one) => one.kind === kind).map((one) => [place(one.at), row, one.text]));
+      traces.push({ type: "scatter", mode: "markers", yaxis: "y2", name: kind, legendgroup: `fault ${kind}`,
+        x: found.map((one) => one[0]), y: found.map((one) => one[1]), text: found.map((one) => one[2]),
+        hovertemplate: "%{text}<extra></extra>",
+        marker: { symbol: "line-ns", size: 11, line: { color: data.fault_kinds[kind], width: 1.5 } } });
+    });
+    const kills = data.curves.flatMap((curve, i) => curve.faults.filter((one) => one.server)
+      .map((one) => [i, place(one.at)])).filter(([, x]) => x !== null);
+    for (const [i, x] of kills.length <= 4 ? kills : []) {
+      chart.shapes.push({ type: "line", yref: "paper", x0: x, x1: x, y0: room, y1: 1, layer: "below",
+        line: { color: style(i).line.color, width: 1, dash: "dot" } });
+      chart.annotations.push({ x: chart.xaxis.type === "log" ? Math.log10(x) : x, yref: "paper", y: room,
+        text: "server killed", textangle: -90, showarrow: false, xanchor: "right", yanchor: "bottom",
+        font: { size: 11 } });
+    }
+    if (many) {
+      chart.yaxis3 = { ...chart.yaxis, domain: [strip + 0.03, strip + 0.18], rangemode: "tozero", nticks: 3,
+        title: { text: "workers<br>alive", standoff: 10 } };
+      data.curves.forEach((curve, i) => {
+        if (curve.living) traces.push({ type: "scatter", mode: "lines", yaxis: "y3", name: curve.name,
+          x: curve.living.workers.map((_, k) => place(at(curve.living, k))), y: curve.living.workers,
+          legendgroup: `curve ${i}`, showlegend: false, line: { ...style(i).line, shape: "hv" },
+          hovertemplate: "<b>%{fullData.name}</b><br>%{y} workers alive<extra></extra>" });
+      });
+    }
+    return chart;
+  }
+
+  function at(columns, k) {
+    return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[k]]));
+  }
+
   function goal(chart) {
     const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: target(), y1: target(),
       line: { color: "#888888", width: 1, dash: "dot" }, layer: "below" };
     const reached = data.curves.some((curve) => reach(curve, target()).reached);
-    return { ...chart, shapes: reached ? [line] : [] };
+    return { ...chart, shapes: reached ? [line] : [], annotations: [] };
   }
 
   function ingress() {
@@ -164,19 +218,20 @@
       tickformat: "~s", ticksuffix: "B" };
     if (log) x.dtick = few ? 1 : "D2";
     else x.rangemode = "tozero";
-    Plotly.react("chart-ingress",
-      curves(counted, (point) => point[measure],
-        "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s"),
-      goal(layout(x, percent)), config);
+    const traces = curves(counted, (point) => point[measure],
+      "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s");
+    // Nothing below the curves' own range: no fault may widen a log axis by decades.
+    const place = (of) => ((log && of[measure] < least) || of[measure] <= 0 ? null : of[measure]);
+    const chart = faults(goal(layout(x, percent)), place, traces);
+    Plotly.react("chart-ingress", traces, chart, config);
   }
 
   function iteration() {
-    Plotly.react("chart-iteration",
-      curves((curve) => curve.iteration, (point) => point.iteration,
-        "iteration %{x:,}, %{customdata[1]:.1f} s"),
-      goal(layout({ title: "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" },
-        percent)),
-      config);
+    const traces = curves((curve) => curve.iteration, (point) => point.iteration,
+      "iteration %{x:,}, %{customdata[1]:.1f} s");
+    const x = { title: "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" };
+    const chart = faults(goal(layout(x, percent)), (of) => of.iteration, traces);
+    Plotly.react("chart-iteration", traces, chart, config);
   }
 
   function overTime() {
@@ -202,9 +257,22 @@
         x: [...rate, 0].map((_, k) => start + width * k), y: [...rate, rate[rate.length - 1]],
         line: { width: 0, shape: "hv", color: data.kinds[kind][1] },
         hovertemplate: "<b>%{fullData.name}</b><br>%{y:.4s}B/s at %{x:.0f} s<extra></extra>" }));
-      Plotly.react(id, traces,
-        layout({ title: "seconds since training began" },
-          { title: "PS ingress", tickformat: "~s", ticksuffix: "B/s", rangemode: "tozero" }), config);
+      // Along the top, above the rates.
+      for (const kind of Object.keys(data.fault_kinds)) {
+        const found = curve.faults.filter((one) => one.kind === kind);
+        if (!found.length) continue;
+        traces.push({ type: "scatter", mode: "markers", yaxis: "y2", name: kind,
+          x: found.map((one) => one.at.time), y: found.map(() => 0), text: found.map((one) => one.text),
+          hovertemplate: "%{text}<extra></extra>",
+          marker: { symbol: "line-ns", size: 11, line: { color: data.fault_kinds[kind], width: 1.5 } } });
+      }
+      const chart = layout({ title: "seconds since training began" },
+        { title: "PS ingress", tickformat: "~s", ticksuffix: "B/s", rangemode: "tozero" });
+      if (curve.faults.length) {
+        chart.yaxis.domain = [0, 0.9];
+        chart.yaxis2 = { domain: [0.92, 1], range: [-1, 1], visible: false, fixedrange: true };
+      }
+      Plotly.react(id, traces, chart, config);
     });
   }
 

@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import TestbedError
+from testbed.results import fault_table
 from testbed.results import quantities as q
+from testbed.results.classes import HEADINGS, class_rows
 from testbed.results.curves import MEASURES, Curve, curves_of
+from testbed.results.fault_marks import FEW, Mark, living, marks
+from testbed.results.fault_strip import colour_of
+from testbed.results.faults import crashed, in_order
 from testbed.results.figure_style import COLOURS
 from testbed.results.ingress import KINDS, Ingress, ingress_of, merged_remarks
 from testbed.results.reaching import ACCURACY, Reaching, reaching
@@ -97,6 +102,14 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
         manifests=[run.manifest for run in runs],
         comparison=comparison,
         runs=[_details(name, run) for name, run in zip(names, runs, strict=True)],
+        class_headings=HEADINGS,
+        classes=[
+            (name, [row.cells for row in rows])
+            for name, run in zip(names, runs, strict=True)
+            if (rows := class_rows(run))
+        ],
+        faults=fault_table.rows(names, runs),
+        fault_headings=fault_table.HEADINGS,
         evaluated=any(len(run.evaluations) for run in runs),
         workers=sorted({run.manifest.workers for run in runs}),
         hosts=sorted({run.manifest.host.name for run in runs}),
@@ -147,8 +160,10 @@ def _data(curves: Sequence[Curve], ingress: Sequence[Ingress], reached: Reaching
         _chart(curve, one) | {"staleness": shares.round(4).tolist(), **_look(i)}
         for i, (curve, one, shares) in enumerate(zip(curves, ingress, bars.shares, strict=True))
     ]
+    kinds = in_order({mark["kind"] for chart in charts for mark in chart["faults"]})
     content = {
         "curves": charts,
+        "fault_kinds": {kind: colour_of(kind) for kind in kinds},
         "kinds": {kind: [KINDS[kind], KIND_COLOURS[kind]] for kind in KINDS},
         "baseline": next(i for i, c in enumerate(curves) if c.name == reached.baseline),
         "accuracy": reached.accuracy,
@@ -183,6 +198,8 @@ def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
             }
             for run in curve.runs
         ],
+        "faults": [_fault(mark) for mark in marks(curve)],
+        "living": _living(curve),
         "ingress": {
             "start": ingress.start,
             "width": ingress.width,
@@ -192,6 +209,29 @@ def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
             "bytes": ingress.worker_bytes.round().tolist(),
         },
     }
+
+
+def _fault(mark: Mark) -> dict[str, Any]:
+    return {
+        "kind": mark.kind,
+        "server": mark.server,
+        "text": html.escape(mark.text, quote=False),
+        "at": _rounded(mark.at),
+        "until": None if mark.until is None else _rounded(mark.until),
+    }
+
+
+def _rounded(at: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(at[name], 3) for name in ("iteration", "time", *MEASURES)}
+
+
+def _living(curve: Curve) -> dict[str, list[float]] | None:
+    """How many workers are alive, where more of them crashed than marks can tell."""
+    found = living(curve)
+    if found is None or max(crashed(run.faults) for run in curve.runs) <= FEW:
+        return None
+    at = {name: values.round(1).tolist() for name, values in found.at.items()}
+    return at | {"workers": found.workers.round(2).tolist()}
 
 
 def _finite(values: npt.NDArray[np.float64]) -> list[float | None]:

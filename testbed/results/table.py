@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.results import quantities as q
 from testbed.results.curves import curves_of
+from testbed.results.faults import crashed
 from testbed.results.finding import distinct_names
 from testbed.results.reaching import ACCURACY, baseline_of
 from testbed.results.reading import Run
@@ -43,6 +44,7 @@ class Row:
         staleness_mean: updates applied between an update's pull and its application, on average.
         wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
             for; None if none did.
+        crashed: workers that a fault froze or killed, for however long.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Row:
     updates_per_second: float | None
     staleness_mean: float | None
     wire_bytes_to_accuracy: int | None
+    crashed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,13 @@ class Comparison:
             f"wire ÷ {self.baseline}",
             "updates/s",
             "staleness",
+            *(["crashed"] if self._any_crashed else ()),
             f"wire to {self.accuracy:g} %",
         )
+
+    @property
+    def _any_crashed(self) -> bool:
+        return any(row.crashed for row in self.rows)
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
@@ -115,6 +123,7 @@ class Comparison:
                 q.as_fraction(row.wire_ratio),
                 q.as_decimal(row.updates_per_second, 1),
                 q.as_decimal(row.staleness_mean, 1),
+                *([q.as_count(row.crashed)] if self._any_crashed else ()),
                 q.as_bytes(row.wire_bytes_to_accuracy),
             )
             for row in self.rows
@@ -182,6 +191,7 @@ def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Ro
         wire_bytes_to_accuracy=None
         if reached is None
         else int(run.evaluations.wire_bytes[reached]),
+        crashed=crashed(run.faults),
     )
 
 

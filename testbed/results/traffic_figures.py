@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from testbed.results import fault_strip
 from testbed.results import figure_style as style
 from testbed.results import quantities as q
 from testbed.results.curves import Curve
@@ -36,7 +37,7 @@ _PANEL = 1.7
 
 
 def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[Ingress]) -> None:
-    """Draw a panel for each curve: bytes per second, the kinds on top of each other.
+    """Draw a panel for each curve: bytes per second, the kinds on top of each other; faults at its top.
 
     Every panel has axes of its own: runs take different times, and rates differ a hundredfold.
     """
@@ -47,16 +48,20 @@ def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
     if len(curves) > 1:
         figure.set_size_inches(2 * style.COLUMN, _PANEL * rows + 0.3)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    faults: set[str] = set()
     for axes, curve, one in zip(panels, curves, ingress, strict=False):
         axes.set_title(curve.title, fontsize=8)
         _stack(axes, one)
+        if one.rates:
+            faults |= fault_strip.draw_over_time(axes, curve)
     for axes in panels[len(curves) :]:
         axes.remove()
     for axes in panels[max(0, len(curves) - columns) : len(curves)]:
         axes.set_xlabel("seconds since training began")
     kinds = [kind for kind in KINDS if any(kind in one.rates for one in ingress)]
     handles = [Patch(color=KIND_COLOURS[kind]) for kind in kinds]
-    style.legend_above(figure, handles, [KINDS[kind] for kind in kinds])
+    marks, names = fault_strip.legend(faults)
+    style.legend_above(figure, [*handles, *marks], [*(KINDS[kind] for kind in kinds), *names])
     style.remarks_below(figure, merged_remarks([curve.title for curve in curves], ingress))
 
 

@@ -9,6 +9,7 @@ wait for it. A worker that is sent every version unasked is ``testbed.roles.list
 import socket
 
 from testbed.roles.computation import Computation
+from testbed.roles.parking import Parking
 from testbed.roles.pauses import Pause
 from testbed.roles.pulling import Answers
 from testbed.roles.pushing import push
@@ -25,6 +26,7 @@ def ask(  # noqa: PLR0917 - what a worker is made of
     learners: TurnTaking,
     pause: Pause,
     line: DeviceLine,
+    parking: Parking,
 ) -> None:
     """Be a worker that asks, over a connection that has greeted, until the server says STOP."""
     pull = header(Kind.PULL)
@@ -34,6 +36,7 @@ def ask(  # noqa: PLR0917 - what a worker is made of
         version = answers.wait()
         if version is None:
             return
+        parking.answered(version)
         pause.begin()
         line.training()
         with learners.take() as learner:
@@ -48,3 +51,4 @@ def ask(  # noqa: PLR0917 - what a worker is made of
             return
         answers.listen()
         connection.sendall(rest)
+        parking.pushed()

@@ -1,12 +1,13 @@
 """What a worker computes, whoever drives it: mini-batches, local steps, selection, encoding."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms import ALGORITHMS, served
+from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import (
     Conditions,
     FloatVector,
@@ -22,6 +23,7 @@ from testbed.algorithms.interface import (
 )
 from testbed.clock.transfers import Line
 from testbed.durations import DeviceDurations, Durations
+from testbed.learning import partitions
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
@@ -52,6 +54,20 @@ def lines(settings: Settings, number: int) -> tuple[Line, Line]:
         settings.of_device(key, number) for key in ("uplink", "downlink", "delay")
     )
     return Line(uplink, delay), Line(downlink)
+
+
+def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
+    """The training images of every device that computes: indices, by the devices' numbers.
+
+    Args:
+        labels: of the training images.
+
+    Raises:
+        SpecError: there are not enough images.
+    """
+    served = is_served(settings.algorithm["name"])
+    devices = settings.workers if served else computing(settings)
+    return partitions.parts(settings.partition, labels, devices, settings.seed, settings.batch_size)
 
 
 def batches(
@@ -145,10 +161,10 @@ class Times:
         both = durations("compute"), durations("waiting")
         return cls(settings.workers, *both, settings.class_of)
 
-    def busy(self, local_steps: int = 1) -> Callable[[int, float], float]:
+    def busy(self, local_steps: int = 1) -> "Busy":
         """Seconds that a device computes and then waits, from a moment on; as a clock asks for it."""
         own = [self.of_device(device, local_steps) for device in range(self.devices)]
-        return lambda device, now: sum(own[device].draw(now))
+        return Busy(own)
 
     def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
         """One device's, from the beginning of its streams."""
@@ -179,6 +195,29 @@ class DeviceTimes:
         return computing, self.waiting.sample(now)
 
 
+class Busy:
+    """All devices' times, added up.
+
+    Attributes:
+        asked: how often each device's was asked for.
+    """
+
+    def __init__(self, own: Sequence[DeviceTimes]) -> None:
+        self.asked = [0] * len(own)
+        self._own = own
+
+    def __call__(self, device: int, now: float) -> float:
+        """Seconds that a device computes and then waits, from a moment on."""
+        self.asked[device] += 1
+        return sum(self._own[device].draw(now))
+
+    def go_on(self, asked: Sequence[int]) -> None:
+        """Go on from where each device's times were asked for so often; this one was not asked yet."""
+        for device, times in enumerate(asked):
+            for _ in range(times):
+                self(device, 0.0)  # how many numbers are drawn does not depend on the time
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """An update on its way.
@@ -205,6 +244,15 @@ class Computation:
         self.half = half
         self._batches = batches
         self._codec = codec
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {"half": self.half.state(), "batches": self._batches.position}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.half.restore(state["half"])
+        self._batches.reposition(state["batches"])
 
     def draw(self) -> Sequence[npt.NDArray[np.int64]]:
         """Draw the mini-batches of the next computation: the images' indices, for each local step."""

@@ -36,6 +36,7 @@ class Connection:
         local_port: this side's.
         stopped: whether the peer has said that training is over.
         ended: whether the peer sends nothing more.
+        broken: why nothing more can be sent; what had arrived before is still to be read.
         stamped: whether the kernel tells when it received what is read; see ``stamp``.
         arrived: when it received the last byte that was read, in nanoseconds since 1970; 0 if it was
             not asked to tell.
@@ -55,6 +56,7 @@ class Connection:
     local_port: int = PORT
     stopped: bool = False
     ended: bool = False
+    broken: str | None = None
     stamped: bool = False
     arrived: int = 0
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from testbed.channel import Channel
+from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
@@ -25,12 +26,13 @@ from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
 from testbed.roles.meeting import Meeting
+from testbed.roles.parking import Parking
 from testbed.roles.peer import Peer
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
-from testbed.roles.sharing import BOARD, Shared
+from testbed.roles.sharing import BOARD, PACES, Shared
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.virtual_server import VirtualServer
 from testbed.roles.worker import work
@@ -49,14 +51,14 @@ class Loaded:
 
     Attributes:
         data: forked roles share what a role that is alone takes its part of.
-        images: for training.
+        parts: the training images of every device that computes.
         learner: its parameters are the initial ones.
         shared_learners: one per turn, in memory that is shared for good.
     """
 
     settings: Settings
     data: datasets.Dataset | datasets.Contents
-    images: int
+    parts: Sequence[npt.NDArray[np.int64]]
     learner: Learner
     shared_learners: tuple[Learner, ...]
     times: Times
@@ -91,7 +93,7 @@ class _Role:
         roles: dict[str, Callable[[], None]] = {
             "server": self._serve,
             "evaluator": self._evaluate,
-            "worker": lambda: self._work(number),
+            "worker": lambda: self._work(number, arguments),
             "peer": lambda: self._exchange(number),
             "coordinator": self._coordinate,
         }
@@ -144,11 +146,11 @@ class _Role:
         initial = self.loaded.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
-        shard = self._shard(number, computing) if number < computing else _NONE
-        dataset = self.loaded.data.take(shard, test=False)
+        part = self.loaded.parts[number] if number < computing else _NONE
+        dataset = self.loaded.data.take(part, test=False)
         batches = times = None
         if number < computing:
-            batches = computation.batches(settings, dataset, shard, number)
+            batches = computation.batches(settings, dataset, part, number)
             times = self.loaded.times.of_device(number)
         both = codecs(settings.encoding, layout.sizes)
         mine = PeerComputation(half, batches, both)
@@ -165,17 +167,20 @@ class _Role:
         dataset = loaded.data.take(_NONE, test=True)
         evaluate(loaded.settings, dataset, loaded.learner, self.report, line)
 
-    def _work(self, number: int) -> None:
+    def _work(self, number: int, arguments: Mapping[str, Any]) -> None:
         leaves, loaded = self.shared.leaves, self.loaded
         leave = None if leaves is None else leaves.of_device(number)
         line = self.shared.board.device(number)
         settings = loaded.settings
-        dataset = loaded.data.take(self._shard(number, settings.workers), test=False)
-        work(settings, number, dataset, self._learners(), loaded.times, leave, line)
-
-    def _shard(self, number: int, devices: int) -> npt.NDArray[np.int64]:
-        """The indices of a device's training images."""
-        return datasets.shards(self.loaded.images, devices, self.loaded.settings.seed)[number]
+        part = loaded.parts[number]
+        dataset = loaded.data.take(part, test=False)
+        # Under the virtual clock it is the clock that says what happens.
+        faults = settings.faults if settings.clock == "wall" else ()
+        schedule = Schedule(faults, settings.seed, settings.workers)
+        pushes, incarnation = (int(arguments.get(key, 0)) for key in ("pushes", "incarnation"))
+        parking = Parking(schedule, number, self.shared.paces, self.report.send, pushes)
+        learners, times = self._learners(), loaded.times
+        work(settings, number, dataset, part, learners, times, leave, line, parking, incarnation)
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
@@ -208,11 +213,13 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
-    settings = Settings(**{key: value for key, value in arguments.items() if key != BOARD})
+    settings = Settings(
+        **{key: value for key, value in arguments.items() if key not in {BOARD, PACES}}
+    )
     contents = datasets.contents(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
     )
-    images = len(contents.train[0])
+    parts = computation.parts(settings, contents.train[1])
     learner = Learner(settings.model, settings.batch_size)
     learner.parameters[:] = initialise(
         settings.model, settings.initialisation, stream(settings.seed, "initial")
@@ -221,6 +228,6 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
     for one in shared:
         one.share_memory()
     data = contents if alone else contents.whole()
-    loaded = Loaded(settings, data, images, learner, shared, Times.of(settings))
+    loaded = Loaded(settings, data, parts, learner, shared, Times.of(settings))
     loaded.warm_up()
     return loaded

@@ -73,6 +73,11 @@ class Leave:
         what, number = _ORDER.unpack(data)
         return Order(What(what), number)
 
+    def forget(self) -> None:
+        """Leave out what the clock said so far: it was meant for somebody who was killed."""
+        while self.take(wait=False) is not None:
+            pass
+
     def tell(self, **fields: Any) -> None:
         """Tell the clock something; for a device's end."""
         self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)

@@ -12,8 +12,10 @@ import time
 import numpy as np
 
 from testbed.algorithms.interface import FloatVector
-from testbed.roles.computation import Computation, DeviceTimes
+from testbed.roles.computation import Computation
 from testbed.roles.leave import Leave, What
+from testbed.roles.pace import Draws
+from testbed.roles.parking import Parking
 from testbed.roles.pulling import STALLED, Answers
 from testbed.roles.pushing import push
 from testbed.roles.turn_taking import TurnTaking
@@ -33,6 +35,7 @@ class Listener:
         learners: TurnTaking,
         protocol: WorkerProtocol,
         line: DeviceLine,
+        parking: Parking,
     ) -> None:
         self._connection = connection
         self._answers = answers
@@ -40,6 +43,7 @@ class Listener:
         self._learners = learners
         self._protocol = protocol
         self._line = line
+        self._parking = parking
         size = learners.own.layout.total
         self._gradient = np.empty(size, np.float32)
         self._loss = 0.0
@@ -48,7 +52,7 @@ class Listener:
         self._spare: list[FloatVector] = []
         self._stopped = False
 
-    def by_wall_clock(self, times: DeviceTimes) -> None:
+    def by_wall_clock(self, times: Draws) -> None:
         """Work until the server says STOP; durations are drawn and waited for."""
         if not self._await(None):
             return
@@ -111,6 +115,7 @@ class Listener:
             version = self._receive()
             if version is None:
                 return False
+            self._parking.answered(version)
             self._forget_before(version)
             begin = self._protocol.arrived(version) is not None
         return True
@@ -153,4 +158,5 @@ class Listener:
         else:
             encoded = self._computation.encode(self._gradient)
             self._connection.sendall(b"".join(push(version, encoded, self._loss)))
+            self._parking.pushed()
         return finish.next

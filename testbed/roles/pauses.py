@@ -5,8 +5,8 @@ import socket
 import time
 from abc import ABC, abstractmethod
 
-from testbed.roles.computation import DeviceTimes
 from testbed.roles.leave import Leave, What
+from testbed.roles.pace import Draws
 from testbed.roles.receiving import receive_header
 from testbed.wire.frames import Kind
 
@@ -30,7 +30,7 @@ class Pause(ABC):
 class WallPause(Pause):
     """A computation lasts as long as was drawn, or as the host takes if that is longer."""
 
-    def __init__(self, times: DeviceTimes) -> None:
+    def __init__(self, times: Draws) -> None:
         self._times = times
         self._training: float | None = None
         self._until = self._waiting = 0.0

@@ -24,6 +24,7 @@ from collections.abc import Iterable
 
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
+from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
@@ -42,6 +43,8 @@ GATHERING_TIMEOUT = 30.0
 """Seconds without a further greeting after which training begins with the workers that are there."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
+RETURN_TIMEOUT = 30.0
+"""Seconds that a worker which was killed and comes back may take for that."""
 SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have for that."""
 REPORT_PERIOD = 0.2
@@ -89,6 +92,11 @@ class Server:
         self._last_report = 0.0
         self._started: float | None = None
         self._finished = False
+        self._schedule = Schedule.of(settings)
+        self._told_at = self._schedule.next_iteration(0)
+        absence = self._schedule.longest_absence
+        self._returns = absence + RETURN_TIMEOUT if absence else 0.0
+        self._last_departure = -math.inf
 
     def serve(self) -> None:
         """Listen, train, drain; returns when the last connection is closed."""
@@ -122,19 +130,32 @@ class Server:
             if connection not in self._connections:  # closed earlier in this same turn
                 continue
             try:
-                if events & selectors.EVENT_WRITE:
-                    connection.send_pending()
-                    self._watch(connection)
-                    self._sent(connection)
                 if events & selectors.EVENT_READ:
                     for frame in connection.receive():
                         if connection.arrived and frame.kind is Kind.PUSH:
                             self._line.queued(time.time_ns() - connection.arrived)
                         self._handle(connection, frame)
+                if events & selectors.EVENT_WRITE and connection in self._connections:
+                    self._send_pending(connection)
             except EOFError:
-                self._close(connection, None)
+                self._close(connection, connection.broken)
             except (WireError, OSError, ValueError) as error:
                 self._close(connection, f"{error}")
+
+    def _send_pending(self, connection: Connection) -> None:
+        try:
+            connection.send_pending()
+        except OSError as error:
+            self._broke(connection, error)
+            return
+        self._watch(connection)
+        self._sent(connection)
+
+    def _broke(self, connection: Connection, error: OSError) -> None:
+        """Nothing more can be sent: what arrived before is still taken in, and then the end is seen."""
+        connection.pending = b""
+        connection.broken = f"{error}"
+        self._watch(connection)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -200,6 +221,8 @@ class Server:
             self._finished = True
         if len(self._workers) >= needed:
             return
+        if time.monotonic() - self._last_departure < self._returns:
+            return  # somebody may come back
         left = f"{len(self._workers)} workers are left, and an update needs {needed}"
         self._report.event("error", left if self._workers else "no worker is left")
         self._finished = True
@@ -241,7 +264,7 @@ class Server:
                 self._answer(connection, number)
                 self._service.sent(number, self._now())
             except OSError as error:
-                self._close(connection, f"{error}")
+                self._broke(connection, error)
 
     def _sent(self, connection: Connection) -> None:
         """Some of what was pending has left."""
@@ -266,6 +289,9 @@ class Server:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
         number = frame.number
+        if self._returns and number in self._workers and self._started is not None:
+            # It was killed while it could not be reached, so that nobody could tell.
+            self._close(self._workers[number], "it came back over another connection")
         if number > self._settings.workers or number in self._workers:
             raise WireError(f"device {number} is not of this run, or is connected already")
         connection.send([header(Kind.WELCOME, self._size)])
@@ -313,6 +339,10 @@ class Server:
     def row(self, row: UpdateRow, version: int) -> None:
         """A push was taken in, which led to this version."""
         self._report.row(row, version)
+        if version == self._told_at:
+            self._told_at = self._schedule.next_iteration(version)
+            self._report.flush()
+            self._report.send(reached=version)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """A worker has been silent for so many seconds, and is left out from now on."""
@@ -343,6 +373,7 @@ class Server:
         self._selector.unregister(listener)
         listener.close()
         self._report.flush()
+        self._report.send(stopping=self._service.half.version)
         self._say_stop(self._workers.values())
         for connection in list(self._connections):
             if connection.device is None:
@@ -372,7 +403,7 @@ class Server:
                 self._watch(connection)
                 connection.end()
             except OSError as error:
-                self._close(connection, f"{error}")
+                self._broke(connection, error)
 
     def _close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; without a reason, the peer did."""
@@ -384,6 +415,7 @@ class Server:
             self._report.event(
                 "warning", f"connection of {whose} closed: {reason}", connection.device
             )
+        self._report.flush()  # whoever hears that a worker is gone knows how often it pushed
         if connection is not self._evaluator:
             self._report.connection(connection, reason)
         if connection.socket in self._selector.get_map():
@@ -392,7 +424,8 @@ class Server:
         self._connections.discard(connection)
         if connection is self._evaluator:
             self._evaluator = None
-        elif connection.device is not None:
+        elif connection.device is not None and self._workers.get(connection.device) is connection:
             del self._workers[connection.device]
+            self._last_departure = time.monotonic()
             if not self._finished:  # what was gathered when training ended is no update any more
                 self._left(connection.device)

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from testbed.algorithms.interface import FloatVector, Layout, ServerHalf, Update
+from testbed.checkpoints.stateful import Stateful
 from testbed.roles.settings import Settings
 from testbed.roles.silence import Silence
 from testbed.wire.choice import EncodingChoice
@@ -78,7 +79,7 @@ class Answer:
     body: Sequence[bytes | memoryview]
 
 
-class ParameterService:
+class ParameterService(Stateful):
     """Decides for one run.
 
     A worker that has been silent for too long is *suspected*: the half forgets it, nobody waits for it
@@ -91,6 +92,10 @@ class ParameterService:
         message_bytes: of all messages so far.
         finished: whether the run's updates are complete.
     """
+
+    made_anew = frozenset(
+        {"half", "_updates", "_evaluate_every", "_observer", "_exact", "_broadcasts"}
+    )
 
     def __init__(
         self, half: ServerHalf, layout: Layout, settings: Settings, observer: ServerObserver
@@ -117,6 +122,11 @@ class ParameterService:
     def finished(self) -> bool:
         """Whether the run's updates are complete."""
         return self.half.version >= self._updates
+
+    @property
+    def begun(self) -> bool:
+        """Whether training has begun."""
+        return self._begun
 
     @property
     def workers(self) -> int:

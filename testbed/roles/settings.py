@@ -24,6 +24,8 @@ class Settings:
         dataset: a dataset's name or a directory of idx files.
         scaling: how images are scaled.
         train_images: use only so many of the training images; None for all.
+        partition: how the training images are shared out, as ``testbed.learning.partitions.parts``
+            takes it.
         model: the model's name.
         initialisation: law of the initial parameters.
         batch_size: b, images per gradient.
@@ -61,6 +63,7 @@ class Settings:
     dataset: str
     scaling: Literal["standardised", "unit"]
     train_images: int | None
+    partition: Mapping[str, Any]
     model: str
     initialisation: Literal["paper", "torch"]
     batch_size: int

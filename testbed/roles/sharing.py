@@ -10,10 +10,13 @@ from typing import Any, Self
 
 from testbed.nodes.turns import Turns
 from testbed.roles.leave import Leaves
+from testbed.roles.pace import Paces
 from testbed.telemetry.board import Board, lines_of
 
 BOARD = "board"
 """Key of the board's descriptor among a run's settings, if there is a board that somebody reads."""
+PACES = "paces"
+"""Key of the descriptor of the devices' paces, if somebody may change them."""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 
@@ -27,11 +30,13 @@ class Shared:
         leaves: the channels by which the virtual clock, or the coordinator of peers, says what has
             happened; None where devices act by themselves.
         board: on which devices write how they stand.
+        paces: how much slower than planned each is.
     """
 
     turns: Turns | None
     leaves: Leaves | None
     board: Board
+    paces: Paces
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
@@ -40,12 +45,16 @@ class Shared:
         leaves = Leaves(arguments["workers"]) if _has_leaves(arguments) else None
         descriptor = arguments.get(BOARD)
         if descriptor is None:
-            return cls(turns, leaves, Board.private(lines_of(arguments["workers"])))
-        return cls(turns, leaves, Board.open(descriptor))
+            board = Board.private(lines_of(arguments["workers"]))
+        else:
+            board = Board.open(descriptor)
+        paces = Paces(arguments.get(PACES), arguments["workers"])
+        return cls(turns, leaves, board, paces)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
         """Those that a role is to have."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
+        found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.leaves is not None and role["role"] in _CLOCKS:
             found += self.leaves.clock_descriptors
@@ -64,13 +73,17 @@ class Shared:
             board = Board.private(lines_of(arguments["workers"]))
         else:
             board, rest = Board.open(rest[0]), rest[1:]
+        if arguments.get(PACES) is None:
+            paces = Paces(None, arguments["workers"])
+        else:
+            paces, rest = Paces(rest[0], arguments["workers"]), rest[1:]
         if not arguments["own_processors"]:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_leaves(arguments):
-            return cls(turns, None, board)
+            return cls(turns, None, board, paces)
         if role["role"] in _DEVICES:
-            return cls(turns, Leaves.handed(theirs={int(role["number"]): rest[0]}), board)
-        return cls(turns, Leaves.handed(ours=rest), board)
+            return cls(turns, Leaves.handed(theirs={int(role["number"]): rest[0]}), board, paces)
+        return cls(turns, Leaves.handed(ours=rest), board, paces)
 
 
 def _has_leaves(arguments: Mapping[str, Any]) -> bool:

@@ -5,12 +5,18 @@ the clock has told them that they have finished; the server reads from a worker 
 what comes next, and from nobody else.
 """
 
+import hmac
 import socket
 import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from testbed.algorithms.interface import Layout, ServerHalf
 from testbed.channel import Channel
+from testbed.clock.faults import star_clock
 from testbed.clock.star import Arrived, StarClock
+from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.computation import Times, lines
 from testbed.roles.connection import Connection
 from testbed.roles.leave import Leave, What
@@ -20,14 +26,18 @@ from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.telemetry.board import Board
 from testbed.wire import WireError
-from testbed.wire.frames import Frame, Kind
+from testbed.wire.frames import HEADER, Frame, Kind, header
 
 PATIENCE = 30.0
 """Seconds without a byte from a worker that is waited for, after which that is told."""
+STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
+"""Kinds after which a worker is not heard for a while."""
+RETURN_TIMEOUT = 60.0
+"""Seconds that a worker which was killed has to greet, once it is to be back."""
 
 
 class VirtualServer(Server):
-    """Serves one run; a ``testbed.clock.star.Stage``."""
+    """Serves one run; a ``testbed.clock.faults.FaultStage``."""
 
     def __init__(
         self,
@@ -51,6 +61,11 @@ class VirtualServer(Server):
         self._sizes: list[int] = []
         self._keep = False
         self._protocol = WORKER_PROTOCOLS[half.protocol]
+        self._told_at = None  # at an iteration, too, it is the clock that has faults happen
+        self._clock_runs = False
+        self._stopped: Counter[int] = Counter()
+        self._away: dict[int, Connection | None] = {}
+        self._greetings: dict[int, list[int]] = {}
 
     def _train(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -59,9 +74,10 @@ class VirtualServer(Server):
             self._look_after()
         if self._finished:
             return
-        self._clock = StarClock(
+        self._clock = star_clock(
             self._service,
             self,
+            self._schedule,
             workers=sorted(self._workers),
             protocol=self._protocol,
             busy=self._busy,
@@ -69,13 +85,20 @@ class VirtualServer(Server):
         )
         for connection in self._workers.values():
             self._watch(connection)  # from here on they are read when it is their turn
+        self._clock_runs = True
         self._clock.run(self._between)
+        self._clock_runs = False
         if not self._service.finished:
             self._check_workers()
             if not self._finished:
                 self._report.event("error", "nobody will push any more")
         self._clock.drain()
         self._finished = True
+        for connection in list(self._connections):
+            number = connection.device
+            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more.
+            if number is not None and (self._stopped[number] or number in self._away):
+                self._close(connection, None)
         for leave in self._leaves:
             leave.give(What.STOP)
 
@@ -85,9 +108,20 @@ class VirtualServer(Server):
             self._report.send(training=self._started)
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
-        if self._clock is not None and frame.number < self._settings.workers:
-            raise WireError(f"worker {frame.number} comes when training has begun without it")
-        super()._greet(connection, frame)
+        number = frame.number
+        if self._clock is None or number >= self._settings.workers:
+            super()._greet(connection, frame)
+            return
+        if not hmac.compare_digest(frame.body, self._secret):
+            raise WireError("a greeting without this run's secret")
+        if number not in self._away:
+            raise WireError(f"worker {number} comes when training has begun without it")
+        connection.send([header(Kind.WELCOME, self._size)])
+        connection.device = number
+        connection.receiver.accept(self._working)
+        self._line.sent(HEADER.size)
+        self._away[number] = connection
+        self._greetings[number] = [frame.size]
 
     def _gathered(self) -> bool:
         """Whether all workers are there, and whoever asks has asked."""
@@ -113,6 +147,11 @@ class VirtualServer(Server):
         if self._clock is None:
             self._service.leave(worker)
 
+    def _check_workers(self) -> None:
+        """While the clock runs it finds out itself when nobody will push any more."""
+        if not self._clock_runs:
+            super()._check_workers()
+
     def _suspect_silent(self) -> None:
         """The clock knows who is silent, and for how long."""
 
@@ -123,13 +162,19 @@ class VirtualServer(Server):
     # -- reading
 
     def _reads(self, connection: Connection) -> bool:
-        if self._clock is None or self._finished or connection.device not in self._workers:
+        if self._clock is None or self._finished or connection.device is None:
+            return True
+        if self._workers.get(connection.device) is not connection:
             return True
         return connection is self._awaited
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
         if connection.device is None or self._clock is None or self._finished:
             super()._handle(connection, frame)
+        elif connection is not self._workers.get(connection.device):
+            # One that was killed, or one that the clock has not let come back yet.
+            if connection is self._away.get(connection.device):
+                self._greetings[connection.device].append(frame.size)
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:
@@ -198,3 +243,47 @@ class VirtualServer(Server):
         connection = self._workers.get(worker)
         if connection is not None:
             self._close(connection, f"{error}")
+
+    # -- what goes wrong
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Have the orchestrator make it real, and write it down."""
+        if record["fault"] in STOPPING:
+            by = {"begin": 1, "end": -1}[record["phase"]]
+            for worker in record["devices"]:
+                self._stopped[worker] += by
+        self._report.flush()
+        self._report.send(**record)
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """An emulated server does not come back; the spec refuses it."""
+        raise AssertionError("a fault of an emulated server")
+
+    def lose(self, worker: int) -> None:
+        """The worker is where it is, and not heard any more."""
+
+    def killed(self, worker: int) -> None:
+        """Its connection ends when its process does; from here on nothing is taken in over it."""
+        self._workers.pop(worker, None)
+        self._away[worker] = None
+        self._stopped[worker] = 0
+
+    def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
+        """Wait until a worker that was killed has greeted, and asked if it does."""
+        assert self._listener is not None
+        expected = 2 if self._protocol.asks else 1
+        deadline = time.monotonic() + RETURN_TIMEOUT
+        while len(self._greetings.get(worker, ())) < expected:
+            if time.monotonic() > deadline:
+                text = f"it did not come back within {RETURN_TIMEOUT:g} s"
+                self._report.event("warning", text, worker)
+                return None
+            self._turn(self._listener)
+            self._look_after()
+        connection = self._away.pop(worker)
+        sizes = self._greetings.pop(worker)
+        if connection is None or connection not in self._connections:
+            return None
+        self._workers[worker] = connection
+        self._watch(connection)
+        return sizes

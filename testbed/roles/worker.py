@@ -1,5 +1,11 @@
 """A worker: its data, its half of the algorithm, its connection, and how it comes by parameters."""
 
+import socket
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
 from testbed.learning import datasets
 from testbed.roles import computation
 from testbed.roles.asking import ask
@@ -7,6 +13,7 @@ from testbed.roles.computation import Computation, Times
 from testbed.roles.greeting import connect
 from testbed.roles.leave import Leave
 from testbed.roles.listener import Listener
+from testbed.roles.parking import Parking
 from testbed.roles.pauses import VirtualPause, WallPause
 from testbed.roles.pulling import ANSWERS
 from testbed.roles.settings import Settings
@@ -16,40 +23,54 @@ from testbed.telemetry.board import DeviceLine
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
+# What a worker that is killed had handed to its kernel must not travel on without it: over a link that
+# was down it would still come when the next incarnation is at work.
+_RESET, _LEAVE = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+
 
 def work(  # noqa: PLR0917 - what a worker is made of
     settings: Settings,
     number: int,
     dataset: datasets.Dataset,
+    part: npt.NDArray[np.int64],
     learners: TurnTaking,
     times: Times,
     leave: Leave | None,
     line: DeviceLine | None = None,
+    parking: Parking | None = None,
+    incarnation: int = 0,
 ) -> None:
     """Be worker ``number`` until training ends.
 
     Args:
+        part: the indices of its training images.
         leave: the virtual clock's channel; None under the wall clock.
         line: where to write how it stands, if there is a board.
+        parking: what strikes it behind its pushes, if anything does.
+        incarnation: how often it was killed and came back.
     """
+    parking = parking or Parking.nothing(number)
+    if leave is not None and incarnation:
+        leave.forget()
     layout = learners.own.layout
-    shards = datasets.shards(len(dataset.train_images), settings.workers, settings.seed)
-    batches = computation.batches(settings, dataset, shards[number], number)
+    batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)
-    own_times = times.of_device(number, half.local_steps)
+    own_times = parking.paced(times.of_device(number, half.local_steps))
     protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
     line = line or DeviceLine.unread()
     with connect(settings, number, layout.total) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         answers = ANSWERS[settings.pulls](connection, layout)
         if protocol.asks:
             pause = WallPause(own_times) if leave is None else VirtualPause(leave)
-            ask(connection, answers, mine, learners, pause, line)
+            ask(connection, answers, mine, learners, pause, line, parking)
         else:
-            listener = Listener(connection, answers, mine, learners, protocol, line)
+            listener = Listener(connection, answers, mine, learners, protocol, line, parking)
             if leave is None:
                 listener.by_wall_clock(own_times)
             else:
                 listener.by_virtual_clock(leave)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LEAVE)
     line.done()

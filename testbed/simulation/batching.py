@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from testbed.algorithms.interface import FloatVector
+from testbed.checkpoints.stateful import Stateful
 from testbed.learning.batched import BatchedLearner
 from testbed.learning.datasets import Dataset
 from testbed.roles.settings import Settings
@@ -38,8 +39,10 @@ class Begun:
     result: tuple[FloatVector, float] | None = None
 
 
-class Batching:
+class Batching(Stateful):
     """Computes what has been begun."""
+
+    made_anew = frozenset({"_learner", "_versions"})
 
     def __init__(self, settings: Settings, dataset: Dataset, versions: Versions) -> None:
         """Prepare the device that the spec names.

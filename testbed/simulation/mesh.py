@@ -76,6 +76,10 @@ class SimulatedPeers:
                 one.received(HEADER.size)
                 one.closed()
 
+    def went_on(self, host_seconds: float) -> None:
+        """So many seconds of the host's clock had passed before this process."""
+        self._began = time.monotonic() - host_seconds
+
     # -- the clock's stage
 
     def begin(self, peer: int) -> None:

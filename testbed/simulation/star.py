@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from testbed.algorithms.interface import DenseUpdate, FloatVector, SparseUpdate, Update
+from testbed.checkpoints.stateful import Stateful
+from testbed.clock import faults
 from testbed.clock.star import Arrived
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
@@ -27,15 +29,44 @@ from testbed.wire.frames import HEADER, SECRET_SIZE
 FEW = 10
 """Updates per worker from which on gradients are computed at once: up to one per worker is wasted."""
 
+STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
+"""What the state of a clock with these workers is made of, beside plain values and arrays."""
 
-class SimulatedWorkers:
+
+class ServerKilledError(Exception):
+    """The server is killed, in the middle of an event: nothing of its system can be used any more."""
+
+
+class SimulatedWorkers(Stateful):
     """All workers of a run.
 
     Where a worker is certain to send what it computes, and has its parameters as soon as they are sent,
     its gradient is computed there and then, at the server's own parameters, which nobody has to copy.
     Otherwise it is computed when its message is taken in, and not at all if it never is. The result is
     the same: a gradient depends on nothing but the version and the mini-batch that was drawn.
+
+    Attributes:
+        server_kills: how often the server was killed, and has come back.
     """
+
+    made_anew = frozenset(
+        {
+            "_service",
+            "_computations",
+            "_of_server",
+            "_learner",
+            "_loaded",
+            "_asks",
+            "_at_once",
+            "_versions",
+            "_batching",
+            "_gradients",
+            "_began",
+            "_again",
+            "_told",
+            "server_kills",
+        }
+    )
 
     def __init__(
         self,
@@ -67,6 +98,7 @@ class SimulatedWorkers:
         self._computations = list(computations)
         self._again = again
         self._told = told
+        self.server_kills = 0
         self._lost: set[int] = set()
         self._connections = 0
         self._of_server, self._learner = learners
@@ -109,6 +141,30 @@ class SimulatedWorkers:
         while self._connections:
             self._connections -= 1
             self.ingress.closed()
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the data, and what can be made again."""
+        return super().state() | {
+            "versions": self._versions.state(),
+            "batching": self._batching and self._batching.state(),
+            "computations": [one.state() for one in self._computations],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; what was computed at is not loaded any more."""
+        own = dict(state)
+        self._versions.restore(own.pop("versions"))
+        batching = own.pop("batching")
+        if self._batching is not None:
+            self._batching.restore(batching)
+        for one, saved in zip(self._computations, own.pop("computations"), strict=True):
+            one.restore(saved)
+        super().restore(own)
+        self._loaded = None
+
+    def went_on(self, host_seconds: float) -> None:
+        """So many seconds of the host's clock had passed before this process."""
+        self._began = time.monotonic() - host_seconds
 
     # -- the clock's stage
 
@@ -217,6 +273,13 @@ class SimulatedWorkers:
     def fault(self, record: dict[str, Any]) -> None:
         """Nothing is to be made real here."""
         self._told(record)
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """The server is gone, unless it has come back from this already."""
+        self._told(begin)
+        if number > self.server_kills:
+            raise ServerKilledError
+        self._told(end)
 
     def lose(self, worker: int) -> None:
         """What a worker was computing, or had to send, is lost, and what it is sent from now on."""

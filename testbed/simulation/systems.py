@@ -1,7 +1,7 @@
 """What is simulated: a server with its workers, or peers, each with its clock."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,6 +62,18 @@ class System(ABC):
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
 
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+
+    @abstractmethod
+    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+        """So many seconds of the host's clock had passed, and the server had been killed so often."""
+
     def told(self) -> dict[str, Any]:
         """What the summary says beside what all runs have."""
         return {}
@@ -86,7 +98,7 @@ class StarSystem(System):
         self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
         codec = _codec(settings, learner)
-        batches = list(_batches(settings, dataset, settings.workers))
+        batches = list(_batches(settings, dataset))
         computations = [
             Computation(computation.worker_half(settings, layout, number), own, codec)
             for number, own in enumerate(batches)
@@ -112,13 +124,14 @@ class StarSystem(System):
             again=again,
             told=observer.fault,
         )
+        self._busy = Times.of(settings).busy(computations[0].half.local_steps)
         self.clock = star_clock(
             self._service,
             self._workers,
             Schedule.of(settings),
             workers=range(settings.workers),
             protocol=protocol,
-            busy=Times.of(settings).busy(computations[0].half.local_steps),
+            busy=self._busy,
             lines=lambda number: lines(settings, number),
         )
 
@@ -140,6 +153,29 @@ class StarSystem(System):
             "wire_bytes": self._workers.ingress.wire_bytes,
         }
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        return {
+            "half": self._half.state(),
+            "service": self._service.state(),
+            "clock": self.clock.state(),
+            "asked": self._busy.asked,
+            "workers": self._workers.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self._half.restore(state["half"])
+        self._service.restore(state["service"])
+        self.clock.restore(state["clock"])
+        self._busy.go_on(state["asked"])
+        self._workers.restore(state["workers"])
+
+    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+        """So many seconds of the host's clock had passed, and the server had been killed so often."""
+        self._workers.went_on(host_seconds)
+        self._workers.server_kills = server_kills
+
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
         self.clock.drain()
@@ -160,7 +196,7 @@ class MeshSystem(System):
         self._service = ExchangeService(settings, observer)
         both = codecs(settings.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
-        batches = list(_batches(settings, dataset, computing))
+        batches = list(_batches(settings, dataset))
         computations = []
         for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
@@ -194,6 +230,18 @@ class MeshSystem(System):
             "message_bytes": sum(self._service.message_bytes),
             "wire_bytes": sum(self._peers.wire_bytes),
         }
+
+    def state(self) -> dict[str, Any]:
+        """There are no checkpoints of peers; the spec says so."""
+        raise AssertionError("a checkpoint of peers")
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """There are no checkpoints of peers."""
+        raise AssertionError("a checkpoint of peers")
+
+    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+        """So many seconds of the host's clock had passed; peers have no server."""
+        self._peers.went_on(host_seconds)
 
     def drain(self) -> None:
         """What is under way was counted when it was sent; close all connections."""
@@ -229,10 +277,9 @@ def _codec(settings: Settings, learner: Learner) -> Codec:
     return Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
 
 
-def _batches(settings: Settings, dataset: datasets.Dataset, devices: int) -> Iterator[Batches]:
+def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
     """Every device's mini-batches, which share the memory that they are gathered in."""
-    shards = datasets.shards(len(dataset.train_images), devices, settings.seed)
     memory: Batches | None = None
-    for number, shard in enumerate(shards):
-        memory = computation.batches(settings, dataset, shard, number, memory=memory)
+    for number, part in enumerate(computation.parts(settings, dataset.train_labels)):
+        memory = computation.batches(settings, dataset, part, number, memory=memory)
         yield memory

@@ -5,10 +5,13 @@ from collections.abc import Hashable
 import numpy as np
 
 from testbed.algorithms.interface import FloatVector
+from testbed.checkpoints.stateful import Stateful
 
 
-class Versions:
+class Versions(Stateful):
     """Copies of vectors by a key, each kept as long as somebody holds it."""
+
+    made_anew = frozenset({"_spare"})
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, FloatVector] = {}

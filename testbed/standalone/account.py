@@ -96,7 +96,7 @@ class Account:
             )
         else:
             outcome.ended = "completed"
-        summary = outcome.summary(self._plan, self._last, self._total)
+        summary = outcome.summary(self._plan, self._last, self._total, {})
         summary |= {"traffic": None, "runtime": "standalone", "workers": self._greeted}
         text = json.dumps(summary, indent=2, allow_nan=False)
         (self._directory / "summary.json").write_text(text + "\n", encoding="utf-8")

@@ -6,10 +6,10 @@ ever overwritten but the manifest, which says how the run stands, and that by re
 
 import csv
 import hashlib
-import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from testbed.telemetry.journal import Journal
 from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS
 
@@ -53,62 +53,25 @@ _COUNTER_SCHEMA = pa.schema(
         *((name, pa.from_numpy_dtype(COUNTS[name])) for name in COUNTS.names or ()),
     ]
 )
+COUNTER_COLUMNS = tuple(_COUNTER_SCHEMA.names)
 _RESERVE = 512 * 1024
 
 
-class Journal:
-    """Rows that are appended to an Arrow stream and end as a Parquet file."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a run directory a run that goes on begins with.
 
-    def __init__(self, directory: Path, name: str, schema: pa.Schema) -> None:
-        self._stream_path = directory / f"{name}.arrows"
-        self._parquet_path = directory / f"{name}.parquet"
-        self._schema = schema
-        self._file = self._stream_path.open("xb", buffering=0)
-        self._encoded = io.BytesIO()
-        self._writer = pa.ipc.new_stream(self._encoded, schema)
-        self._flush()
+    Attributes:
+        manifest: its manifest.
+        tables: the rows of its journals that are kept, by the journals' names.
+        faults: the lines of its faults that are kept.
+        resumed: what the manifest is to say of this: from which version, after how many seconds.
+    """
 
-    def append(self, columns: Mapping[str, Any]) -> None:
-        """Append rows given by columns; they are in the file when this returns.
-
-        Raises:
-            OSError: there is no room for them; the file ends with the rows before them.
-        """
-        self._writer.write_batch(pa.record_batch(dict(columns), schema=self._schema))
-        self._flush()
-
-    def _flush(self) -> None:
-        """Write what is encoded, all of it or nothing: a batch cut short would hide what follows."""
-        data = memoryview(self._encoded.getvalue())
-        self._encoded.seek(0)
-        self._encoded.truncate()
-        end = self._file.tell()
-        try:
-            while data:
-                data = data[self._file.write(data) :]  # on a disk that fills, a part is taken
-        except OSError:
-            self._file.truncate(end)
-            self._file.seek(end)
-            raise
-
-    def close(self) -> None:
-        """End the stream and replace it by the Parquet file.
-
-        Raises:
-            OSError: there is no room for both; the stream is left, which readers take as well.
-        """
-        self._writer.close()
-        self._flush()
-        self._file.close()
-        partial = self._parquet_path.with_suffix(".partial")
-        try:
-            with pa.ipc.open_stream(str(self._stream_path)) as reader:
-                pq.write_table(reader.read_all(), partial)
-            partial.replace(self._parquet_path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
-        self._stream_path.unlink()
+    manifest: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]
+    faults: Sequence[str]
+    resumed: dict[str, Any]
 
 
 class RunLog:
@@ -119,40 +82,95 @@ class RunLog:
         traffic: its folder for the capture, the counters and the account of both.
     """
 
-    def __init__(self, directory: Path, spec: str, manifest: dict[str, Any]) -> None:
-        """Make the directory.
+    def __init__(
+        self,
+        directory: Path,
+        spec: str,
+        manifest: dict[str, Any],
+        *,
+        kept: Kept | None = None,
+        struck: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        """Make the directory, or go on with it.
 
         Args:
-            directory: must not exist.
+            directory: must not exist, unless there is something to go on with.
             spec: the resolved spec as YAML.
             manifest: what is known at the start; how it stands is added here.
+            kept: what to go on with. Whatever moment this ends at, it can be done again.
+            struck: told of the record of every fault, if somebody wants to know.
         """
-        directory.mkdir(parents=True)
+        if kept is None:
+            directory.mkdir(parents=True)
         self.directory = directory
         # Given back when the disk is full, so that the end of the run can still be written down.
         self._reserve = directory / ".reserve"
         self._reserve.write_bytes(os.urandom(_RESERVE))
-        (directory / "spec.yaml").write_text(spec, encoding="utf-8")
+        if kept is None:
+            (directory / "spec.yaml").write_text(spec, encoding="utf-8")
         self._manifest = manifest | {
             "format": 1,
-            "started": _now(),
+            "started": kept.manifest["started"] if kept else _now(),
             "finished": None,
             "ended": "running",
             "reason": None,
             "pid": os.getpid(),
             "pid_started": psutil.Process().create_time(),
         }
+        if kept is not None:
+            again = kept.resumed | {"at": _now()}
+            self._manifest["resumed"] = [*kept.manifest.get("resumed", ()), again]
         self._write_manifest()
-        self._updates = Journal(directory, "updates", _UPDATE_SCHEMA)
-        self._evaluations = Journal(directory, "evaluations", _EVALUATION_SCHEMA)
+        if kept is not None:
+            # What they say is not so any more.
+            (directory / "summary.json").unlink(missing_ok=True)
+            (directory / "parameters.npy").unlink(missing_ok=True)
+        tables = kept.tables if kept else {}
+        self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
+        evaluations = tables.get("evaluations")
+        self._evaluations = Journal(directory, "evaluations", _EVALUATION_SCHEMA, evaluations)
         self.traffic = directory / "traffic"
-        self.traffic.mkdir()
-        self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA)
-        self._curve: IO[str] = (directory / "curve.csv").open("x", newline="", encoding="utf-8")
+        self.traffic.mkdir(exist_ok=kept is not None)
+        counters = tables.get("counters")
+        self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA, counters)
+        self._curve = self._begin_curve([] if evaluations is None else evaluations.to_pylist())
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
-        self._curve_writer.writerow(CURVE_COLUMNS)
-        self._events: IO[str] = (directory / "events.jsonl").open("x", encoding="utf-8")
-        self._faults: IO[str] = (directory / "faults.jsonl").open("x", encoding="utf-8")
+        self._events = _appending(directory / "events.jsonl")
+        self._hears_of_faults = struck
+        self._struck: dict[str, set[str]] = {}
+        self._faults = self._begin_faults(() if kept is None else kept.faults)
+
+    def _begin_curve(self, rows: Sequence[Mapping[str, float]]) -> IO[str]:
+        path = self.directory / "curve.csv"
+        partial = path.with_suffix(".partial")
+        file = partial.open("w", newline="", encoding="utf-8")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(CURVE_COLUMNS)
+        writer.writerows([row[name] for name in CURVE_COLUMNS] for row in rows)
+        file.flush()
+        partial.replace(path)
+        return file
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows each journal has that a checkpoint cuts back."""
+        return {
+            "updates": self._updates.rows,
+            "evaluations": self._evaluations.rows,
+            "faults": self._fault_count,
+        }
+
+    def _begin_faults(self, lines: Sequence[str]) -> IO[str]:
+        path = self.directory / "faults.jsonl"
+        partial = path.with_suffix(".partial")
+        file = partial.open("w", encoding="utf-8")
+        file.writelines(line + "\n" for line in lines)
+        file.flush()
+        partial.replace(path)
+        self._fault_count = len(lines)
+        for line in lines:
+            self._note(json.loads(line))
+        return file
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
         """Append applied updates, an array of ``records.UPDATE``."""
@@ -193,6 +211,19 @@ class RunLog:
         line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
         self._faults.write(json.dumps(line) + "\n")
         self._faults.flush()
+        self._fault_count += 1
+        if self._hears_of_faults:
+            self._hears_of_faults(record)
+        self._note(line)
+
+    def _note(self, record: Mapping[str, Any]) -> None:
+        if record["phase"] == "begin":
+            self._struck.setdefault(record["fault"], set()).update(record["devices"])
+
+    @property
+    def struck(self) -> dict[str, int]:
+        """How many different devices each kind of fault has struck."""
+        return {kind: len(devices) for kind, devices in self._struck.items()}
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
         """Write the final parameters; returns the SHA-256 of them as little-endian float32."""
@@ -224,6 +255,15 @@ def _replace(path: Path, text: str) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
+
+
+def _appending(path: Path) -> IO[str]:
+    """A file of lines, to append to; a line that a kill cut off is ended."""
+    cut_off = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+    file = path.open("a", encoding="utf-8")
+    if cut_off:
+        file.write("\n")
+    return file
 
 
 def _now() -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from testbed.experiment.spec import Spec
-from testbed.learning import datasets
+from testbed.learning import datasets, partitions
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
@@ -69,7 +69,7 @@ def by_torch(
     module = MODELS["mlp"]()
     nn.utils.vector_to_parameters(torch.from_numpy(initial.copy()), module.parameters())
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
-    (shard,) = datasets.shards(len(dataset.train_images), 1, SEED)
+    (shard,) = partitions.equal(len(dataset.train_images), 1, SEED)
     batches = Batches(dataset, shard, 10, stream(SEED, "batches", 0))
     losses = []
     for _ in range(UPDATES):

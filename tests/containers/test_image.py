@@ -12,11 +12,12 @@ from pathlib import Path
 import docker
 import pytest
 
-from testbed.containers.image import DIGEST_LABEL, default_image, find_image, package_digest
+from testbed.code_digest import package_digest
+from testbed.containers.image import DIGEST_LABEL, default_image, find_image
 from testbed.errors import HostError
 
 REPOSITORY = Path(__file__).parents[2]
-PRINT = "from testbed.containers.image import package_digest as d; print(d())"
+PRINT = "from testbed.code_digest import package_digest as d; print(d())"
 
 
 @pytest.fixture

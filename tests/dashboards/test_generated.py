@@ -106,8 +106,11 @@ def test_a_dashboard_has_what_it_needs(name: str) -> None:
     assert dashboard["description"].endswith(".")
     [links] = dashboard["links"]
     assert (links["tags"], links["includeVars"], links["keepTime"]) == (["testbed"], True, True)
-    [crashes] = dashboard["annotations"]["list"]
+    crashes, faults = dashboard["annotations"]["list"]
     assert "testbed_devices_lost_total" in crashes["target"]["expr"]
+    assert "testbed_faults_total" in faults["target"]["expr"]
+    assert "kind" in faults["titleFormat"]
+    assert crashes["iconColor"] != faults["iconColor"]
     variables = {one["name"]: one for one in dashboard["templating"]["list"]}
     assert variables["datasource"]["query"] == "prometheus"
     for label in ("run", "algorithm"):

@@ -26,13 +26,24 @@ LOST: Mapping[str, str] = {
     "ingress: Crashes [Anno]": "marks where a device was lost",
     "network: Crashes [Anno]": "marks where a device was lost",
     "devices: Devices lost [A]": "one of one algorithm",
+    "devices: Workers out of action [B]": "the one that was lost",
     "devices: Alerts [A]": "an alert fires where a device was lost",
 }
 """Nothing, or zero, for the algorithm that lost no worker."""
 ZERO: Mapping[str, str] = {
+    **{
+        f"{name}: Faults [Anno]": "the experiment has none: test_faults_marked.py"
+        for name in ("compare", "devices", "ingress", "network")
+    },
+    "devices: Workers out of action [A]": "likewise",
+    "devices: Workers out of action [C]": "likewise",
+    "devices: Workers out of action [D]": "likewise",
     "devices: Updates dropped [A]": "only synchronous SGD drops updates",
     "network: Uplink drops [A]": "a queue holds what four workers push",
     "network: Packets that the capture missed [A]": "the capture keeps up",
+}
+EMPTY: Mapping[str, str] = {
+    "devices: Devices struck [A]": "the experiment has no faults: test_faults_marked.py",
 }
 MAYBE_ZERO: Mapping[str, str] = {
     "devices: Evaluations due [A]": "an evaluator that keeps up is never seen behind",
@@ -70,7 +81,7 @@ def last(watched: Watched, name: str, label: str = "") -> dict[tuple[str, str], 
 
 
 def test_the_names_above_are_names_of_queries() -> None:
-    assert {*LOST, *ZERO, *MAYBE_ZERO} <= {one.name for one in QUERIES}
+    assert {*LOST, *ZERO, *EMPTY, *MAYBE_ZERO} <= {one.name for one in QUERIES}
 
 
 @pytest.mark.parametrize("algorithm", ["", "asgd"], ids=["all", "asgd"])
@@ -80,6 +91,9 @@ def test_a_query_returns_data(watched: Watched, one: Query, algorithm: str) -> N
     numbers = [value for _, points in series for _, value in points]
     if one.name in LOST and algorithm:
         assert set(numbers) <= {0.0}, LOST[one.name]
+        return
+    if one.name in EMPTY:
+        assert not numbers, EMPTY[one.name]
         return
     assert numbers
     if one.name in ZERO:

@@ -58,7 +58,7 @@ def test_so_are_encodings_pulls_and_error_feedback(tmp_path: Path, spec: dict[st
     agree(tmp_path, spec)
 
 
-def test_and_classes_of_devices_that_differ_in_times_and_links(
+def test_and_classes_of_devices_that_differ_in_times_links_and_labels(
     tmp_path: Path, spec: dict[str, Any]
 ) -> None:
     spec["training"]["updates"] = 60
@@ -67,6 +67,7 @@ def test_and_classes_of_devices_that_differ_in_times_and_links(
         {"name": "medium", "number": 3, "waiting": {"mean": "200ms"}, "uplink": "5mbit"},
         {"name": "slow", "number": 2, "compute": {"mean": "600ms"}, "downlink": "20mbit"},
     ]
+    spec["partition"] = {"kind": "dirichlet", "alpha": 0.5}
     # Some classes' parameters take time to arrive, and some classes' do not.
     del spec["network"]["downlink"]
     agree(tmp_path, spec)

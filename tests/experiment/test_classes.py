@@ -184,6 +184,8 @@ def refusals(tmp_path: Path, classes: str, more: str = "", devices: str = "") ->
         ("[{name: a, share: 100%, waiting: {classes: [{share: 100%, factor: 2}]}}]",
          "devices.classes.0.waiting.classes: a class has no classes in it: make them classes of "
          "devices, or take them out"),
+        ("[{name: a, share: 100%, weight: 2}]",
+         "devices.classes.0.weight: is of `partition: sizes` only: write that, or take it out"),
         ("[{name: a, share: 100%, uplnk: 1mbit}]",
          "devices.classes.0.uplnk: unknown key; did you mean 'uplink'?"),
         ("[{name: a, share: 100%, compute: {mean: 1}}]",

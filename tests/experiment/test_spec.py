@@ -96,6 +96,26 @@ def test_evaluating_less_often_than_there_are_updates_is_possible() -> None:
     assert make(evaluation={"every": 1000}).evaluation.every == 1000
 
 
+def test_who_is_silent_is_suspected_where_updates_wait_unless_the_file_says_otherwise() -> None:
+    names = ["asgd", "sync-sgd"]
+
+    def found(**devices: Any) -> list[float | None]:
+        spec = make(algorithms=names, devices={"workers": 4} | devices)
+        again = Spec.model_validate(spec.model_dump(mode="json"))
+        values = [one.suspect_after(one.algorithms[0]) for one in spec.runs().values()]
+        assert [one.suspect_after(one.algorithms[0]) for one in again.runs().values()] == values
+        return values
+
+    assert found() == [None, 30]
+    assert found(suspect_after="2min") == [120, 120]
+    assert found(suspect_after=None) == [None, None]
+    with pytest.raises(ValidationError, match="suspect_after"):
+        make(devices={"workers": 4, "suspect_after": 0})
+    with pytest.raises(ValidationError, match="no server that would suspect"):
+        make(algorithms=["all-to-all"], devices={"workers": 4, "suspect_after": "1s"})
+    assert make(algorithms=["all-to-all"]).suspect_after(make().algorithms[0]) is None
+
+
 def test_one_spec_for_each_run() -> None:
     spec = make(algorithms=["asgd", {"name": "adacomp", "ratio": 0.1}, "asgd"])
     runs = spec.runs()

@@ -3,7 +3,8 @@
 import docker
 
 import testbed
-from testbed.containers.image import DIGEST_LABEL, package_digest
+from testbed.code_digest import package_digest
+from testbed.containers.image import DIGEST_LABEL
 
 SMALL_LAYER = 10e6
 """Bytes; what a change of the code alone makes anew must stay below."""
@@ -27,7 +28,7 @@ def run(client: docker.DockerClient, image: str, *command: str) -> str:
 def test_the_code_in_it_is_this_code(
     docker_client: docker.DockerClient, testbed_image: str
 ) -> None:
-    script = "import testbed.containers.image as i; print(i.package_digest())"
+    script = "import testbed.code_digest as d; print(d.package_digest())"
     assert run(docker_client, testbed_image, "python", "-c", script) == package_digest()
 
 

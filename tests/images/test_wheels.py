@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from images.wheels import Target, build_package, make_once, prepare
-from testbed.containers.image import code_files
+from testbed.code_digest import code_files
 from testbed.errors import HostError
 
 REPOSITORY = Path(__file__).parents[2]

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from testbed.errors import DataError, SpecError
 from testbed.learning import sources
-from testbed.learning.datasets import contents, digits, load, scale, shards
+from testbed.learning.datasets import contents, digits, load, scale, training_labels
 from testbed.learning.holdings import holdings
+from testbed.learning.partitions import equal
 
 Writer = Callable[[Path, int, int], None]
 
@@ -84,21 +83,18 @@ def test_training_images_are_the_first_of_a_shuffle_by_the_seed() -> None:
         load("digits", train_images=1443)
 
 
-@given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 5))
-def test_shards_are_a_partition_in_equal_parts(workers: int, more: int, seed: int) -> None:
-    parts = shards(workers + more, workers, seed)
-    assert len(parts) == workers
-    assert sorted(np.concatenate(parts).tolist()) == list(range(workers + more))
-    sizes = [len(part) for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-    again = shards(workers + more, workers, seed)
-    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+@pytest.mark.parametrize("train_images", [None, 300])
+def test_labels_alone_are_those_of_the_whole(train_images: int | None) -> None:
+    whole = load("digits", train_images=train_images, seed=3)
+    assert np.array_equal(training_labels("digits", train_images, 3), whole.train_labels)
 
 
-def test_shards_depend_on_the_seed_and_are_never_empty() -> None:
-    assert not np.array_equal(shards(100, 4, 1)[0], shards(100, 4, 2)[0])
-    with pytest.raises(SpecError, match="10 training images cannot be split among 11 workers"):
-        shards(10, 11, 1)
+def test_labels_of_a_directory_are_read_too(tmp_path: Path, write_idx: Writer) -> None:
+    write_idx(tmp_path, 30, 10)
+    labels = training_labels(str(tmp_path), 7, 3)
+    assert np.array_equal(labels, load(tmp_path, train_images=7, seed=3).train_labels)
+    with pytest.raises(DataError, match="were asked for"):
+        training_labels(str(tmp_path), 10**6, 3)
 
 
 def test_a_directory_of_the_users(tmp_path: Path, write_idx: Writer) -> None:
@@ -195,7 +191,7 @@ def test_holdings_of_the_real_ones(real_data: Path) -> None:
 def test_a_part_is_the_whole_where_it_is_needed() -> None:
     whole = load("digits", train_images=300, seed=3)
     read = contents("digits", train_images=300, seed=3)
-    needed = shards(300, 7, 1)[2]
+    needed = equal(300, 7, 1)[2]
     part = read.part(needed, test=False)
     assert part.train_images[needed].tobytes() == whole.train_images[needed].tobytes()
     others = np.setdiff1d(np.arange(300), needed)

@@ -1,6 +1,8 @@
 """A plan of a run, a page of metrics, and a look at one: shared by the tests of metrics."""
 
+import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -8,7 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from testbed.experiment.spec import Spec
+from testbed.metrics.live import LiveRun
 from testbed.orchestrator.plan import Plan, plan
+from testbed.orchestrator.watching import Progress
+from testbed.simulation.run import SimulatedRun
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
 """Values by a sample's name, and then by its labels without ``run``, sorted."""
@@ -25,6 +30,24 @@ def planned(workers: int = 3, **sections: Any) -> Plan:
     }
     (one,) = plan(Spec.model_validate(data | sections, strict=True))
     return one
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def event(self, level: str, text: str) -> None:
+        pass
+
+
+def simulated(one: Plan, folder: Path) -> tuple[Path, LiveRun]:
+    """Simulate a run; its directory, and its metrics as they stand at its end."""
+    directory = folder / one.spec.name / "time-1" / one.label
+    live = LiveRun(one, "time-1")
+    SimulatedRun(one, directory, Nobody(), time.monotonic(), live).execute()
+    return directory, live
 
 
 def page(collector: Collector) -> str:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from testbed.metrics.catalogue import METRICS, WORKERS, table
+from testbed.metrics.catalogue import METRICS, table
 from testbed.metrics.classes import device_classes
+from testbed.metrics.device_metrics import WORKERS
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.state import RunState

@@ -1,5 +1,6 @@
 """Roles without learning, for tests of the agent: what a node is and sees, told over its channel."""
 
+import itertools
 import os
 import signal
 import socket
@@ -20,7 +21,9 @@ def load(arguments: Mapping[str, Any]) -> Role:
 
 def role(arguments: Mapping[str, Any], report: Channel) -> int:
     what = arguments["what"]
-    if what == "describe":
+    if what in ENDLESS:
+        ENDLESS[what](arguments, report)
+    elif what == "describe":
         report.send(
             {
                 "pid": os.getpid(),
@@ -45,13 +48,49 @@ def role(arguments: Mapping[str, Any], report: Channel) -> int:
         with socket.create_connection((arguments["to"], 7000), timeout=10) as connection:
             connection.settimeout(None)
             connection.sendall(bytes(arguments["bytes"]))
-    elif what == "tick":
-        number = 0
-        while True:
-            number += 1
-            report.send({"tick": number})
-            time.sleep(0.01)
     elif what == "die":
         os.kill(os.getpid(), signal.SIGKILL)  # not delivered: a namespace's first process
         os._exit(arguments["status"])
     return 0
+
+
+def tick(_: Mapping[str, Any], report: Channel) -> None:
+    """Count."""
+    for number in itertools.count(1):
+        report.send({"tick": number})
+        time.sleep(0.01)
+
+
+def gather(_: Mapping[str, Any], report: Channel) -> None:
+    """Tell of everything that arrives when it does, from whomever."""
+
+    def read(connection: socket.socket, peer: tuple[str, int]) -> None:
+        total = 0
+        while data := connection.recv(1 << 20):
+            total += len(data)
+            report.send({"from": peer[0], "bytes": total})
+
+    with socket.create_server(("", 7000)) as server:
+        report.send({"listening": True})
+        while True:
+            threading.Thread(target=read, args=server.accept()).start()
+
+
+def pump(arguments: Mapping[str, Any], _: Channel) -> None:
+    """Send a little again and again."""
+    with socket.create_connection((arguments["to"], 7000)) as connection:
+        while True:
+            connection.sendall(bytes(100))
+            time.sleep(0.01)
+
+
+def spin(_: Mapping[str, Any], report: Channel) -> None:
+    """Tell what share of a processor there is to be had."""
+    while True:
+        began, used = time.monotonic(), time.process_time()
+        while time.monotonic() - began < 0.5:
+            pass
+        report.send({"used": (time.process_time() - used) / (time.monotonic() - began)})
+
+
+ENDLESS = {"tick": tick, "gather": gather, "pump": pump, "spin": spin}

@@ -49,19 +49,38 @@ def test_a_node_sees_only_its_container(agent: Harness) -> None:
     assert seen["open"] <= 5
 
 
-def test_pause_and_kill_are_the_engines(agent: Harness, engine: PrivateEngine) -> None:
+def test_pause_is_the_engines_and_a_killed_role_leaves_its_container(
+    agent: Harness, engine: PrivateEngine
+) -> None:
     agent.network("server", "evaluator")
-    agent.start("server", what="tick")
-    agent.until(agent.report, lambda m: m.fields["tick"] > 10)
     (server,) = (
         one
         for one in engine.client.containers.list()
         if one.attrs["Config"]["Hostname"] == "server"
     )
-    agent.control.send({"freeze": "server"})
+    for _ in range(2):
+        agent.start("server", what="tick")
+        agent.until(agent.report, lambda m: m.fields["tick"] == 3)
+        agent.control.send({"freeze": "server"})
+        agent.counter()
+        server.reload()
+        assert server.status == "paused"
+        agent.control.send({"kill": "server"})
+        ended = agent.until(agent.control, lambda m: "exited" in m.fields)
+        assert ended == {"exited": "server", "status": -signal.SIGKILL}
+        server.reload()
+        assert server.status == "running"
+
+
+def test_processors_are_limited_for_a_while(agent: Harness) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="spin")
+
+    agent.until(agent.report, lambda m: m.fields["used"] > 0.1)
+    agent.control.send({"limit": "server", "cpus": 0.02})
     agent.counter()
-    server.reload()
-    assert server.status == "paused"
-    agent.control.send({"kill": "server"})
-    ended = agent.until(agent.control, lambda m: "exited" in m.fields)
-    assert ended == {"exited": "server", "status": -signal.SIGKILL}
+    # The first may have begun before.
+    used = [agent.until(agent.report, lambda m: "used" in m.fields)["used"] for _ in range(4)]
+    assert max(used[1:]) < 0.08
+    agent.control.send({"limit": "server", "cpus": None})
+    agent.until(agent.report, lambda m: m.fields["used"] > 0.1)

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -149,6 +149,27 @@ def write_stream(path: Path, table: pa.Table, batch: int) -> list[int]:
     return ends
 
 
+def fault(
+    kind: str,
+    *devices: str,
+    iteration: int,
+    end: bool = False,
+    rule: int = 0,
+    duration: float | None = None,
+) -> dict[str, Any]:
+    """A line of ``faults.jsonl``; 100 updates a second by the run's clock, 1,000 by the host's."""
+    return {
+        "fault": kind,
+        "phase": "end" if end else "begin",
+        "rule": rule,
+        "devices": list(devices),
+        "time": iteration / 100,
+        "iteration": iteration,
+        "duration": duration,
+        "host_time": iteration / 1000,
+    }
+
+
 def manifest(algorithm: str, ended: str, **changes: Any) -> dict[str, Any]:
     return {
         "format": 1,
@@ -192,7 +213,8 @@ def writer_of_runs(runs_root: Path) -> WriteRun:
     Args of the function: algorithm; execution (``experiment/time-seed``); count of
     updates; payload bytes of each; ended; evaluations (a table, in place of the usual one); speed
     (updates in which accuracy rises); accounting (a table: what a capture counted); traffic
-    (of the summary); further keywords go to the manifest.
+    (of the summary); faults (lines of ``faults.jsonl``) and their rules (as YAML); further
+    keywords go to the manifest.
     """
 
     def write(
@@ -206,6 +228,8 @@ def writer_of_runs(runs_root: Path) -> WriteRun:
         speed: float = 40,
         accounting: pa.Table | None = None,
         traffic: dict[str, Any] | None = None,
+        faults: Sequence[dict[str, Any]] = (),
+        rules: str = "[]",
         **changes: Any,
     ) -> Path:
         directory = runs_root / execution / algorithm
@@ -215,7 +239,10 @@ def writer_of_runs(runs_root: Path) -> WriteRun:
         (directory / "manifest.json").write_text(json.dumps(told))
         (directory / "spec.yaml").write_text(
             f"name: {told['experiment']}\nseed: {told['seed']}\nalgorithms: [{algorithm}]\n"
+            f"faults: {rules}\n"
         )
+        lines = "".join(json.dumps(one) + "\n" for one in faults)
+        (directory / "faults.jsonl").write_text(lines)
         if accounting is not None:
             (directory / "traffic").mkdir()
             parquet.write_table(accounting, directory / "traffic" / "accounting.parquet")

@@ -11,7 +11,7 @@ from testbed.results.reaching import reaching
 from testbed.results.reading import Run
 from testbed.results.report import write_report
 from tests.results.browser import Page, browser, chromium_needed
-from tests.results.conftest import accounting_table, traffic, writer_of_runs
+from tests.results.conftest import accounting_table, fault, traffic, writer_of_runs
 
 pytestmark = [chromium_needed, pytest.mark.exercises("Chromium")]
 
@@ -195,3 +195,72 @@ def test_a_chart_tells_the_value_under_the_mouse(report: Page) -> None:
         report.evaluate("new Promise(r => setTimeout(r, 50))")
     assert "asgd" in text or "adacomp" in text
     assert report.complaints() == []
+
+
+# Ticks and bars below the curves, what is written at server kills, and the panels' titles.
+FAULTS = """
+["chart-ingress", "chart-iteration"].map(id => {
+  const chart = document.getElementById(id);
+  return {
+    ticks: chart.querySelectorAll(".xy2 .points path").length,
+    bars: [...chart.querySelectorAll(".xy2 .lines path.js-line")]
+      .filter(path => path.getTotalLength() > 5).length,
+    living: chart.querySelectorAll(".xy3 .lines path.js-line").length,
+    kills: [...chart.querySelectorAll(".annotation-text")].map(text => text.textContent),
+    legend: [...chart.querySelectorAll(".legendtext")].map(text => text.textContent),
+    xTicks: [...chart.querySelectorAll(".xtick text")].map(tick => tick.textContent),
+  };
+})
+"""
+# The middle of the last tick of the last chart's strip.
+LAST_TICK = """(() => {
+  const chart = document.querySelector("#chart-iteration");
+  chart.scrollIntoView({block: "center"});
+  const box = [...chart.querySelectorAll(".xy2 .points path")].at(-1).getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+})()"""
+
+
+@pytest.mark.parametrize("crashes", [3, 100])
+def test_faults_stand_below_the_curves(page: Page, tmp_path: Path, crashes: int) -> None:
+    """Three, of which one is a server's restart and one lasts; or a hundred crashed workers."""
+    write_run = writer_of_runs(tmp_path / "runs")
+    few = [
+        fault("freeze", "worker-3", iteration=40),
+        fault("stop-network", "worker-7", iteration=60, rule=1),
+        fault("stop-network", "worker-7", iteration=110, rule=1, end=True),
+        fault("kill", "server", iteration=120, rule=2),
+        fault("kill", "server", iteration=120, rule=2, end=True),
+    ]
+    many = [fault("freeze", f"worker-{i}", iteration=10 + 15 * i // 10) for i in range(100)]
+    written = [
+        write_run("asgd", workers=200),
+        write_run("adacomp-0.01", workers=200, faults=few if crashes == 3 else many),
+    ]
+    runs = [Run.load(run) for run in written]
+    page.look(dark=False)
+    page.open("about:blank")
+    page.open(write_report(runs, tmp_path / "report.html").as_uri())
+    for shown in page.evaluate(FAULTS):
+        # A bar is a line, and so is a restart at once, which has no length.
+        assert shown["ticks"] == crashes
+        assert shown["bars"] == (1 if crashes == 3 else 0)
+        assert shown["living"] == (0 if crashes == 3 else 1)
+        assert shown["kills"] == (["server killed"] if crashes == 3 else [])
+        kinds = ["freeze", "kill", "stop-network"] if crashes == 3 else ["freeze"]
+        assert shown["legend"] == ["asgd", "adacomp-0.01", *kinds]
+        assert len(shown["xTicks"]) >= 3
+    table = page.evaluate("document.querySelectorAll('#struck tbody tr').length")
+    assert table == (3 if crashes == 3 else 1)
+    x, y = page.evaluate(LAST_TICK)
+    for offset in (-1, 0):
+        page.send("Input.dispatchMouseEvent", type="mouseMoved", x=x + offset, y=y)
+    text = ""
+    for _ in range(40):
+        text = page.evaluate("document.querySelector('#chart-iteration .hoverlayer').textContent")
+        if text:
+            break
+        page.evaluate("new Promise(r => setTimeout(r, 50))")
+    assert ("worker-7" if crashes == 3 else "worker-99") in text
+    assert len(page.screenshot(tmp_path / "report.png")) > 50_000
+    assert page.complaints() == []

@@ -37,6 +37,7 @@ def settings(**changes: Any) -> Settings:
         "dataset": "digits",
         "scaling": "unit",
         "train_images": None,
+        "partition": {"kind": "equal"},
         "model": "cnn",
         "initialisation": "paper",
         "batch_size": 10,

@@ -45,6 +45,7 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
         "dataset": "digits",
         "scaling": "standardised",
         "train_images": None,
+        "partition": {"kind": "equal"},
         "model": "mlp",
         "initialisation": "paper",
         "batch_size": 10,
@@ -98,6 +99,7 @@ class Ran:
         assert "listening" in first.fields
         turns = Turns(1)
         times = Times.of(chosen)
+        parts = computation.parts(chosen, dataset.train_labels)
 
         def take_turns(n: int) -> TurnTaking:
             return TurnTaking(learners[n + 1], (learners[0],), turns)
@@ -105,7 +107,7 @@ class Ran:
         workers = [
             threading.Thread(
                 target=work,
-                args=(chosen, n, dataset, take_turns(n), times, None),
+                args=(chosen, n, dataset, parts[n], take_turns(n), times, None),
                 daemon=True,
             )
             for n in range(chosen.workers)

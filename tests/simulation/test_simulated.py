@@ -17,6 +17,7 @@ from testbed.learning import datasets
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.learning.partitions import equal
 from testbed.network.segments import wire_bytes
 from testbed.orchestrator.plan import plan
 from testbed.roles.service import UpdateRow
@@ -146,6 +147,24 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(
     other = Simulated(settings(algorithm, network=NETWORKS[network], seed=4))
     assert other.digest != one.digest
     assert other.rows["time"].tolist() != one.rows["time"].tolist()
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("algorithm", ["adacomp", "sync-all", "push-and-wait"])
+def test_suspicions_are_the_same_too(algorithm: str, network: str) -> None:
+    how = {
+        "network": NETWORKS[network],
+        "devices": {"workers": WORKERS, "suspect_after": "200ms"},
+        "compute": {"distribution": "exponential", "mean": "100ms"},
+    }
+    one, two = (Simulated(settings(algorithm, **how)) for _ in range(2))
+    assert one.system.version == UPDATES
+    assert {what for what, *_ in one.noticed} == {"suspected", "welcomed"}
+    assert one.noticed == two.noticed
+    assert one.rows.tobytes() == two.rows.tobytes()
+    assert (one.digest, one.after) == (two.digest, two.after)
+    returned = [what for what, *_ in one.noticed].count("welcomed")
+    assert returned <= int((~one.rows["applied"]).sum())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -307,7 +326,7 @@ def test_a_run_can_be_computed_again_from_its_rows(algorithm: str, network: str)
     run = simulated(algorithm, network)
     learner, data = Learner("mlp", 10), _digits(3)
     versions = [initialise("mlp", "paper", stream(3, "initial"))]
-    shards = datasets.shards(len(data.train_images), WORKERS, 3)
+    shards = equal(len(data.train_images), WORKERS, 3)
     batches = [Batches(data, s, 10, stream(3, "batches", i)) for i, s in enumerate(shards)]
     gathered: list[npt.NDArray[np.float32]] = []
     k = WORKERS if algorithm == "sync-all" else ALGORITHMS[algorithm].get("wait_for", 1)

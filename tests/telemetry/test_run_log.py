@@ -1,5 +1,6 @@
 """A run directory is valid at any moment, and complete at the end."""
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -9,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.results.journals import read_columns
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.run_log import CURVE_COLUMNS, RunLog
+from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept, RunLog
 
 
 def rows(first: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
@@ -84,3 +86,96 @@ def test_the_end_makes_parquet_and_leaves_nothing_half_done(log: RunLog) -> None
 def test_an_earlier_run_is_never_overwritten(log: RunLog) -> None:
     with pytest.raises(FileExistsError):
         RunLog(log.directory, "", {})
+
+
+# -- going on
+
+
+def kept(log: RunLog, updates: int, evaluations: int) -> Kept:
+    """What a run keeps that goes on with so many rows, read as somebody who resumes it reads it."""
+    directory = log.directory
+    return Kept(
+        json.loads((directory / "manifest.json").read_text()),
+        {
+            "updates": read_columns(directory, "updates", UPDATE.names or ()).slice(0, updates),
+            "evaluations": read_columns(directory, "evaluations", CURVE_COLUMNS).slice(
+                0, evaluations
+            ),
+            "counters": read_columns(directory / "traffic", "counters", COUNTER_COLUMNS),
+        },
+        (directory / "faults.jsonl").read_text().splitlines()[:1],
+        {"version": updates},
+    )
+
+
+def going(log: RunLog) -> RunLog:
+    log.updates(rows(1, 3))
+    log.evaluation(row(3))
+    log.updates(rows(4, 3))
+    log.evaluation(row(6))
+    log.event(1, "info", "before")
+    log.fault({"fault": "freeze", "phase": "begin"}, ["worker-1"], 1.0)
+    log.fault({"fault": "kill", "phase": "begin"}, ["worker-2"], 2.0)
+    return log
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_it_goes_on_with_what_is_kept(log: RunLog, ended: bool) -> None:
+    going(log)
+    if ended:
+        log.parameters(np.zeros(3, np.float32))
+        log.close("interrupted", "Ctrl-C", {"updates": 6})
+    else:  # killed in the middle of a line
+        with (log.directory / "events.jsonl").open("a") as file:
+            file.write('{"time": 2, "lev')
+    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=kept(log, 4, 1))
+    assert again.counts == {"updates": 4, "evaluations": 1, "faults": 1}
+    assert not (log.directory / "summary.json").exists()
+    assert not (log.directory / "updates.parquet").exists()
+    manifest = json.loads((log.directory / "manifest.json").read_text())
+    assert (manifest["ended"], manifest["finished"]) == ("running", None)
+    assert [one["version"] for one in manifest["resumed"]] == [4]
+    again.updates(rows(5, 2))
+    again.evaluation(row(6))
+    again.event(2, "info", "after")
+    again.close("completed", None, {})
+    updates = pq.read_table(log.directory / "updates.parquet")
+    assert updates.column("iteration").to_pylist() == [1, 2, 3, 4, 5, 6]
+    evaluations = pq.read_table(log.directory / "evaluations.parquet")
+    assert evaluations.column("iteration").to_pylist() == [3, 6]
+    curve = (log.directory / "curve.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in curve] == ["iteration", "3", "6"]
+    events = (log.directory / "events.jsonl").read_text().splitlines()
+    assert json.loads(events[0])["event"] == "before"
+    assert json.loads(events[-1])["event"] == "after"
+    (fault,) = (log.directory / "faults.jsonl").read_text().splitlines()
+    assert json.loads(fault)["fault"] == "freeze"
+
+
+@pytest.mark.parametrize("step", range(6))
+@pytest.mark.parametrize("ended", [False, True])
+def test_going_on_may_end_at_any_moment(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch, step: int, ended: bool
+) -> None:
+    going(log)
+    if ended:
+        log.close("interrupted", "Ctrl-C", {"updates": 6})
+    replaced: list[Path] = []
+    replace = Path.replace
+
+    def end(path: Path, target: Path) -> Path:
+        if len(replaced) == step:
+            raise KeyboardInterrupt
+        replaced.append(target)
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Path, "replace", end)
+        RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=kept(log, 4, 1))
+    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=kept(log, 4, 1))
+    again.close("completed", None, {})
+    updates = pq.read_table(log.directory / "updates.parquet")
+    assert updates.column("iteration").to_pylist() == [1, 2, 3, 4]
+    assert pq.read_table(log.directory / "evaluations.parquet").num_rows == 1
+    assert len((log.directory / "curve.csv").read_text().splitlines()) == 2
+    assert len((log.directory / "faults.jsonl").read_text().splitlines()) == 1

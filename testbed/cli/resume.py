@@ -1,0 +1,45 @@
+"""``testbed resume``: go on with what ended early."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
+from testbed.cli.results import WHICH, RunsRoot
+from testbed.cli.run import AsJson, check_data, displayed, tell
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help=WHICH)] = "latest",
+    *,
+    runs: RunsRoot = Path("runs"),
+    as_json: AsJson = False,
+    metrics_port: MetricsPort = None,
+    metrics_linger: MetricsLinger = "0",
+    metrics_workers: MetricsWorkers = False,
+) -> None:
+    """Go on with a run that was interrupted or killed, or whose disk filled up.
+
+    It goes on in its own directory from its last checkpoint (`checkpoints: {every: N}`), from the
+    beginning without one, and ends as if nothing had happened. Of an execution every run that is not
+    complete goes on, and those that were not begun are carried out.
+    """
+    began = time.monotonic()
+    from testbed.orchestrator import experiment, host, resuming
+    from testbed.results.finding import resolve
+
+    serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
+    found = resolve(run, runs)
+    directory = found[0].directory.parent
+    whole = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))
+    jobs = resuming.left(found, whole)
+    plans = [job.plan for job in jobs]
+    host.check(plans, directory)
+    for one in plans:
+        check_data(one)
+    with serving.exporter() as exporter:
+        with displayed() as watch:
+            execution = experiment.resume(directory, jobs, watch, began, exporter)
+        tell(execution, as_json, serving, exporter)

@@ -1,0 +1,47 @@
+"""How many processors a running container may use, by its control group.
+
+An engine can be told so as well, but not to lift a limit that it has set: it takes no limit for no
+change.
+"""
+
+from pathlib import Path
+
+from testbed.errors import HostError
+from testbed.nodes import entering
+
+PERIOD = 100_000
+"""Microseconds in which a container may use its share; the kernel's and the engines' own."""
+
+
+def limit(process: int, cpus: float | None) -> None:
+    """Limit the container of a process from now on.
+
+    Args:
+        process: the container's first, as this process's /proc numbers it.
+        cpus: a fraction perhaps; None for all.
+
+    Raises:
+        HostError: the container's control group cannot be written, or is gone.
+    """
+    quota = None if cpus is None else round(cpus * PERIOD)
+    try:
+        for members in entering.control_groups(process):
+            if _limited(members.parent, quota):
+                return
+    except OSError as error:
+        raise HostError(f"a container's processors cannot be limited: {error}") from error
+    raise HostError(
+        "a container's processors cannot be limited: its control group has no cpu controller here"
+    )
+
+
+def _limited(group: Path, quota: int | None) -> bool:
+    """Write the quota where this group has one, of cgroup v2 or v1."""
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {PERIOD}")
+    elif (group / "cpu.cfs_quota_us").exists():
+        (group / "cpu.cfs_period_us").write_text(f"{PERIOD}")
+        (group / "cpu.cfs_quota_us").write_text(f"{-1 if quota is None else quota}")
+    else:
+        return False
+    return True

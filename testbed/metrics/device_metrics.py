@@ -1,0 +1,146 @@
+"""Metrics of the devices: their states, faults, uplinks, and what they cost the host."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from testbed.metrics.metric import Metric, Sample, by_class, by_key
+from testbed.metrics.state import RunState
+from testbed.results.faults import KINDS
+
+
+def _by_worker(state: RunState, values: Any, *more: str) -> Iterable[Sample]:
+    return (((name, *more), n) for name, n in zip(state.worker_names, values, strict=True))
+
+
+def _devices(state: RunState) -> Iterator[Sample]:
+    for what, counts in state.devices.items():
+        for name, count in zip(state.classes.names, counts, strict=True):
+            yield (name, what), count
+
+
+def _uplinks(name: str) -> Callable[[RunState], Iterable[Sample]]:
+    return lambda s: by_class(s, None if s.uplinks is None else getattr(s.uplinks, name))
+
+
+DEVICES: tuple[Metric, ...] = (
+    Metric(
+        "testbed_class_devices",
+        "gauge",
+        ("device_class",),
+        "Workers or peers of each device class.",
+        lambda s: by_class(s, s.classes.sizes),
+    ),
+    Metric(
+        "testbed_devices",
+        "gauge",
+        ("device_class", "state"),
+        "Workers or peers by what they do: starting, training (computing), waiting (for time, "
+        "parameters or the network), frozen, dead (crashed), done.",
+        _devices,
+    ),
+    Metric(
+        "testbed_devices_lost_total",
+        "counter",
+        ("device_class",),
+        "Workers or peers that crashed.",
+        lambda s: by_class(s, s.lost),
+    ),
+    Metric(
+        "testbed_devices_cut",
+        "gauge",
+        ("device_class",),
+        "Workers whose link is down or that are cut off from the server, by a fault.",
+        lambda s: by_class(s, s.cut),
+    ),
+    Metric(
+        "testbed_workers_suspected",
+        "gauge",
+        ("device_class",),
+        "Workers that the server has heard nothing of for too long and does not wait for.",
+        lambda s: by_class(s, s.suspected),
+    ),
+    Metric(
+        "testbed_faults_total",
+        "counter",
+        ("kind",),
+        f"Devices struck by the experiment's faults: {', '.join(KINDS)}; the server among them.",
+        lambda s: by_key(s.struck),
+    ),
+    Metric(
+        "testbed_uplink_transmitted_bytes_total",
+        "counter",
+        ("device_class",),
+        "Bytes sent over uplinks: frames at MTU 1,500 where they are shaped, else as the interface "
+        "counts, which segmentation offload makes a little less.",
+        _uplinks("transmitted"),
+    ),
+    Metric(
+        "testbed_uplink_capacity_bytes_per_second",
+        "gauge",
+        ("device_class",),
+        "Sum of the uplinks' rates.",
+        _uplinks("capacity"),
+    ),
+    Metric(
+        "testbed_uplink_utilisation_ratio",
+        "gauge",
+        ("device_class",),
+        "Share of the uplinks' capacity that was used over the last sample period, 0 to 1.",
+        _uplinks("utilisation"),
+    ),
+    Metric(
+        "testbed_uplink_dropped_packets_total",
+        "counter",
+        ("device_class",),
+        "Packets that uplinks had no room for.",
+        _uplinks("dropped"),
+    ),
+    Metric(
+        "testbed_uplink_backlog_bytes",
+        "gauge",
+        ("device_class",),
+        "Bytes that wait at uplinks.",
+        _uplinks("backlog"),
+    ),
+    Metric(
+        "testbed_memory_bytes",
+        "gauge",
+        ("role",),
+        "Memory that belongs to the processes of a role alone.",
+        lambda s: by_key(s.memory),
+    ),
+    Metric(
+        "testbed_cpu_seconds_total",
+        "counter",
+        ("role",),
+        "Processor time of a role.",
+        lambda s: by_key(s.processor),
+    ),
+)
+WORKERS: tuple[Metric, ...] = (
+    Metric(
+        "testbed_worker_ingress_bytes_total",
+        "counter",
+        ("worker", "layer"),
+        "Message bytes of each worker's pushes (of what each peer sent).",
+        lambda s: _by_worker(s, s.worker_message_bytes, "message"),
+    ),
+    Metric(
+        "testbed_worker_updates_total",
+        "counter",
+        ("worker",),
+        "Updates applied, by the worker that pushed.",
+        lambda s: _by_worker(s, s.worker_updates),
+    ),
+    Metric(
+        "testbed_worker_info",
+        "gauge",
+        ("worker", "device_class"),
+        "A worker and its class; always 1.",
+        lambda s: (
+            ((name, s.classes.names[place]), 1)
+            for name, place in zip(s.worker_names, s.classes.of_device, strict=True)
+        ),
+    ),
+)
+"""Exported only where they are asked for: as many series as there are workers."""

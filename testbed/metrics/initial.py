@@ -1,0 +1,71 @@
+"""The state of a run that has not begun: of its plan, or of its directory."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.experiment.units import parse_share
+from testbed.metrics.classes import device_classes
+from testbed.metrics.recorded import Recorded, read_execution
+from testbed.metrics.state import RunState
+from testbed.orchestrator.plan import Plan
+from testbed.roles.settings import peer_name, worker_name
+
+
+def of_plan(plan: Plan, execution: str) -> RunState:
+    """The state of a run that has not begun."""
+    spec, settings = plan.spec, plan.settings
+    emulated = spec.engine == "emulation"
+    return RunState(
+        run=f"{spec.name}/{execution}",
+        algorithm=plan.label,
+        info={
+            # A folder's name: where it lies is the host's own affair.
+            "dataset": spec.dataset.name.rstrip("/").rpartition("/")[2],
+            "model": spec.model.name,
+            "engine": spec.engine,
+            "clock": spec.clock,
+            "runtime": spec.devices.runtime if emulated else "none",
+            "seed": str(spec.seed),
+            "workers": str(settings.workers),
+        },
+        target=settings.updates,
+        classes=device_classes(
+            {"compute": settings.compute, "waiting": settings.waiting},
+            settings.seed,
+            settings.workers,
+            [settings.classes[i]["name"] for i in settings.class_of],
+        ),
+        worker_names=tuple(plan.workers),
+    )
+
+
+def of_recorded(recorded: Recorded) -> RunState:
+    """The state of a finished run before its beginning."""
+    manifest, spec = recorded.run.manifest, recorded.spec
+    sections: dict[str, Mapping[str, Any]] = {
+        purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")
+    }
+    name = worker_name if recorded.served else peer_name
+    emulated = manifest.engine == "emulation"
+    return RunState(
+        run=read_execution(recorded.run.directory),
+        algorithm=manifest.algorithm,
+        info={
+            "dataset": str(spec["dataset"]["name"]).rstrip("/").rpartition("/")[2],
+            "model": spec["model"]["name"],
+            "engine": manifest.engine,
+            "clock": manifest.clock,
+            "runtime": spec["devices"].get("runtime", "namespaces") if emulated else "none",
+            "seed": str(manifest.seed),
+            "workers": str(manifest.workers),
+        },
+        target=spec["training"]["updates"],
+        classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
+        worker_names=tuple(map(name, range(manifest.workers))),
+    )
+
+
+def _plain_classes(section: Mapping[str, Any]) -> dict[str, Any]:
+    groups = section.get("classes") or ()
+    plain = [{"share": parse_share(g["share"]), "factor": g["factor"]} for g in groups]
+    return {"classes": plain}

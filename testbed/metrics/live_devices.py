@@ -1,0 +1,81 @@
+"""How the workers of a run under way stand: what they write on the board, and what befell them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.metrics.classes import DeviceClasses
+from testbed.metrics.state import STATES
+from testbed.metrics.striking import CUTS, Striking
+from testbed.telemetry.board import Board, State
+
+
+class LiveDevices:
+    """The workers or peers of one run.
+
+    Attributes:
+        striking: what the experiment's faults have done.
+    """
+
+    def __init__(self, classes: DeviceClasses, board: Board | None) -> None:
+        """Prepare.
+
+        Args:
+            board: where they write; None of a simulation's, which have none.
+        """
+        workers = len(classes.of_device)
+        self.striking = Striking(workers)
+        self._classes = classes
+        self._board = board
+        self._exited = np.zeros(workers, bool)
+        self._dead = np.zeros(workers, bool)
+        self._frozen = np.zeros(workers, bool)
+
+    def struck(self, record: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        """Take a record of a fault; returns the workers whose death nobody else will tell of."""
+        numbers, begins = self.striking.take(record)
+        if record["fault"] == "kill":
+            if not begins:  # they are new incarnations
+                self._exited[numbers] = self._dead[numbers] = False
+            elif self._board is None:
+                self._dead[numbers] = True
+                return numbers
+        return numbers[:0]
+
+    def froze(self, number: int, *, yes: bool) -> None:
+        """The agent froze or thawed a worker."""
+        self._frozen[number] = yes
+
+    def left(self, number: int, status: int) -> bool:
+        """A worker's process has ended with a status; returns whether that is a crash.
+
+        Who stands still or cannot be reached by a fault is killed when training is over, which is none.
+        """
+        out = self.striking.under("freeze", *CUTS)[number]
+        crashed = status != 0 and bool(self.striking.under("kill")[number] or not out)
+        self._exited[number] = True
+        self._dead[number] |= crashed
+        return crashed
+
+    def counts(self, *, begun: bool, ended: bool) -> dict[str, npt.NDArray[Any]]:
+        """How many of each class are in each of ``STATES``, each of shape (classes,).
+
+        Args:
+            begun, ended: whether training has begun, and whether the run is over.
+        """
+        workers = len(self._classes.of_device)
+        if self._board is not None and self._board.shared:
+            states = self._board.states()[:workers].astype(np.int64)
+        else:
+            states = np.full(workers, State.TRAINING if begun else State.STARTING, np.int64)
+        places = np.array([STATES.index(state.name.lower()) for state in State])[states]
+        places[self._exited | ended] = STATES.index("done")
+        frozen = (self._frozen & ~self._exited) | self.striking.under("freeze")
+        places[frozen] = STATES.index("frozen")
+        places[self._dead] = STATES.index("dead")
+        return {
+            name: self._classes.count(np.flatnonzero(places == place))
+            for place, name in enumerate(STATES)
+        }

@@ -1,0 +1,177 @@
+"""Metrics of a run as a whole: what it is, updates, bytes, accuracy, the server's work, time."""
+
+from collections.abc import Callable, Iterable
+
+from testbed.metrics.metric import Metric, Sample, by_class, by_key, known
+from testbed.metrics.state import ACCURACIES, PHASES, RunState
+
+INFO = ("dataset", "model", "engine", "clock", "runtime", "seed", "workers")
+
+
+def _evaluation(name: str) -> Callable[[RunState], Iterable[Sample]]:
+    return lambda s: known(None if s.evaluation is None else getattr(s.evaluation, name))
+
+
+TRAINING: tuple[Metric, ...] = (
+    Metric(
+        "testbed_run_info",
+        "gauge",
+        INFO,
+        "A run and what it is; always 1.",
+        lambda s: [([s.info[name] for name in INFO], 1)],
+    ),
+    Metric(
+        "testbed_run_phase",
+        "gauge",
+        ("phase",),
+        f"1 for the phase that the run is in, 0 for the others: {', '.join(PHASES)}.",
+        lambda s: [((phase,), int(phase == s.phase)) for phase in PHASES],
+    ),
+    Metric("testbed_updates_total", "counter", (), "Updates applied.", lambda s: known(s.updates)),
+    Metric(
+        "testbed_updates_dropped_total",
+        "counter",
+        (),
+        "Pushes that were not applied: late ones of synchronous SGD.",
+        lambda s: known(s.dropped),
+    ),
+    Metric(
+        "testbed_updates_target",
+        "gauge",
+        (),
+        "Updates that the run lasts.",
+        lambda s: known(s.target),
+    ),
+    Metric(
+        "testbed_updates_per_second",
+        "gauge",
+        (),
+        "Updates per second of the host's clock, over the last few seconds; 0 when training is over.",
+        lambda s: known(s.rate),
+    ),
+    Metric(
+        "testbed_class_updates_total",
+        "counter",
+        ("device_class",),
+        "Updates applied, by the class of the device that pushed.",
+        lambda s: by_class(s, s.class_updates),
+    ),
+    Metric(
+        "testbed_update_staleness",
+        "histogram",
+        (),
+        "Updates that others had applied between the pull and the push of an applied update.",
+        lambda s: known(s.staleness),
+    ),
+    Metric(
+        "testbed_ingress_bytes_total",
+        "counter",
+        ("layer",),
+        "Bytes from workers into the parameter server (into all peers, where there is none): "
+        "encoded updates, messages, or frames at MTU 1,500.",
+        lambda s: by_key(s.ingress),
+    ),
+    Metric(
+        "testbed_egress_bytes_total",
+        "counter",
+        ("layer",),
+        "Bytes from the parameter server to workers (from all peers to peers), likewise.",
+        lambda s: by_key(s.egress),
+    ),
+    Metric(
+        "testbed_ingress_packets_total",
+        "counter",
+        (),
+        "Frames at MTU 1,500 from workers into the parameter server (into all peers).",
+        lambda s: known(s.packets),
+    ),
+    Metric(
+        "testbed_ingress_acknowledgements_total",
+        "counter",
+        (),
+        "Pure ACKs from workers into the parameter server (into the observed peer), as captured.",
+        lambda s: known(s.acknowledgements),
+    ),
+    Metric(
+        "testbed_capture_packets_total",
+        "counter",
+        (),
+        "Packets that the capture kept, both directions.",
+        lambda s: known(None if s.capture is None else s.capture[0]),
+    ),
+    Metric(
+        "testbed_capture_dropped_packets_total",
+        "counter",
+        (),
+        "Packets that the capture had no room for.",
+        lambda s: known(None if s.capture is None else s.capture[1]),
+    ),
+    Metric(
+        "testbed_accuracy_ratio",
+        "gauge",
+        (),
+        "Share of the test set classified correctly, 0 to 1, at the last evaluation.",
+        _evaluation("accuracy"),
+    ),
+    Metric("testbed_loss", "gauge", (), "Test loss at the last evaluation.", _evaluation("loss")),
+    Metric(
+        "testbed_evaluated_updates",
+        "gauge",
+        (),
+        "Updates that had been applied to what was evaluated last.",
+        _evaluation("updates"),
+    ),
+    Metric(
+        "testbed_evaluated_ingress_bytes",
+        "gauge",
+        ("layer",),
+        "Ingress when what was evaluated last was reached: pairs with testbed_accuracy_ratio.",
+        lambda s: by_key({} if s.evaluation is None else s.evaluation.ingress),
+    ),
+    Metric(
+        "testbed_evaluations_due",
+        "gauge",
+        (),
+        "Evaluations that the evaluator is behind.",
+        lambda s: known(s.due),
+    ),
+    Metric(
+        "testbed_server_queue_seconds",
+        "summary",
+        (),
+        "How long pushes waited for the server's process after the kernel had received them.",
+        lambda s: known(s.queue),
+    ),
+    Metric(
+        "testbed_server_apply_seconds",
+        "summary",
+        (),
+        "How long the algorithm took to apply an update.",
+        lambda s: known(s.apply),
+    ),
+    Metric(
+        "testbed_training_seconds",
+        "gauge",
+        (),
+        "Seconds of the host's clock since training began, until the last update.",
+        lambda s: known(s.training_seconds),
+    ),
+    Metric(
+        "testbed_virtual_time_seconds",
+        "gauge",
+        (),
+        "Seconds of the virtual clock since training began.",
+        lambda s: known(s.virtual_seconds),
+    ),
+    Metric(
+        "testbed_target_accuracy_ingress_bytes",
+        "gauge",
+        ("layer", "accuracy"),
+        f"Ingress when an accuracy was first reached: {', '.join(map(str, ACCURACIES))}.",
+        lambda s: [
+            ((layer, str(accuracy)), size)
+            for accuracy, ingress in s.reached.items()
+            for layer, size in ingress.items()
+        ],
+    ),
+)

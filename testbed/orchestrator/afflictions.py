@@ -1,0 +1,99 @@
+"""What the agent does to nodes and links that are there and working; see ``Afflictions``.
+
+Each request says how something is to be from now on, and asking twice changes nothing. What lasts how
+long, and what happens where two faults meet, is the orchestrator's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from testbed.network import outages
+from testbed.network.addresses import Link, Shape
+from testbed.network.shaping import Egress
+from testbed.network.star import DEVICE_INDEX
+from testbed.nodes.interface import Nodes
+from testbed.nodes.linux import inside_network
+
+
+class Afflictions:
+    """The links and nodes of one run, as they are now; lives in the core's network namespace."""
+
+    def __init__(
+        self, links: Sequence[Link], networks: Mapping[str, int], server: str, nodes: Nodes
+    ) -> None:
+        """Everything is as planned.
+
+        Args:
+            networks: descriptor of each device's network namespace.
+            server: IPv4 address of the device that others are cut off from.
+        """
+        self._links = {link.device: link for link in links}
+        self._networks = networks
+        self._server = server
+        self._nodes = nodes
+        self._down: set[str] = set()
+        self._cut: set[str] = set()
+        self._uplinks = {link.device: Egress(DEVICE_INDEX, link.uplink) for link in links}
+        self._downlinks = {
+            link.device: Egress(DEVICE_INDEX + link.index, link.downlink) for link in links
+        }
+
+    def serve(self, request: Mapping[str, Any]) -> bool:
+        """Do what a request asks for; returns whether it asks for any of this.
+
+        ``{"link": device, "up": bool}``; ``{"cut": devices, "yes": bool}``, from the server;
+        ``{"rate": device, "uplink": bit/s, "downlink": bit/s}`` and ``{"limit": device, "cpus":
+        number}``, where null is as planned; ``{"corrupt": device, "share": from 0 to 1}``.
+
+        Raises:
+            NetlinkError: the kernel refuses.
+            HostError: the processors of these nodes cannot be limited.
+        """
+        match request:
+            case {"link": device, "up": up}:
+                self._mark(self._down, [device], not up, self._set_link)
+            case {"cut": devices, "yes": cut}:
+                self._mark(self._cut, devices, cut, self._set_cut)
+            case {"rate": device, "uplink": uplink, "downlink": downlink}:
+                self._set_rates(device, uplink, downlink)
+            case {"corrupt": device, "share": share}:
+                self._set_uplink(device, replace(self._uplinks[device].shape, corrupt=share))
+            case {"limit": device, "cpus": cpus}:
+                self._nodes.limit(device, cpus)
+            case _:
+                return False
+        return True
+
+    def _mark(
+        self,
+        marked: set[str],
+        devices: Sequence[str],
+        mark: bool,
+        change: Callable[[Link, bool], None],
+    ) -> None:
+        for device in devices:
+            if (device in marked) is not mark:
+                change(self._links[device], mark)
+                marked ^= {device}
+
+    def _set_link(self, link: Link, down: bool) -> None:
+        outages.set_link(link, up=not down)
+
+    def _set_cut(self, link: Link, cut: bool) -> None:
+        outages.set_cut(link.device_address, self._server, cut=cut)
+
+    def _set_rates(self, device: str, uplink: int | None, downlink: int | None) -> None:
+        planned = self._links[device]
+        rate = planned.uplink.rate if uplink is None else uplink
+        self._set_uplink(device, replace(self._uplinks[device].shape, rate=rate))
+        rate = planned.downlink.rate if downlink is None else downlink
+        with IPRoute() as core:
+            below = self._downlinks[device]
+            below.change(core, replace(below.shape, rate=rate))
+
+    def _set_uplink(self, device: str, shape: Shape) -> None:
+        with inside_network(self._networks[device]), IPRoute() as netlink:
+            self._uplinks[device].change(netlink, shape)

@@ -1,0 +1,321 @@
+"""Faults as the orchestrator has them happen: begun, undone and written down.
+
+Who is struck and when is decided elsewhere. Under the virtual clock the server's records say when a
+fault begins and when it ends. Under the wall clock the beginning comes from the schedule's times, of
+which this is the clock, from the server, when it reaches a version that the schedule names, and from
+workers, when they have made a push behind which something strikes them; every end is timed here.
+
+A worker that a fault has killed comes back as its next *incarnation*, once its process is gone and the
+server has told of its last connection, and with that of all it pushed.
+
+When training has ended, those that could not hear of it (frozen, cut off, or only just connected again,
+while TCP still waits for longer and longer) are killed, with their links up: their kernel then says at
+once that the connection is over, and no ledger has to wait for it.
+"""
+
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.faults.fault import SERVER, Fault, Kind
+from testbed.faults.schedule import Schedule
+from testbed.faults.telling import told
+from testbed.orchestrator.ending import EndError
+from testbed.orchestrator.standing import Ask, Standings
+from testbed.roles.greeting import CONNECT_TIMEOUT
+from testbed.roles.pace import Paces
+from testbed.roles.settings import Settings
+from testbed.telemetry.run_log import RunLog
+
+UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
+"""Kinds that keep a device from being heard, and from hearing."""
+SETTLED = 2.0
+"""Seconds behind an outage, and its length once more, until TCP goes on as before."""
+CLOSING_TIMEOUT = 2.0
+"""Seconds in which the server tells of a killed worker's connection, if it can notice its end."""
+Phase: TypeAlias = Literal["begin", "end"]
+_DETAILS = ("factor", "uplink", "downlink", "cpus", "share")
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What has to be known of one worker.
+
+    Attributes:
+        incarnation: how often it has come back.
+        applied: how many of its pushes the server has told of.
+        pushes: how many it has told of itself, last; the server tells later.
+        killed: until when a fault keeps it dead, in seconds of CLOCK_MONOTONIC; infinite: for good, or
+            until the clock says so; None: it lives.
+        exited: when its process had ended, once it was killed.
+        closed: whether the server has told of its last connection since then.
+        unsettled: until when TCP may be behind an outage.
+        started: when it last came back.
+    """
+
+    incarnation: int = 0
+    applied: int = 0
+    pushes: int = 0
+    killed: float | None = None
+    exited: float | None = None
+    closed: bool = False
+    unsettled: float = -math.inf
+    started: float = -math.inf
+
+
+@dataclass(order=True, slots=True)
+class _End:
+    """A fault's end to come; whom it struck, and in which of their incarnations."""
+
+    when: float
+    number: int
+    fault: Fault = field(compare=False)
+    struck: Mapping[int, int] = field(compare=False)
+
+
+class Injection:
+    """The faults of one run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        names: Mapping[int, str],
+        *,
+        ask: Ask,
+        start: Callable[[str, dict[str, Any]], None],
+        event: Callable[[str, str, str | None], None],
+        log: RunLog,
+    ) -> None:
+        """Nothing has happened yet.
+
+        Args:
+            names: the workers' names by number.
+            ask: the agent.
+            start: a device, in a role.
+            event: tells one, as (level, text, device).
+        """
+        self._settings = settings
+        self._names = names
+        self._numbers = {name: number for number, name in names.items()}
+        self._start, self._event, self._log, self._ask = start, event, log, ask
+        self._wall = settings.clock == "wall"
+        self._schedule = Schedule.of(settings)
+        self.paces = Paces.make(settings.workers) if settings.faults and self._wall else None
+        self._standings = Standings(names, ask, self.paces)
+        self._workers = {number: _Worker() for number in names}
+        self._timed: Iterator[tuple[float, tuple[int, ...], Fault]] = iter(())
+        self._next: tuple[float, tuple[int, ...], Fault] | None = None
+        self._ends: list[_End] = []
+        self._count = itertools.count()
+        self._training: float | None = None
+        self._version = 0
+        self._over = False
+
+    # -- what happens
+
+    def training(self, when: float) -> None:
+        """Training has begun, at a moment of CLOCK_MONOTONIC."""
+        self._training = when
+        if self._wall:
+            self._timed = self._schedule.timed()
+            self._next = next(self._timed, None)
+
+    def updates(self, rows: npt.NDArray[Any], version: int) -> None:
+        """Pushes were taken in, rows of ``records.UPDATE``, which led to this version."""
+        self._version = version
+        pushed = rows["worker"][rows["payload_bytes"] > 0]
+        numbers, counts = np.unique(pushed, return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            if number in self._workers:  # and not a peer
+                self._workers[number].applied += count
+
+    def reached(self, version: int) -> None:
+        """The server has reached a version that the schedule names."""
+        self._version = version
+        for devices, fault in self._schedule.at_iteration(version):
+            self._begin(fault, devices, self._now(), version)
+
+    def told(self, record: Mapping[str, Any]) -> None:
+        """The clock, or a worker, tells of a fault's beginning or end."""
+        kind, phase, rule, duration = (record[k] for k in ("fault", "phase", "rule", "duration"))
+        details = {key: record[key] for key in _DETAILS if key in record}
+        fault, devices = Fault(rule, kind, duration, **details), record["devices"]
+        when = self._now() if self._wall else record["time"]
+        if "pushes" in record:
+            self._workers[devices[0]].pushes = record["pushes"]
+        if phase == "begin":
+            self._begin(fault, devices, when, record["iteration"])
+        else:
+            self._end(fault, devices, when, record["iteration"])
+
+    def exited(self, device: str) -> bool:
+        """A device's process has ended; whether that was the testbed's doing."""
+        worker = self._workers.get(self._numbers.get(device, SERVER))
+        if worker is None or worker.killed is None:
+            return False
+        worker.exited = time.monotonic()
+        return True
+
+    def closed(self, number: int | None) -> None:
+        """The server has told of a connection's end, and of all that came over it."""
+        if number in self._workers:
+            self._workers[number].closed = True
+
+    def explains(self, device: str | None) -> bool:
+        """Whether a connection that ends is what a fault of this device leads to."""
+        number = None if device is None else self._numbers.get(device)
+        if number is None:
+            return False
+        worker = self._workers[number]
+        lately = time.monotonic() - worker.started < CONNECT_TIMEOUT
+        return worker.killed is not None or lately
+
+    @property
+    def patience(self) -> float:
+        """Seconds until ``turn`` has something to do."""
+        due = [self._ends[0].when] if self._ends else []
+        due += [self._training + self._next[0]] if self._next and self._training else []
+        waiting = any(worker.exited is not None for worker in self._workers.values())
+        if waiting and not self._over:
+            due.append(time.monotonic() + 0.02)
+        return max(0.0, min(due, default=math.inf) - time.monotonic())
+
+    def turn(self) -> None:
+        """Do what is due."""
+        while not self._over:
+            now = time.monotonic()
+            begins = math.inf
+            if self._next is not None and self._training is not None:
+                begins = self._training + self._next[0]
+            ends = self._ends[0].when if self._ends else math.inf
+            if min(begins, ends) > now:
+                break
+            if ends <= begins:
+                end = heapq.heappop(self._ends)
+                devices = [n for n, life in end.struck.items() if self._lasts(end.fault, n, life)]
+                if devices:
+                    self._end(end.fault, devices, self._now(), self._version)
+            else:
+                assert self._next is not None
+                _, struck, fault = self._next
+                self._next = next(self._timed, None)
+                self._begin(fault, struck, self._now(), self._version)
+        if not self._over:
+            self._bring_back()
+
+    def release(self) -> None:
+        """Training has ended: nothing begins any more, and nobody is to keep it from its end."""
+        self._over = True
+        self._next = None
+        self._ends.clear()
+        for number in self._names:
+            self._release(number)
+
+    # -- doing it
+
+    def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
+        if SERVER in devices:
+            raise EndError(
+                "failed", "a fault of the server can only be had under the virtual clock"
+            )
+        devices = [number for number in devices if self._can_be_struck(number)]
+        if self._over or not devices:
+            return
+        self._write("begin", fault, devices, when, version)
+        if fault.kind == "kill":
+            for number in devices:
+                self._kill(number)
+        else:
+            self._standings.begin(fault, devices)
+        if self._wall and fault.duration is not None:
+            until = time.monotonic() + fault.duration
+            struck = {number: self._workers[number].incarnation for number in devices}
+            heapq.heappush(self._ends, _End(until, next(self._count), fault, struck))
+        if self._wall and all(map(self._is_lost, self._names)):
+            for number in self._names:
+                self._release(number)  # the server finds that nobody is left
+
+    def _can_be_struck(self, number: int) -> bool:
+        """Whether a worker is there: who is killed or lost has no other fault."""
+        return self._workers[number].killed is None and not self._is_lost(number)
+
+    def _lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
+        """Whether a fault is still there to end: a process that was killed does not thaw."""
+        worker = self._workers[number]
+        alive = worker.killed is None and worker.incarnation == incarnation
+        return alive or fault.kind != "freeze"
+
+    def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
+        self._write("end", fault, devices, when, version)
+        if fault.kind == "kill":
+            for number in devices:
+                self._workers[number].killed = 0.0
+            self._bring_back()
+            return
+        self._standings.end(fault, devices)
+        if fault.kind in UNHEARD and fault.duration is not None:
+            for number in devices:
+                behind = time.monotonic() + fault.duration + SETTLED
+                self._workers[number].unsettled = behind
+
+    def _kill(self, number: int) -> None:
+        worker = self._workers[number]
+        worker.killed, worker.exited, worker.closed = math.inf, None, False
+        self._ask({"kill": self._names[number]})
+        # The next incarnation is not frozen; this one must not go on before it is killed.
+        self._standings.forget(number, ("freeze",))
+
+    def _bring_back(self) -> None:
+        """Start those whose time has come, and of whom all is known."""
+        now = time.monotonic()
+        for number, worker in self._workers.items():
+            if worker.killed is None or worker.killed > now or worker.exited is None:
+                continue
+            if not worker.closed and now - worker.exited < CLOSING_TIMEOUT and self._wall:
+                continue
+            worker.killed = worker.exited = None
+            worker.incarnation += 1
+            worker.started = now
+            role = {"role": "worker", "number": number, "incarnation": worker.incarnation}
+            self._start(self._names[number], role | {"pushes": max(worker.pushes, worker.applied)})
+
+    def _is_lost(self, number: int) -> bool:
+        """Whether nothing can come of a worker any more."""
+        if self._workers[number].killed == math.inf:
+            return not any(number in end.struck for end in self._ends if end.fault.kind == "kill")
+        return self._standings.has(number, ("freeze", *UNHEARD), for_good=True)
+
+    def _release(self, number: int) -> None:
+        worker, now = self._workers[number], time.monotonic()
+        deaf = self._standings.has(number, ("freeze", *UNHEARD)) or now < worker.unsettled
+        connecting = now - worker.started < CONNECT_TIMEOUT
+        # First, so that what a killed one's kernel says of the connection is heard.
+        self._standings.forget(number, (*UNHEARD, "slow", "corrupt"))
+        if worker.killed is None and (deaf or connecting):
+            self._kill(number)
+
+    # -- telling it
+
+    def _now(self) -> float:
+        """Seconds of the host's clock since training began."""
+        return 0.0 if self._training is None else time.monotonic() - self._training
+
+    def _write(
+        self,
+        phase: Phase,
+        fault: Fault,
+        devices: Sequence[int],
+        when: float,
+        version: int,
+    ) -> None:
+        names = [self._names[number] for number in devices]
+        record = fault.record(phase, devices, when, version)
+        self._log.fault(record, names, self._now())
+        self._event("info", told(record, names), names[0] if len(names) == 1 else None)

@@ -1,0 +1,196 @@
+"""Going on with a run that ended early: from its last checkpoint, in its own run directory.
+
+What the run wrote behind the checkpoint is cut off and comes about again; under the virtual clock it is
+the same. Nothing is cut before the manifest says that the run is going again, and whatever moment a
+resumption ends at, the run can be resumed once more.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.code_digest import package_digest
+from testbed.errors import SpecError
+from testbed.experiment.load import load_resolved
+from testbed.orchestrator.plan import Plan, plan
+from testbed.orchestrator.versions import versions
+from testbed.results.journals import read_columns
+from testbed.results.reading import Run
+from testbed.telemetry.records import UPDATE
+from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept
+
+FOLDER = "checkpoints"
+"""Of a run directory: where its checkpoints are, until the run is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What a run that goes on begins with.
+
+    Attributes:
+        kept: what of its run directory.
+        state: of the checkpoint; None if the run begins anew.
+        files: the checkpoints' files; None if it has none.
+        host_seconds: of the host's clock since training began, in all sessions before.
+        lock: descriptor that keeps others from resuming the same run.
+    """
+
+    kept: Kept
+    state: Mapping[str, Any] | None
+    files: CheckpointFiles | None
+    host_seconds: float
+    lock: int
+
+    @property
+    def told(self) -> str:
+        """What the run log says of it."""
+        if self.state is None:
+            return "resumed from the beginning: there is no checkpoint"
+        return f"resumed from the checkpoint of update {self.state['version']:,}"
+
+    def put_traffic_aside(self, directory: Path) -> None:
+        """Make room for the capture and the ledgers of a run that begins anew.
+
+        What there is of earlier times goes to a folder of its own, and is counted no more.
+        """
+        folder = directory / "traffic"
+        earlier = [path for path in folder.iterdir() if not path.name.startswith("earlier")]
+        if earlier:
+            aside = folder / f"earlier-{len(self.kept.manifest.get('resumed', ())) + 1}"
+            aside.mkdir(exist_ok=True)
+            for path in earlier:
+                path.replace(aside / path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run to be carried out.
+
+    Attributes:
+        plan: the run's.
+        ended: what there is of it already; None if it is to be begun.
+    """
+
+    plan: Plan
+    ended: Run | None = None
+
+
+def left(found: Sequence[Run], whole: bool) -> list[Job]:
+    """What is left to do of an execution.
+
+    Args:
+        found: its runs that are asked for, at least one.
+        whole: whether those that were never begun are asked for, too.
+
+    Raises:
+        SpecError: nothing is left, or something cannot be resumed.
+    """
+    directory = found[0].directory.parent
+    jobs = [Job(_check(run), run) for run in found if run.ended != "completed"]
+    if whole:
+        spec = load_resolved(directory / "experiment.yaml")
+        jobs += [Job(one) for one in plan(spec) if not (directory / one.label).exists()]
+    if not jobs:
+        what = found[0].id if not whole else "/".join(directory.parts[-2:])
+        raise SpecError(f"{what} is complete: there is nothing to resume")
+    return jobs
+
+
+def _check(run: Run) -> Plan:
+    """See whether a run that is not complete can be resumed; returns its plan."""
+    if run.ended == "running":
+        raise SpecError(f"{run.id} is still running, as process {run.manifest.pid}")
+    written_by = _manifest(run)
+    if written_by.get("code") != package_digest():
+        commit = written_by.get("commit")
+        by = f"testbed {run.manifest.versions.get('testbed', 'of another version')}" + (
+            f", commit {commit}" if commit else ""
+        )
+        raise SpecError(
+            f"{run.id} was written by other code than this ({by}): resume it with that, or run it anew"
+        )
+    here = versions()
+    for name, version in run.manifest.versions.items():
+        if here.get(name) != version:
+            raise SpecError(
+                f"{run.id} was written with {name} {version}, and here is {here.get(name, 'none')}: "
+                "resume it with that, or run it anew"
+            )
+    (one,) = plan(load_resolved(run.directory / "spec.yaml"))
+    return one
+
+
+def prepare(run: Run, types: Collection[type]) -> Resumption:
+    """Find out what a run that was checked goes on from.
+
+    Args:
+        types: whose objects its checkpoints may hold.
+
+    Raises:
+        SpecError: it is being resumed already.
+        OSError: its directory cannot be read.
+    """
+    lock = os.open(run.directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise SpecError(f"{run.id} is being resumed by another process already") from None
+    updates = read_columns(run.directory, "updates", UPDATE.names or ())
+    evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
+    faults = _lines(run.directory / "faults.jsonl")
+    files = state = None
+    emulated = run.manifest.engine == "emulation"
+    if (run.directory / FOLDER).is_dir() and not emulated:
+        files = CheckpointFiles.open(run.directory / FOLDER, types)
+        there = {
+            "updates": updates.num_rows,
+            "evaluations": evaluations.num_rows,
+            "faults": len(faults),
+        }
+        # A host that crashed may have lost what a checkpoint has already counted.
+        state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
+    counts = state["counts"] if state else dict.fromkeys(("updates", "evaluations", "faults"), 0)
+    manifest = _manifest(run)
+    seconds = _host_seconds(updates, manifest)
+    tables = {
+        "updates": updates.slice(0, counts["updates"]),
+        "evaluations": evaluations.slice(0, counts["evaluations"]),
+        "counters": _counters(run).slice(0, 0 if emulated else None),
+    }
+    version = state["version"] if state else 0
+    resumed = {"version": version, "host_seconds": seconds}
+    kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
+    return Resumption(kept, state, files, seconds, lock)
+
+
+def _counters(run: Run) -> pa.Table:
+    return read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS)
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a file, none if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+
+
+def _manifest(run: Run) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run.directory / "manifest.json").read_bytes())
+    return content
+
+
+def _host_seconds(updates: pa.Table, manifest: Mapping[str, Any]) -> float:
+    """What all sessions so far took, what was lost of them too, as far as they wrote it down."""
+    known = [float(one["host_seconds"]) for one in manifest.get("resumed", ())]
+    if updates.num_rows:
+        known.append(float(updates.column("host_time")[-1].as_py()))
+    return max(known, default=0.0)

@@ -1,0 +1,93 @@
+"""One table of a run directory, row by row: an Arrow stream as the run goes, Parquet at its end.
+
+A stream needs no footer to be read, so that a run that is killed leaves what it had. A run that goes on
+begins its streams anew with the rows that it keeps.
+"""
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class Journal:
+    """Rows that are appended to an Arrow stream and end as a Parquet file.
+
+    Attributes:
+        rows: how many there are.
+    """
+
+    def __init__(
+        self, directory: Path, name: str, schema: pa.Schema, kept: pa.Table | None = None
+    ) -> None:
+        """Begin a journal, or go on with one.
+
+        Args:
+            kept: rows of an earlier journal, which takes its place; None if there must be none.
+        """
+        self._stream_path = directory / f"{name}.arrows"
+        self._parquet_path = directory / f"{name}.parquet"
+        self._schema = schema
+        self._encoded = io.BytesIO()
+        self._writer = pa.ipc.new_stream(self._encoded, schema)
+        self.rows = 0
+        if kept is None:
+            self._file = self._stream_path.open("xb", buffering=0)
+            self._flush()
+            return
+        # Whole before it is there: at any moment the rows are in the one file or in the other.
+        partial = self._stream_path.with_suffix(".partial")
+        self._file = partial.open("wb", buffering=0)
+        if kept.num_rows:
+            self._writer.write_table(kept.select(schema.names).cast(schema))
+            self.rows = kept.num_rows
+        self._flush()
+        partial.replace(self._stream_path)
+        self._parquet_path.unlink(missing_ok=True)
+
+    def append(self, columns: Mapping[str, Any]) -> None:
+        """Append rows given by columns; they are in the file when this returns.
+
+        Raises:
+            OSError: there is no room for them; the file ends with the rows before them.
+        """
+        batch = pa.record_batch(dict(columns), schema=self._schema)
+        self._writer.write_batch(batch)
+        self._flush()
+        self.rows += batch.num_rows
+
+    def _flush(self) -> None:
+        """Write what is encoded, all of it or nothing: a batch cut short would hide what follows."""
+        data = memoryview(self._encoded.getvalue())
+        self._encoded.seek(0)
+        self._encoded.truncate()
+        end = self._file.tell()
+        try:
+            while data:
+                data = data[self._file.write(data) :]  # on a disk that fills, a part is taken
+        except OSError:
+            self._file.truncate(end)
+            self._file.seek(end)
+            raise
+
+    def close(self) -> None:
+        """End the stream and replace it by the Parquet file.
+
+        Raises:
+            OSError: there is no room for both; the stream is left, which readers take as well.
+        """
+        self._writer.close()
+        self._flush()
+        self._file.close()
+        partial = self._parquet_path.with_suffix(".partial")
+        try:
+            with pa.ipc.open_stream(str(self._stream_path)) as reader:
+                pq.write_table(reader.read_all(), partial)
+            partial.replace(self._parquet_path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        self._stream_path.unlink()

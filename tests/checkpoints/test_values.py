@@ -1,0 +1,193 @@
+"""What is stored comes back as it was, and nothing else comes out of a file."""
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.checkpoints.files import NAMES, CheckpointFiles
+from testbed.checkpoints.stateful import Stateful
+from testbed.checkpoints.values import decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    number: int
+    vector: Any
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.seen = {3, 1, 2}
+
+
+TYPES = (Frozen, Plain)
+
+
+def through_files(folder: Path, value: Any) -> Any:
+    CheckpointFiles.open(folder, TYPES).write(1, {"value": value})
+    return CheckpointFiles.open(folder, TYPES).newest()["value"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        7,
+        2**127 + 1,
+        0.1,
+        float("inf"),
+        -1e-320,
+        "text",
+        [1, (2, [3])],
+        deque([(1.5, 2)]),
+        {(1, 2): "pair", 3: {"a": None}, "text": {4, 5}},
+        np.float32(0.1),
+        frozenset(),
+        {},
+    ],
+)
+def test_a_value_comes_back(tmp_path: Path, value: Any) -> None:
+    back = through_files(tmp_path, value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<u4", "<i8", "<f8", "?"])
+@pytest.mark.parametrize("shape", [(0,), (3,), (2, 3)])
+def test_an_array_comes_back_and_can_be_written(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    array = (np.arange(np.prod(shape, dtype=int)).reshape(shape) * 0.3).astype(dtype)
+    back = through_files(tmp_path, array)
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(back, array)
+    back[...] = 1
+
+
+def test_what_is_not_contiguous_comes_back(tmp_path: Path) -> None:
+    array = np.arange(12.0).reshape(3, 4)[:, ::2]
+    np.testing.assert_array_equal(through_files(tmp_path, array), array)
+
+
+def test_what_was_one_is_one_again(tmp_path: Path) -> None:
+    vector, one = np.arange(3.0), Plain()
+    back = through_files(tmp_path, [Frozen(1, vector), vector, {"one": one}, one])
+    assert back[0].vector is back[1]
+    assert back[2]["one"] is back[3]
+    assert back[3].seen == {1, 2, 3}
+
+
+def test_an_object_can_be_a_key_and_stand_elsewhere(tmp_path: Path) -> None:
+    one = Plain()
+    back = through_files(tmp_path, [{one: 1}, one])
+    assert back[1] in back[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ({"a": [1, print]}, r"the state\['a'\]\[1\] cannot be put .* builtin_function_or_method"),
+        ([Frozen(1, object())], r"the state\[0\]\.vector cannot be put .* object"),
+        (np.array([None]), "an array of object"),
+    ],
+)
+def test_what_cannot_be_stored_is_named(value: Any, where: str) -> None:
+    with pytest.raises(TypeError, match=where):
+        encode(value, TYPES)
+
+
+def test_no_other_class_is_made_of_what_is_read() -> None:
+    tree, arrays = encode([Frozen(1, None)], TYPES)
+    with pytest.raises(ValueError, match="holds a Frozen, which is not known"):
+        decode(tree, arrays, [Plain])
+    with pytest.raises(ValueError, match="holds a os"):
+        decode({"os": "system"}, [], TYPES)
+
+
+# -- the two files
+
+
+def test_the_newer_of_two_whole_files_counts(tmp_path: Path) -> None:
+    files = CheckpointFiles.open(tmp_path, ())
+    assert files.newest() is None
+    for version in (10, 20, 30):
+        files.write(version, {"version": version})
+        assert CheckpointFiles.open(tmp_path, ()).newest() == {"version": version}
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "changed", "of another make"])
+def test_a_damaged_file_leaves_the_other_one(tmp_path: Path, damage: str) -> None:
+    files = CheckpointFiles.open(tmp_path, ())
+    for version in (10, 20):
+        files.write(version, {"version": version, "vector": np.zeros(1000)})
+    newer = tmp_path / NAMES[1]
+    content = bytearray(newer.read_bytes())
+    if damage == "changed":
+        content[-1] ^= 1
+    elif damage == "of another make":
+        content[:4] = b"test"[::-1]
+    newer.write_bytes(content[: {"cut": -1, "emptied": 0}.get(damage, len(content))])
+    again = CheckpointFiles.open(tmp_path, ())
+    assert again.newest()["version"] == 10
+    again.write(30, {"version": 30})
+    assert CheckpointFiles.open(tmp_path, ()).newest()["version"] == 30
+    again.write(40, {"version": 40})
+    assert again.newest(lambda one: one["version"] < 40) == {"version": 30}
+
+
+def test_one_that_does_not_fit_is_written_over(tmp_path: Path) -> None:
+    files = CheckpointFiles.open(tmp_path, ())
+    for version in (10, 20):
+        files.write(version, {"version": version})
+    assert files.newest(lambda one: one["version"] < 20) == {"version": 10}
+    files.write(15, {"version": 15})
+    assert CheckpointFiles.open(tmp_path, ()).newest() == {"version": 15}
+
+
+# -- what is an object's state
+
+
+class Counter(Stateful):
+    made_anew = frozenset({"double"})
+
+    def __init__(self) -> None:
+        self.vector = np.zeros(3)
+        self.count = 0
+        self.double = self._twice
+
+    def _twice(self) -> Any:
+        return 2 * self.vector
+
+
+class Longer(Counter):
+    made_anew = frozenset({"file"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file = print
+        self.names: list[str] = []
+
+
+def test_every_attribute_is_state_but_those_of_the_class_and_its_bases() -> None:
+    assert set(Longer().state()) == {"vector", "count", "names"}
+
+
+def test_arrays_are_filled_where_they_lie() -> None:
+    one, other = Longer(), Longer()
+    one.vector += 5
+    one.names.append("x")
+    looks_on = other.vector
+    other.restore(one.state())
+    assert other.vector is looks_on
+    assert (looks_on.tolist(), other.names) == ([5, 5, 5], ["x"])
+    assert other.double().tolist() == [10, 10, 10]
+
+
+def test_the_state_of_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="Longer makes file anew"):
+        Longer().restore({"file": 3})

@@ -1,0 +1,125 @@
+"""Faults on the dashboards: a real simulation with faults, replayed to a real Prometheus."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from testbed.metrics.exporter import Exporter
+from testbed.metrics.player import play
+from testbed.metrics.replay import ReplayedRun
+from testbed.results.faults import struck
+from testbed.results.reading import Run
+from tests.dashboards.grafana import chosen, dashboards, interpolated, queries
+from tests.dashboards.server import Prometheus, Series, free_port, prometheus
+from tests.metrics.running import planned, simulated
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("Prometheus"), pytest.mark.timeout(300)]
+
+WORKERS = 10
+SECONDS = 12.0
+"""That the replay takes."""
+SPEC: dict[str, Any] = {
+    "engine": "simulation",
+    "clock": "virtual",
+    "compute": {"distribution": "constant", "mean": "100ms"},
+    "training": {"updates": 300},
+    "faults": [
+        {"who": {"number": 2}, "when": {"iteration": 60}, "how": "freeze"},
+        {"who": {"number": 4}, "when": {"iteration": 120}, "how": "partition", "lasting": "500ms"},
+        {"who": {"devices": ["worker-1"]}, "when": {"iteration": 200}, "how": "kill"},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What was served, and where to ask for it."""
+
+    prometheus: Prometheus
+    run: Run
+    start: float
+    end: float
+
+    def ask(self, name: str) -> list[Series]:
+        """What the panel or the annotation of this name gets, with everything chosen."""
+        [query] = [one for one in queries() if one.name == name]
+        values = {"run": chosen(), "algorithm": chosen()}
+        seconds = self.end - self.start
+        text = interpolated(query.expression, values, step=1, seconds=seconds)
+        if query.instant:
+            found = self.prometheus.at(text, self.end)
+            return [(labels, [(self.end, value)]) for labels, value in found]
+        return self.prometheus.over(text, self.start, self.end, 1)
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
+    if shutil.which("prometheus") is None:
+        pytest.skip("prometheus (Debian package) is not installed")
+    folder = tmp_path_factory.mktemp("replayed")
+    directory, _ = simulated(planned(WORKERS, **SPEC), folder)
+    run = Run.load(directory)
+    replay = ReplayedRun(run)
+    port = free_port()
+    exporter = Exporter(port, workers=True)
+    try:
+        with prometheus(folder, port) as server:
+            exporter.add(replay)
+            start = time.time()
+            time.sleep(2)  # a scrape before the first fault, from which there is a change
+            assert play([replay], replay.duration / SECONDS)
+            time.sleep(2)
+            yield Replayed(server, run, start, time.time())
+    finally:
+        exporter.close()
+
+
+@pytest.mark.parametrize("dashboard", sorted(dashboards()))
+def test_each_kind_is_marked_when_it_struck(replayed: Replayed, dashboard: str) -> None:
+    marked = {
+        labels["kind"]: [moment for moment, value in points if value > 0]
+        for labels, points in replayed.ask(f"{dashboard}: Faults [Anno]")
+    }
+    kinds = {kind for kind, moments in marked.items() if moments}
+    assert kinds == {"freeze", "partition", "kill"}
+    first = [marked[kind][0] for kind in ("freeze", "partition", "kill")]
+    assert first == sorted(first)
+    assert replayed.start < first[0] < first[-1] < replayed.end
+    # For as long as the query looks back, and not for ever.
+    assert all(moments[-1] - moments[0] <= 5 for moments in marked.values() if moments)
+
+
+def test_workers_alive_and_out_of_action(replayed: Replayed) -> None:
+    [(_, alive)] = replayed.ask("devices: Workers alive [A]")
+    assert alive[0][1] == WORKERS
+    assert alive[-1][1] == WORKERS - 3
+    assert [value for _, value in alive] == sorted((v for _, v in alive), reverse=True)
+    frozen, dead, cut, suspected = (
+        [value for _, value in replayed.ask(f"devices: Workers out of action [{ref}]")[0][1]]
+        for ref in "ABCD"
+    )
+    assert (frozen[0], frozen[-1]) == (0, 2)
+    assert (dead[0], dead[-1]) == (0, 1)
+    assert (cut[0], cut[-1]) == (0, 0)
+    # Those of the four that had not been frozen before.
+    assert max(cut) == struck(replayed.run.faults)["partition"] >= 2
+    assert set(suspected) == {0}
+
+
+def test_devices_struck_are_those_of_the_summary(replayed: Replayed) -> None:
+    found = {
+        labels["kind"]: points[-1][1]
+        for labels, points in replayed.ask("devices: Devices struck [A]")
+    }
+    assert found == struck(replayed.run.faults) == replayed.run.summary.faults
+
+
+def test_top_talkers_have_their_class(replayed: Replayed) -> None:
+    found = replayed.ask("ingress: Top talkers [A]")
+    assert len(found) == WORKERS
+    assert {labels["device_class"] for labels, _ in found} == {"all"}
+    assert len({labels["worker"] for labels, _ in found}) == WORKERS

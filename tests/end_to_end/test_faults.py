@@ -1,0 +1,189 @@
+"""Faults that really happen to namespaces, links and processes, under the wall clock."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from testbed.experiment.load import load
+from testbed.faults.schedule import Schedule
+from testbed.orchestrator.host import _make_namespaces, _missing_disciplines, _try_in_child
+from testbed.orchestrator.plan import plan
+from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+FAULTY: dict[str, Any] = SMALL | {
+    "training": {"updates": 600},
+    "devices": {"workers": 8},
+    "waiting": {"distribution": "constant", "mean": "20ms"},
+    "evaluation": {"every": 200},
+}
+QUICK = 20.0
+"""Seconds within which a run ends when its last update is applied: nobody is waited for."""
+
+
+def of(worker: int, when: dict[str, Any], how: Any, lasting: str | None = None) -> dict[str, Any]:
+    rule = {"who": {"devices": [f"worker-{worker}"]}, "when": when, "how": how}
+    return rule | ({"lasting": lasting} if lasting else {})
+
+
+def faults(started: Started) -> list[dict[str, Any]]:
+    lines = (started.run_directory / "faults.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def assert_sound(started: Started) -> dict[str, Any]:
+    """A run is over, and every ledger of it agrees with every other."""
+    summary = started.record("summary")
+    assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+    rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
+    applied = [i for i, yes in zip(rows["iteration"], rows["applied"], strict=True) if yes]
+    assert applied == list(range(1, summary["updates"] + 1))  # none is lost, none applied twice
+    account = pq.read_table(started.run_directory / "traffic" / "accounting.parquet").to_pydict()
+    sums: Counter[str] = Counter()
+    for i, direction in enumerate(account["direction"]):
+        for name in ("payload_bytes", "stream_bytes", "framing_bytes"):
+            assert account[name][i] >= 0
+            sums[name] += account[name][i] * (direction == "ingress")
+    assert sums["payload_bytes"] + sums["framing_bytes"] == sums["stream_bytes"]
+    assert sums["payload_bytes"] == summary["ingress_after_drain"]["payload_bytes"]
+    return summary
+
+
+def assert_quick(started: Started) -> None:
+    events = started.events()
+    began = next(one["time"] for one in events if one["event"] == "training begins")
+    last = started.record("summary")["host_seconds"] + began
+    assert events[-1]["time"] < last + QUICK
+
+
+def test_every_kind_happens_ends_and_is_written_down(command: CommandLine) -> None:
+    rules = [
+        of(0, {"time": "0.5s"}, "freeze", "500ms"),
+        of(1, {"time": "0.6s"}, "kill", "300ms"),
+        of(2, {"time": "0.7s"}, "stop-network", "800ms"),
+        of(2, {"time": "0.9s"}, "kill", "200ms"),  # while nobody can hear that it is gone
+        {
+            "who": {"devices": ["worker-3", "worker-4"]},
+            "when": {"iteration": 100},
+            "how": "partition",
+            "lasting": "300ms",
+        },
+        of(5, {"iteration": 150}, {"kind": "slow", "factor": 4, "uplink": "20Mbit"}, "500ms"),
+        of(6, {"iteration": 200}, "freeze"),
+        of(4, {"iteration": 250}, "stop-network"),
+        of(3, {"iteration": 300}, "partition"),
+        of(1, {"iteration": 570}, "kill", "200ms"),
+    ]
+    started = command.start_run(FAULTY | {"faults": rules})
+    started.until_training()
+    traces = started.traces()
+    assert started.wait(120) == 0, started.said
+    traces.assert_gone()
+    summary = assert_sound(started)
+    assert summary["ended"] == "completed" and summary["workers_lost"] == 0
+    assert_quick(started)
+    assert not [one for one in started.events() if one["level"] != "info"]
+    told = faults(started)
+    begun = {one["rule"]: one for one in told if one["phase"] == "begin"}
+    assert sorted(begun) == list(range(len(rules)))
+    for rule, one in begun.items():
+        given = rules[rule]
+        assert one["devices"] == given["who"]["devices"]
+        kind = given["how"] if isinstance(given["how"], str) else given["how"]["kind"]
+        assert one["fault"] == kind
+        if "time" in given["when"]:
+            assert abs(one["time"] - float(given["when"]["time"][:-1])) < 0.5
+        else:
+            assert one["iteration"] == given["when"]["iteration"]
+    ended = {one["rule"]: one["time"] for one in told if one["phase"] == "end"}
+    for rule in (0, 1, 2, 3, 4, 5):
+        assert ended[rule] - begun[rule]["time"] == pytest.approx(begun[rule]["duration"], abs=0.3)
+    assert {6, 7, 8}.isdisjoint(ended)
+    # Who is gone for good pushes no more, but for what was on its way; who came back does.
+    rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
+    by = {
+        w: [t for t, o in zip(rows["time"], rows["worker"], strict=True) if o == w]
+        for w in range(8)
+    }
+    for worker, rule in ((6, 6), (4, 7), (3, 8)):
+        assert sum(t > begun[rule]["time"] + 0.2 for t in by[worker]) <= 1
+    for worker, rule in ((0, 0), (1, 1), (2, 2), (2, 3), (5, 5)):
+        assert by[worker][-1] > ended[rule]
+        if rule not in (5,):
+            assert sum(begun[rule]["time"] + 0.2 < t < ended[rule] for t in by[worker]) <= 1
+
+
+def test_the_same_devices_are_struck_after_the_same_pushes(command: CommandLine) -> None:
+    content = FAULTY | {
+        "faults": [
+            {"when": {"probability": 0.03}, "how": "freeze", "lasting": "100ms"},
+            {"when": {"probability": 0.01}, "how": "kill", "lasting": "100ms"},
+            {"when": {"probability": 0.01}, "how": "stop-network", "lasting": "50ms"},
+            {"when": {"probability": 0.01}, "how": {"kind": "slow", "factor": 3}},
+            {"when": {"probability": 0.002}, "how": "freeze"},
+        ]
+    }
+    seen = []
+    for again in ("a", "b"):
+        out = command.folder / again
+        started = command.start("run", command.spec(content), "--out", out, out=out)
+        assert started.wait(120) == 0, started.said
+        assert_sound(started)
+        seen.append(_struck(started))
+    schedule = Schedule.of(plan(load(command.folder / "spec.yaml"))[0].settings)
+    for worker in range(8):
+        first, second = (one[worker] for one in seen)
+        # How many pushes it got to make is up to the host.
+        assert first[: len(second)] == second[: len(first)]
+        for pushes, rule in first:
+            assert rule in [fault.rule for fault in schedule.after_push(worker, pushes)]
+    assert sum(map(len, seen[0].values())) > 10
+
+
+def _struck(started: Started) -> dict[int, list[tuple[int, int]]]:
+    """Of each worker, how many pushes of its had been applied when which rule struck it."""
+    rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
+    found: dict[int, list[tuple[int, int]]] = {worker: [] for worker in range(8)}
+    for one in faults(started):
+        if one["phase"] == "begin":
+            worker = int(one["devices"][0].removeprefix("worker-"))
+            both = zip(rows["worker"], rows["iteration"], strict=True)
+            pushes = sum(w == worker and i <= one["iteration"] for w, i in both)
+            found[worker].append((pushes, one["rule"]))
+    return found
+
+
+def test_a_run_ends_when_everybody_is_lost(command: CommandLine) -> None:
+    rules = [
+        of(0, {"time": "0.3s"}, "kill"),
+        of(1, {"time": "0.3s"}, "freeze"),
+        of(2, {"time": "0.4s"}, "stop-network"),
+        of(3, {"time": "0.5s"}, "partition"),
+    ]
+    content = FAULTY | {"devices": {"workers": 4}, "faults": rules}
+    started = command.start_run(content | {"training": {"updates": 100_000}})
+    assert started.wait(120) == 1
+    assert assert_sound(started)["ended"] == "failed"
+    assert_quick(started)
+    assert "testbed: asgd failed: no further update could come about" in started.said
+
+
+def test_damaged_frames_are_refused_where_the_kernel_cannot(command: CommandLine) -> None:
+    content = FAULTY | {"faults": [of(0, {"time": "0.1s"}, {"kind": "corrupt", "share": "1%"})]}
+    if "netem" not in _missing_disciplines():
+        started = command.start_run(content)
+        assert started.wait(120) == 0, started.said
+        return
+    result = command.do("run", command.spec(content), "--out", command.out)
+    assert "sch_netem" in assert_one_sentence(result, 1)
+    assert not Path(command.out).exists() or not list(Path(command.out).glob("*/*/*"))

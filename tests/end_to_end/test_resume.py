@@ -1,0 +1,191 @@
+"""``testbed resume``: a simulation that was stopped, however, ends as the undisturbed one."""
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from .conftest import SMALL, CommandLine, Started, assert_one_sentence
+
+RUN: dict[str, Any] = SMALL | {
+    "engine": "simulation",
+    "seed": 5,
+    "training": {"updates": 600},
+    "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+    "waiting": {"distribution": "exponential", "mean": "10ms"},
+    "evaluation": {"every": 25},
+    "checkpoints": {"every": 60},
+}
+HOST = ["host_time"]
+"""Columns of what no two executions share."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of the run that nothing happens to."""
+    line = CommandLine(tmp_path_factory.mktemp("undisturbed"))
+    return to_the_end(line.start_run(RUN)).run_directory
+
+
+def updates(directory: Path) -> pa.Table:
+    return pq.read_table(directory / "updates.parquet")
+
+
+def assert_same_end(directory: Path, other: Path) -> None:
+    """Everything that the run is about is the same, to the bit; nothing is left half done."""
+    for name in ("curve.csv", "parameters.npy", "spec.yaml"):
+        assert (directory / name).read_bytes() == (other / name).read_bytes(), name
+    mine, theirs = updates(directory), updates(other)
+    assert mine.drop_columns(HOST).equals(theirs.drop_columns(HOST))
+    assert sorted(path.name for path in directory.iterdir()) == sorted(
+        path.name for path in other.iterdir()
+    )
+    one, another = (json.loads((path / "summary.json").read_bytes()) for path in (directory, other))
+    for key in ("ended", "updates", "ingress", "ingress_after_drain", "parameters_sha256"):
+        assert one[key] == another[key], key
+    for key in ("best_accuracy", "final_accuracy", "training_seconds"):
+        assert one[key] == another[key], key
+
+
+def to_the_end(started: Started) -> Started:
+    """It ends well, in its own time."""
+    assert started.wait(300) == 0, started.said
+    return started
+
+
+def until_updates(started: Started, count: int) -> None:
+    """Wait until the run has evaluated at so many updates."""
+
+    def reached() -> bool:
+        lines = started.curve().splitlines()
+        return len(lines) > 1 and int(lines[-1].split(",")[0]) >= count
+
+    started.until(reached, f"{count} updates")
+
+
+def until_going_on(started: Started, times: int) -> None:
+    """Wait until a run has begun to go on for the so many-th time."""
+    path = started.run_directory
+    started.until(lambda: len(manifest(path).get("resumed", ())) >= times, "going on")
+
+
+def test_killed_again_and_again(command: CommandLine, undisturbed: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    started = command.start_run(RUN)
+    until_updates(started, draw.randrange(25, 250, 25))
+    directory = started.run_directory
+    started.process.kill()
+    started.wait()
+    for times in (1, 2):
+        again = command.start("resume", "latest", "--runs", command.out)
+        # As soon as it has begun to cut the journals, or in the middle of training.
+        until_going_on(again, times)
+        if draw.random() < 0.5:
+            until_updates(again, draw.randrange(275, 450, 25))
+        again.process.kill()
+        again.wait()
+    to_the_end(command.start("resume", directory))
+    assert_same_end(directory, undisturbed)
+    resumed = manifest(directory)["resumed"]
+    assert resumed
+    assert all(one["version"] % 60 == 0 for one in resumed)
+    host = updates(directory).column("host_time").to_numpy()
+    assert np.all(np.diff(host) >= 0)  # one session's time goes on from that of the one before
+    summary = json.loads((directory / "summary.json").read_bytes())
+    assert summary["host_seconds"] == host[-1] >= resumed[-1]["host_seconds"] > 0
+    assert summary["updates_per_second"] == pytest.approx(600 / host[-1])
+
+
+def test_interrupted_nothing_is_done_again(command: CommandLine, undisturbed: Path) -> None:
+    started = command.start_run(RUN)
+    until_updates(started, 150)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait() == 1
+    directory = started.run_directory
+    reached = json.loads((directory / "summary.json").read_bytes())["updates"]
+    assert (directory / "checkpoints").is_dir()
+    to_the_end(command.start("resume", "small", "--runs", command.out))
+    assert_same_end(directory, undisturbed)
+    (resumed,) = manifest(directory)["resumed"]
+    assert resumed["version"] == reached
+    told = [event["event"] for event in started.events()]
+    assert told == [
+        "stopped by SIGINT",
+        f"resumed from the checkpoint of update {reached:,}",
+    ]
+
+
+def test_a_server_that_is_killed_comes_back(command: CommandLine, undisturbed: Path) -> None:
+    faults = [
+        {"who": "server", "how": "kill", "when": when, "lasting": "2s"}
+        for when in ({"iteration": 20}, {"iteration": 290}, {"iteration": 295})
+    ]
+    directory = to_the_end(command.start_run(RUN | {"faults": faults})).run_directory
+    for name in ("curve.csv", "parameters.npy"):
+        assert (directory / name).read_bytes() == (undisturbed / name).read_bytes(), name
+    assert updates(directory).drop_columns(HOST).equals(updates(undisturbed).drop_columns(HOST))
+    lines = (directory / "faults.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [(one["phase"], one["iteration"], one["devices"]) for one in told] == [
+        (phase, at, ["server"]) for at in (20, 290, 295) for phase in ("begin", "end")
+    ]
+    events = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    told_of = [one["event"] for one in events if one["device"] == "server"]
+    back = [text for text in told_of if text.startswith(("begins anew", "back from"))]
+    assert back == ["begins anew", *["back from the checkpoint of update 240"] * 2]
+
+
+def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) -> None:
+    # An execution of two runs, the second of which was never begun.
+    algorithms = ["asgd", "comp-asgd"]
+    started = command.start_run(RUN | {"checkpoints": {}, "algorithms": algorithms})
+    until_updates(started, 100)
+    started.process.send_signal(signal.SIGTERM)
+    assert started.wait() == 1
+    first = started.run_directory
+    output = to_the_end(command.start("resume", first.parent, "--json")).output.read_text()
+    summaries = json.loads(output)["runs"]
+    assert [one["updates"] for one in summaries] == [600, 600]
+    assert [path.name for path in sorted(first.parent.glob("*/summary.json"))] == [
+        "summary.json"
+    ] * 2
+    events = [json.loads(line) for line in (first / "events.jsonl").read_text().splitlines()]
+    assert events[-1]["event"] == "resumed from the beginning: there is no checkpoint"
+    assert updates(first).num_rows == 600
+    assert (first.parent / "report.html").exists()
+
+
+def test_what_cannot_be_resumed_is_said(command: CommandLine, undisturbed: Path) -> None:
+    runs = undisturbed.parents[2]
+    told = assert_one_sentence(command.do("resume", "latest", "--runs", runs), 2)
+    assert "is complete: there is nothing to resume" in told
+    started = command.start_run(RUN | {"training": {"updates": 100_000}})
+    until_updates(started, 100)
+    told = assert_one_sentence(command.do("resume", "latest", "--runs", command.out), 2)
+    assert f"still running, as process {started.process.pid}" in told
+    os.kill(started.process.pid, signal.SIGKILL)
+    started.wait()
+    path = started.run_directory / "manifest.json"
+    whole = manifest(path.parent)
+    path.write_text(json.dumps(whole | {"code": "another"}))
+    told = assert_one_sentence(command.do("resume", "latest", "--runs", command.out), 2)
+    assert "written by other code than this (testbed " in told
+    path.write_text(json.dumps(whole | {"versions": whole["versions"] | {"torch": "0.1"}}))
+    told = assert_one_sentence(command.do("resume", "latest", "--runs", command.out), 2)
+    assert "written with torch 0.1, and here is" in told
+    told = assert_one_sentence(command.do("resume", "nothing", "--runs", command.out), 2)
+    assert "there is no run 'nothing'" in told
+
+
+def manifest(directory: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((directory / "manifest.json").read_bytes())
+    return content

@@ -1,0 +1,88 @@
+"""The experiment file's section ``partition``: short forms, defaults and refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import SpecError
+from testbed.experiment.load import dump, load
+from testbed.experiment.spec import Spec
+from testbed.orchestrator.plan import plan
+
+BASE = """
+name: parts
+dataset: digits
+model: mlp
+training: {updates: 100}
+algorithms: [asgd]
+devices: {workers: 4, classes: [{name: a, number: 3, weight: 2}, {name: b, number: 1, weight: 0.5}]}
+"""
+WITHOUT = BASE.replace(", weight: 2", "").replace(", weight: 0.5", "")
+
+
+def read(tmp_path: Path, text: str) -> Spec:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("", {"kind": "equal"}),
+        ("partition: equal", {"kind": "equal"}),
+        ("partition: shards", {"kind": "shards", "per_worker": 2}),
+        ("partition: {kind: shards, per_worker: 3}", {"kind": "shards", "per_worker": 3}),
+        ("partition: {kind: dirichlet, alpha: 0.5}", {"kind": "dirichlet", "alpha": 0.5}),
+    ],
+)
+def test_what_the_roles_are_told(tmp_path: Path, text: str, plain: dict[str, object]) -> None:
+    spec = read(tmp_path, WITHOUT + text)
+    (one,) = plan(spec)
+    assert one.settings.partition == plain
+    assert read(tmp_path, dump(spec)) == spec
+
+
+def test_sizes_are_told_by_device(tmp_path: Path) -> None:
+    (one,) = plan(read(tmp_path, BASE + "partition: sizes"))
+    expected = [(2.0, 0.5)[of] for of in one.settings.class_of]
+    assert one.settings.partition == {"kind": "sizes", "weights": expected}
+    assert sorted(expected) == [0.5, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("partition: shard",
+         "partition: 'shard' is not one of equal, dirichlet, shards, sizes; did you mean 'shards'?"),
+        ("partition: {kind: shard}",
+         "partition.kind: 'shard' is not one of equal, dirichlet, shards, sizes; did you mean "
+         "'shards'?"),
+        ("partition: 3", "partition: must be a name or a mapping, not 3"),
+        ("partition: dirichlet",
+         "partition.alpha: is missing: 'dirichlet' needs it; for example `alpha: 0.5`"),
+        ("partition: {kind: dirichlet, alpha: 0}", "partition.alpha: must be at least 0.001, not 0"),
+        ("partition: {kind: equal, alpha: 0.5}",
+         "partition.alpha: is an option of 'dirichlet', and the kind is 'equal': remove it"),
+        ("partition: {kind: shards, per_worker: 0}",
+         "partition.per_worker: must be at least 1, not 0"),
+        ("partition: {kind: shards, perworker: 2}",
+         "partition.perworker: unknown key; did you mean 'per_worker'?"),
+        ("partition: sizes",
+         "devices.classes.0: has no weight, by which `partition: sizes` goes: add one, for example "
+         "`weight: 3`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        read(tmp_path, WITHOUT + text)
+    first = str(refused.value).splitlines()[0]
+    assert first.partition(": ")[2] == expected
+
+
+def test_sizes_need_classes(tmp_path: Path) -> None:
+    text = BASE.replace(BASE.splitlines()[-1], "devices: {workers: 4}")
+    with pytest.raises(
+        SpecError, match=r"partition: sizes go by devices\.classes, of which there are"
+    ):
+        read(tmp_path, text + "\npartition: sizes")

@@ -1,0 +1,184 @@
+"""What faults do to the metrics of a run: as it is told of them, and of a real run and its replay."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.channel import Message
+from testbed.faults.fault import SERVER, Fault
+from testbed.metrics.exporter import Runs
+from testbed.metrics.live import LiveRun
+from testbed.metrics.replay import ReplayedRun
+from testbed.results.faults import KINDS, struck
+from testbed.results.reading import Run
+from testbed.telemetry.records import UPDATE
+from tests.metrics.running import Samples, page, planned, samples, simulated
+
+RUN = (("algorithm", "asgd"),)
+
+
+def exported(run: LiveRun | ReplayedRun) -> Samples:
+    return samples(page(Runs(sources=[run])))
+
+
+def total(told: Samples, name: str, **labels: str) -> float:
+    wanted = set(labels.items())
+    return sum(value for key, value in told[name].items() if wanted <= set(key))
+
+
+def states(told: Samples) -> dict[str, float]:
+    found = {s: total(told, "testbed_devices", state=s) for s in ("training", "frozen", "dead")}
+    return found | {"cut": total(told, "testbed_devices_cut")}
+
+
+def record(kind: Any, *devices: int, end: bool = False, rule: int = 0) -> dict[str, Any]:
+    return Fault(rule, kind, 1.0).record("end" if end else "begin", devices, 1.0, 7)
+
+
+def virtual(workers: int, **sections: Any) -> dict[str, Any]:
+    return {
+        "engine": "simulation",
+        "clock": "virtual",
+        "compute": {"distribution": "constant", "mean": "100ms"},
+        "devices": {"workers": workers},
+        **sections,
+    }
+
+
+def test_a_simulated_runs_devices_are_frozen_killed_cut_off_and_back() -> None:
+    run = LiveRun(planned(**virtual(6)), "time-1")
+    run.simulated(np.zeros(0, UPDATE), 0.0, {})
+    assert states(exported(run)) == {"training": 6, "frozen": 0, "dead": 0, "cut": 0}
+    run.fault(record("freeze", 0, 1))
+    run.fault(record("freeze", 1, rule=1))
+    run.fault(record("partition", 2, 3, 4))
+    run.fault(record("stop-network", 2, rule=2))
+    assert states(exported(run)) == {"training": 4, "frozen": 2, "dead": 0, "cut": 3}
+    run.fault(record("freeze", 0, 1, end=True))  # the other still holds worker 1
+    run.fault(record("partition", 2, 3, 4, end=True))
+    assert states(exported(run)) == {"training": 5, "frozen": 1, "dead": 0, "cut": 1}
+    run.fault(record("kill", 1, 5))
+    run.fault(record("kill", SERVER))
+    told = exported(run)
+    assert states(told) == {"training": 4, "frozen": 0, "dead": 2, "cut": 1}
+    assert total(told, "testbed_devices_lost_total") == 2
+    run.fault(record("kill", 5, end=True))
+    told = exported(run)
+    assert states(told)["dead"] == 1
+    assert total(told, "testbed_devices_lost_total") == 2  # a counter never goes back
+    assert told["testbed_faults_total"] == {
+        (*RUN, ("kind", kind)): count for kind, count in zip(KINDS, (3, 3, 1, 3, 0, 0), strict=True)
+    }
+
+
+def test_an_emulated_worker_that_is_killed_and_comes_back_is_not_dead() -> None:
+    run = LiveRun(planned(3), "time-1")
+    assert run.board is not None
+    for number in range(3):
+        run.board.device(number).training()
+    run.fault(record("kill", 1))
+    run.from_agent(Message({"exited": "worker-1", "status": -9}))
+    told = exported(run)
+    assert states(told) == {"training": 2, "frozen": 0, "dead": 1, "cut": 0}
+    assert total(told, "testbed_devices_lost_total") == 1
+    run.fault(record("kill", 1, end=True))
+    assert states(exported(run)) == {"training": 3, "frozen": 0, "dead": 0, "cut": 0}
+
+
+def test_who_is_frozen_for_good_is_killed_in_the_end_and_did_not_crash() -> None:
+    run = LiveRun(planned(3), "time-1")
+    run.fault(record("freeze", 0))
+    run.fault(record("stop-network", 1))
+    for number in (0, 1):
+        run.from_agent(Message({"exited": f"worker-{number}", "status": -9}))
+    run.from_agent(Message({"exited": "worker-2", "status": 0}))
+    told = exported(run)
+    assert total(told, "testbed_devices_lost_total") == 0
+    assert states(told) == {"training": 0, "frozen": 1, "dead": 0, "cut": 1}
+    assert total(told, "testbed_devices", state="done") == 2
+
+
+def test_suspected_until_it_is_heard_again() -> None:
+    run = LiveRun(planned(3), "time-1")
+    run.from_role(Message({"suspected": 2, "time": 40.0, "iteration": 9, "silent": 30.0}))
+    assert total(exported(run), "testbed_workers_suspected") == 1
+    run.from_role(Message({"welcomed": 2, "time": 41.0, "iteration": 9}))
+    assert total(exported(run), "testbed_workers_suspected") == 0
+
+
+def test_classes_are_those_of_the_devices_and_workers_can_be_joined_to_them() -> None:
+    classes = [
+        {"name": "phone", "share": "75%"},
+        {"name": "desk", "share": "25%", "uplink": "8kbit"},
+    ]
+    one = planned(8, devices={"workers": 8, "classes": classes}, network={"uplink": "80kbit"})
+    run = LiveRun(one, "time-1")
+    told = samples(page(Runs(workers=True, sources=[run])))
+    sizes = {dict(key)["device_class"]: n for key, n in told["testbed_class_devices"].items()}
+    assert sizes == {"desk": 2, "phone": 6}
+    of_worker = {dict(k)["worker"]: dict(k)["device_class"] for k in told["testbed_worker_info"]}
+    names = [one.settings.classes[i]["name"] for i in one.settings.class_of]
+    assert of_worker == {f"worker-{i}": name for i, name in enumerate(names)}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LiveRun]:
+    """A simulation with faults of four kinds, and its live metrics as they are at its end."""
+    classes = [
+        {"name": "fast", "share": "50%"},
+        {"name": "slow", "share": "50%", "waiting": {"distribution": "constant", "mean": "1s"}},
+    ]
+    faults = [
+        {"when": {"probability": 0.04}, "how": "freeze"},
+        {"who": {"number": 4}, "when": {"time": "500ms"}, "how": "partition", "lasting": "1s"},
+        {"who": {"class": "slow"}, "when": {"time": "1s"}, "how": "kill", "lasting": "500ms"},
+        {"who": {"number": 2}, "when": {"time": "1s"}, "how": "stop-network"},
+    ]
+    sections = virtual(12, faults=faults, waiting={"distribution": "constant", "mean": "10ms"})
+    sections["devices"]["classes"] = classes
+    return simulated(planned(**sections), tmp_path_factory.mktemp("simulated"))
+
+
+def test_a_run_says_what_struck_it(real: tuple[Path, LiveRun]) -> None:
+    directory, _ = real
+    run = Run.load(directory)
+    assert run.ended == "completed"
+    assert {"freeze", "kill", "partition", "stop-network"} == set(run.summary.faults)
+    assert run.summary.faults == struck(run.faults)
+    assert run.summary.faults == json.loads((directory / "summary.json").read_bytes())["faults"]
+    assert len(run.rules) == 4
+    assert all(strike.rule < 4 for strike in run.faults)
+    (directory / "summary.json").rename(directory / "away.json")
+    try:
+        assert Run.load(directory).summary.faults == run.summary.faults
+    finally:
+        (directory / "away.json").rename(directory / "summary.json")
+
+
+def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:
+    directory, live = real
+    replay = ReplayedRun(Run.load(directory))
+    began = exported(replay)
+    assert total(began, "testbed_faults_total") == 0
+    assert total(began, "testbed_class_devices") == 12
+    steps, frozen = [], []
+    for step in range(101):
+        replay.advance(step * replay.duration / 100)
+        told = exported(replay)
+        steps.append(total(told, "testbed_faults_total"))
+        frozen.append(total(told, "testbed_devices", state="frozen"))
+    assert steps == sorted(steps)
+    assert len(set(steps)) > 4
+    assert frozen[-1] > frozen[0] == 0
+    ended = exported(live)
+    assert told["testbed_faults_total"] == ended["testbed_faults_total"]
+    for name in ("testbed_devices_cut", "testbed_devices_lost_total", "testbed_class_devices"):
+        assert told[name] == ended[name], name
+    for state in ("frozen", "dead", "done"):
+        at_the_end = [total(one, "testbed_devices", state=state) for one in (told, ended)]
+        assert at_the_end[0] == at_the_end[1], state
+    assert total(told, "testbed_devices") == 12
+    assert told["testbed_class_updates_total"] == ended["testbed_class_updates_total"]

@@ -1,0 +1,258 @@
+"""Faults of runs: paired, counted, told in words and tables, and drawn where they happened."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from testbed.results import accuracy_figure, fault_strip
+from testbed.results.curves import curves_of
+from testbed.results.fault_marks import living, marks
+from testbed.results.fault_table import in_a_line, in_words, rows
+from testbed.results.faults import alive, crashed, struck
+from testbed.results.figures import write_figures
+from testbed.results.reading import Run
+from testbed.results.report import write_report
+from testbed.results.table import compare
+from tests.results.conftest import WORKERS, WriteRun, evaluations_table, fault
+
+FEW = [
+    fault("freeze", "worker-3", iteration=40),
+    fault("stop-network", "worker-7", iteration=60, rule=1, duration=0.5),
+    fault("stop-network", "worker-7", iteration=110, rule=1, duration=0.5, end=True),
+    fault("kill", "server", iteration=120, rule=2, duration=0.0),
+    fault("kill", "server", iteration=120, rule=2, duration=0.0, end=True),
+]
+RULES = (
+    "[{who: each, when: {probability: 0.0400%}, how: freeze, lasting: null},"
+    " {who: {devices: [worker-7]}, when: {time: 600ms}, how: stop-network, lasting: 500ms},"
+    " {who: server, when: {iteration: 120}, how: kill, lasting: null}]"
+)
+
+
+def crashes(count: int, first: int = 20, apart: int = 10) -> list[dict[str, Any]]:
+    return [fault("freeze", f"worker-{i}", iteration=first + i * apart) for i in range(count)]
+
+
+def test_an_end_is_that_of_the_same_rule_at_the_same_device(write_run: WriteRun) -> None:
+    written = [
+        fault("freeze", "worker-1", "worker-2", iteration=10),
+        fault("freeze", "worker-1", iteration=12, rule=1),
+        fault("freeze", "worker-1", iteration=20, end=True),
+        fault("freeze", "worker-1", iteration=30, rule=1, end=True),
+        fault("slow", "worker-2", iteration=40, rule=2, end=True),  # which never began
+    ]
+    strikes = Run.load(write_run(faults=written)).faults
+    found = [(s.device, s.rule, s.began.iteration, s.ended and s.ended.iteration) for s in strikes]
+    assert found == [
+        ("worker-1", 0, 10, 20),
+        ("worker-2", 0, 10, None),
+        ("worker-1", 1, 12, 30),
+    ]
+    assert (strikes[0].began.time, strikes[0].began.host_time) == (0.1, 0.01)
+
+
+def test_a_line_that_is_cut_off_is_left_out(write_run: WriteRun) -> None:
+    directory = write_run(faults=FEW)
+    path = directory / "faults.jsonl"
+    whole = path.read_bytes()
+    kept = len(whole) - len(whole.splitlines()[-1]) - 1
+    for length in (*range(kept, len(whole) - 1, 7), kept):
+        path.write_bytes(whole[:length])
+        strikes = Run.load(directory).faults
+        assert [s.ended is None for s in strikes] == [True, False, True]
+    path.unlink()
+    assert Run.load(directory).faults == ()
+
+
+def test_alive_is_who_is_neither_frozen_nor_killed(write_run: WriteRun) -> None:
+    written = [
+        fault("freeze", "worker-0", "worker-1", iteration=10),
+        fault("stop-network", "worker-5", iteration=20, rule=1),
+        fault("kill", "worker-0", iteration=30, rule=2),  # the freeze is over with it
+        fault("kill", "worker-0", iteration=50, rule=2, end=True),
+        fault("kill", "server", iteration=60, rule=3),
+        fault("freeze", "worker-1", iteration=70, end=True),
+    ]
+    strikes = Run.load(write_run(faults=written)).faults
+    iterations, counts = alive(strikes, WORKERS)
+    steps = dict(zip(iterations.tolist(), counts.tolist(), strict=True))
+    assert steps == {0: 20, 10: 18, 30: 18, 50: 19, 70: 20}
+    assert crashed(strikes) == 2
+    assert struck(strikes) == {"freeze": 2, "kill": 2, "stop-network": 1}
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (
+            {"who": "each", "when": {"probability": "0.0400%"}, "how": "freeze", "lasting": None},
+            "each worker, with probability 0.04 % after each push: freeze for good",
+        ),
+        (
+            {"who": {"share": "10%"}, "when": {"mean_time": "60s"}, "lasting": "10s"}
+            | {"how": {"kind": "slow", "factor": 5.0, "uplink": "1Mbit"}},
+            "10% of the workers, every 60s on average: slow (factor 5, uplink 1Mbit) for 10s",
+        ),
+        (
+            {"who": {"devices": ["worker-3", "worker-7"]}, "when": {"time": "20s"}}
+            | {"how": "partition", "lasting": "5s"},
+            "worker-3, worker-7, at 20s: partition for 5s",
+        ),
+        (
+            {"who": "server", "when": {"iteration": 5000}, "how": "kill", "lasting": None},
+            "the server, at iteration 5,000: kill, and restart at once",
+        ),
+        (
+            {"who": {"class": "slow"}, "when": {"trace": "dead.csv"}, "how": "kill"},
+            "class slow, as dead.csv says: kill for good",
+        ),
+        ({"who": {"number": 1}, "when": {"time": "1s"}, "how": "kill"}, "1 worker, at 1s"),
+        ("a rule of some later version", "a rule of some later version"),
+    ],
+)
+def test_a_rule_in_words(rule: object, words: str) -> None:
+    assert in_words(rule).startswith(words)
+
+
+def test_the_table_has_a_row_for_each_rule_that_struck(write_run: WriteRun) -> None:
+    run = Run.load(write_run(faults=FEW, rules=RULES))
+    assert rows(["asgd"], [run]) == (
+        (
+            "asgd",
+            "each worker, with probability 0.04 % after each push: freeze for good",
+            *("freeze", "1", "1", "40 (0.4 s)", "40 (0.4 s)"),
+        ),
+        (
+            "asgd",
+            "worker-7, at 600ms: stop-network for 500ms",
+            *("stop-network", "1", "1", "60 (0.6 s)", "60 (0.6 s)"),
+        ),
+        (
+            "asgd",
+            "the server, at iteration 120: kill, and restart at once",
+            *("kill", "1", "1", "120 (1.2 s)", "120 (1.2 s)"),
+        ),
+    )
+    assert in_a_line(run) == "freeze of 1 worker, kill of the server, stop-network of 1 worker"
+
+
+def test_rules_of_device_classes_come_behind_those_of_the_list(write_run: WriteRun) -> None:
+    directory = write_run(faults=[fault("kill", "worker-2", iteration=9, rule=1)], rules=(
+        "[{who: each, when: {time: 1s}, how: freeze}]\n"
+        "devices: {classes: [{name: old, faults: [{when: {time: 2s}, how: kill}]}]}"
+    ))  # fmt: skip
+    [[_, words, *_]] = rows(["asgd"], [Run.load(directory)])
+    assert words == "class old, at 2s: kill for good"
+
+
+def test_compare_has_a_column_of_crashes_only_where_there_were_any(write_run: WriteRun) -> None:
+    without = write_run("asgd", faults=FEW[1:3])
+    crashing = write_run("adacomp-0.01", faults=crashes(7))
+    assert "crashed" not in compare([Run.load(without)]).headings
+    both = compare([Run.load(without), Run.load(crashing)])
+    place = both.headings.index("crashed")
+    assert [cells[place] for cells in both.cells] == ["0", "7"]
+    assert both.headings[-1] == "wire to 97 %"
+
+
+def test_a_mark_stands_under_its_point_of_the_curve(write_run: WriteRun) -> None:
+    [curve] = curves_of([Run.load(write_run(faults=FEW))])
+    freeze, stop, kill = marks(curve)
+    mean = curve.mean
+    assert freeze.at["iteration"] == 40
+    assert freeze.at["wire"] == mean.wire_bytes[list(mean.iteration).index(40)]
+    assert freeze.until is None
+    assert stop.until is not None
+    assert (stop.at["time"], stop.until["time"]) == (0.6, 1.1)
+    assert stop.at["payload"] < stop.until["payload"] < kill.at["payload"]
+    assert [mark.server for mark in (freeze, stop, kill)] == [False, False, True]
+    assert stop.text == "stop-network of worker-7 at iteration 60, 0.6 s, for 0.5 s"
+
+
+def test_several_seeds_share_a_curve_and_its_marks(write_run: WriteRun) -> None:
+    one = write_run("asgd", faults=crashes(8))
+    other = write_run("asgd", "quickstart/20261121-074902-2", seed=2, faults=crashes(4))
+    [curve] = curves_of([Run.load(one), Run.load(other)])
+    assert len(marks(curve)) == 12
+    assert sum("(seed 2)" in mark.text for mark in marks(curve)) == 4
+    found = living(curve)
+    assert found is not None
+    assert found.workers[0] == WORKERS
+    assert found.workers[-1] == WORKERS - 6
+
+
+def test_as_many_marks_as_a_figure_can_show(write_run: WriteRun) -> None:
+    many = [
+        fault("freeze", f"worker-{i % WORKERS}", iteration=i % 2000, end=i % 2 == 1)
+        for i in range(20_000)
+    ]
+    long = write_run(count=2000, faults=many, evaluations=evaluations_table(2000, 1000))
+    [curve] = curves_of([Run.load(long)])
+    found = marks(curve)
+    assert 100 < len(found) <= 400
+    assert found[100].text == "freeze of worker-0, worker-2, worker-4 at iteration 500 to 504"
+
+
+@pytest.mark.parametrize("against", ["wire", "iteration"])
+def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
+    write_run: WriteRun, against: accuracy_figure.Against
+) -> None:
+    plain = write_run("asgd")
+    few = write_run("comp-asgd-0.01", payload=17_000, faults=FEW)
+    many = write_run("adacomp-0.01", payload=17_000, faults=crashes(15))
+
+    def draw(*directories: Path) -> Figure:
+        figure = Figure(figsize=(3.4, 2.6))
+        curves = curves_of([Run.load(one) for one in directories])
+        accuracy_figure.draw(figure, curves, against, False, 97)
+        return figure
+
+    without, with_few, with_both = draw(plain), draw(plain, few), draw(plain, few, many)
+    assert [len(one.axes) for one in (without, with_few, with_both)] == [1, 2, 3]
+    assert without.get_figheight() < with_few.get_figheight() < with_both.get_figheight()
+    # A row and its line for each run with faults, a tick for each fault, a bar for what lasted.
+    strip = with_both.axes[-1]
+    assert len(strip.lines) == 2 + 3 + 15
+    assert len(strip.collections) == 2
+    living_axes = with_both.axes[1]
+    assert np.min(living_axes.lines[-1].get_ydata()) == 5
+    # The server's restart is a line across the plot, with its name.
+    assert with_few.axes[0].texts[-1].get_text() == "server killed"
+    # No fault widens the plot.
+    write_run("no-faults", payload=17_000)
+    same = draw(plain, few.parent / "no-faults").axes[0].get_xlim()
+    assert with_few.axes[0].get_xlim() == pytest.approx(same)
+
+
+def test_figures_and_report_of_runs_with_faults(write_run: WriteRun, tmp_path: Path) -> None:
+    runs = [
+        Run.load(write_run("asgd", faults=FEW, rules=RULES)),
+        Run.load(write_run("adacomp-0.01", faults=crashes(15))),
+        Run.load(write_run("no-point", faults=FEW, evaluations=evaluations_table(0, 1)[:0])),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of matplotlib, when it finds no room for something
+        first, again = (write_figures(runs, tmp_path / name) for name in "ab")
+    for one, other in zip(first, again, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    text = write_report(runs, tmp_path / "report.html").read_text()
+    assert text.count("with probability 0.04 % after each push: freeze for good") == 1
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert [len(curve["faults"]) for curve in data["curves"]] == [3, 15, 3]
+    assert data["curves"][0]["living"] is None
+    assert data["curves"][1]["living"]["workers"][-1] == 5
+    assert list(data["fault_kinds"]) == ["freeze", "kill", "stop-network"]
+    assert all(fault_strip.colour_of(k) == c for k, c in data["fault_kinds"].items())
+
+
+def test_what_a_file_says_of_a_device_is_no_html(write_run: WriteRun, tmp_path: Path) -> None:
+    evil = "</script><img src=x onerror=alert(1)>"
+    run = Run.load(write_run(faults=[fault("freeze", evil, iteration=1)]))
+    text = write_report([run], tmp_path / "report.html").read_text()
+    assert evil not in text
+    assert "<img" not in text.split('id="data">')[1].split("</script>")[0]

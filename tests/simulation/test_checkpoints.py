@@ -1,0 +1,201 @@
+"""A simulated system that goes on from a checkpoint ends as the undisturbed one does, to the bit."""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.experiment.spec import Spec
+from testbed.learning import datasets
+from testbed.learning.learner import Learner
+from testbed.learning.models import initialise
+from testbed.orchestrator.plan import plan
+from testbed.roles.service import UpdateRow
+from testbed.roles.settings import Settings
+from testbed.simulation.star import STORED
+from testbed.simulation.systems import StarSystem
+from testbed.streams import stream
+from testbed.telemetry.records import UPDATE
+
+UPDATES = 50
+SHAPED = {"uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"}
+SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "asgd": {"algorithms": [{"name": "asgd"}]},
+    "asgd, shaped": {"algorithms": [{"name": "asgd"}], "network": SHAPED},
+    "comp-asgd, feedback and momentum": {
+        "algorithms": [
+            {"name": "comp-asgd", "ratio": 0.05, "error_feedback": True, "momentum": 0.5}
+        ],
+        "encoding": "compact-8",
+    },
+    "adacomp": {"algorithms": [{"name": "adacomp", "ratio": 0.05}]},
+    "adacomp, shaped, changed": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "network": SHAPED,
+        "pulls": "changed",
+    },
+    "adacomp, batched": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "simulation": {"batched": True},
+    },
+    "pull": {"algorithms": [SYNCHRONOUS]},
+    "push-and-wait": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}]},
+    "push-and-wait, shaped": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
+        "network": SHAPED,
+    },
+    "everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "network": SHAPED,
+        "faults": [
+            {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
+            {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
+            {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
+            {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
+        ],
+    },
+    "some for good": {
+        "algorithms": [SYNCHRONOUS | {"wait_for": 5, "protocol": "push-and-wait"}],
+        "network": SHAPED,
+        "devices": {"workers": 5, "suspect_after": "300ms"},
+        "faults": [
+            {"who": {"number": 1}, "when": {"time": "500ms"}, "how": "freeze"},
+            {"when": {"mean_time": "400ms"}, "how": "partition", "lasting": "50ms"},
+        ],
+    },
+    "push-and-interrupt": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}]},
+    "push-and-interrupt, shaped": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
+        "network": SHAPED,
+    },
+}
+
+
+def settings(name: str, folder: Path) -> Settings:
+    trace = folder / "trace.csv"
+    trace.write_text("seconds\n0.03\n0.011\n0.05\n0.007\n0.02\n")
+    spec = {
+        "name": "simulated",
+        "seed": 3,
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"batch_size": 10, "learning_rate": 0.05, "updates": UPDATES},
+        "devices": {"workers": 5},
+        "engine": "simulation",
+        "compute": {"distribution": "gamma", "mean": "100ms", "variation": 0.5},
+        "waiting": {"distribution": "trace", "file": str(trace)},
+        "evaluation": {"every": 10},
+    }
+    return plan(Spec.model_validate(spec | SYSTEMS[name]))[0].settings
+
+
+@functools.cache
+def digits() -> datasets.Dataset:
+    return datasets.load("digits", "standardised", None, 3)
+
+
+class Going:
+    """A system, and what was observed of it; what is going to be told is kept in ``rows``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.rows: list[UpdateRow] = []
+        self.faults: list[dict[str, Any]] = []
+        learner = Learner("mlp", settings.batch_size)
+        initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
+        self.system = StarSystem(settings, digits(), learner, initial, self)
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        self.rows.append(row)
+
+    def checkpoint(self) -> None:
+        pass
+
+    def fault(self, record: dict[str, Any]) -> None:
+        self.faults.append(record)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.faults.append({"suspected": worker, "silent": silent, "time": time})
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.faults.append({"welcomed": worker, "time": time})
+
+    def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Go on to the end; returns what came out."""
+        self.system.clock.run(between)
+        digest = hashlib.sha256(self.system.parameters.tobytes()).hexdigest()
+        ledger = self.system.ledger()
+        self.system.drain()
+        return {
+            "parameters": digest,
+            "ledger": ledger,
+            "drained": self.system.ledger(),
+            "time": self.system.clock.now,
+        }
+
+
+def without_host_time(rows: list[UpdateRow]) -> npt.NDArray[np.void]:
+    made = np.array(rows, UPDATE)
+    made["host_time"] = 0
+    return made
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
+    run = settings(name, tmp_path)
+    undisturbed = Going(run)
+    taken: list[tuple[int, Path]] = []
+    events = 0
+
+    def between() -> None:
+        nonlocal events
+        events += 1
+        if events % 37 == 5:  # wherever that is: inside an update, and at its ends
+            folder = tmp_path / f"{events}"
+            state = {
+                "rows": len(undisturbed.rows),
+                "faults": len(undisturbed.faults),
+                "system": undisturbed.system.state(),
+            }
+            CheckpointFiles.open(folder, STORED).write(events, state)
+            taken.append((len(undisturbed.rows), folder))
+
+    end = undisturbed.end(between)
+    rows = without_host_time(undisturbed.rows)
+    assert end["parameters"] == Going(run).end()["parameters"]  # taking them changes nothing
+    chosen = [taken[0], taken[len(taken) // 3], taken[-1]]
+    assert chosen[1][0] > 0
+    for count, folder in chosen:
+        going_on = Going(run)
+        state = CheckpointFiles.open(folder, STORED).newest()
+        assert state["rows"] == count
+        going_on.system.restore(state["system"])
+        assert going_on.end() == end
+        assert going_on.faults == undisturbed.faults[state["faults"] :]
+        # As bytes: losses that a worker did not send are NaN.
+        assert without_host_time(going_on.rows).tobytes() == rows[count:].tobytes()
+
+
+def test_a_checkpoint_of_a_checkpoint_is_the_same(tmp_path: Path) -> None:
+    run = settings("push-and-wait, shaped", tmp_path)
+    one = Going(run)
+    state: list[Any] = []
+
+    def between() -> None:
+        if one.system.version == UPDATES // 2 and not state:
+            files = CheckpointFiles.open(tmp_path / "first", STORED)
+            files.write(1, one.system.state())
+            state.append(files.newest())
+
+    one.end(between)
+    again = Going(run)
+    again.system.restore(state[0])
+    CheckpointFiles.open(tmp_path / "second", STORED).write(1, again.system.state())
+    first, second = (tmp_path / name / "even" for name in ("first", "second"))
+    assert first.read_bytes() == second.read_bytes()
