@@ -85,7 +85,7 @@ def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
             raise RunError(
                 f"{one.title}: process {begun.manifest.pid} is at it; wait for it, or end it"
             )
-    specs = {one.identity: _with_engine(one.spec, order.engine) for one in missing}
+    specs = {one.identity: _with_engine(one.spec, order) for one in missing}
     _check(list(specs.values()), order.out)
     at_once = _at_once(order, list(specs.values()))
     seconds, caught = _foresee(order, folder, missing, specs, at_once)
@@ -132,10 +132,11 @@ def _resumable(begun: Run | None, say: Callable[[str], None]) -> Run | None:
     return begun
 
 
-def _with_engine(spec: Spec, engine: str) -> Spec:
-    if engine == "simulation":
-        return spec.model_copy(update={"engine": "simulation"})
-    devices = spec.devices.model_copy(update={"runtime": engine})
+def _with_engine(spec: Spec, order: Order) -> Spec:
+    if order.engine == "simulation":
+        checkpoints = spec.checkpoints.model_copy(update={"every": order.scale.checkpoint_every})
+        return spec.model_copy(update={"engine": "simulation", "checkpoints": checkpoints})
+    devices = spec.devices.model_copy(update={"runtime": order.engine})
     return spec.model_copy(update={"engine": "emulation", "devices": devices})
 
 

@@ -23,7 +23,7 @@ class Scale:
         workers_divisor: the files' numbers of workers are divided by it.
         dataset: in place of MNIST, of whose parts as large a share is taken; None for MNIST.
         seeds: which are carried out unless others are asked for.
-        checkpoint_every: updates from one checkpoint to the next; None for none.
+        checkpoint_every: updates from one checkpoint of a simulation to the next; None for none.
     """
 
     name: str
@@ -73,6 +73,4 @@ def overrides(spec: Spec, scale: Scale) -> list[str]:
             found.append(f"dataset.train_images={images * _DIGITS // _MNIST}")
     if getattr(spec, "faults", ()) and scale.updates:
         found.append(f"faults.0.when.probability={workers / 2 / updates:g}")
-    if scale.checkpoint_every and "checkpoints" in Spec.model_fields:
-        found.append(f"checkpoints.every={scale.checkpoint_every}")
     return found
