@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _BEGUN = {
-    "freeze": "is frozen",
-    "kill": "is killed",
-    "stop-network": "has no link",
-    "partition": "is cut off from the server",
-    "slow": "is slow",
-    "corrupt": "sends damaged frames",
+    "freeze": "frozen",
+    "kill": "killed",
+    "stop-network": "link down",
+    "partition": "cut off from the server",
+    "slow": "slowed down",
+    "corrupt": "some frames damaged",
 }
 _OVER = {
-    "freeze": "goes on",
-    "kill": "is back",
-    "stop-network": "has its link again",
-    "partition": "reaches the server again",
-    "slow": "is as fast as before",
-    "corrupt": "sends whole frames again",
+    "freeze": "thawed",
+    "kill": "back",
+    "stop-network": "link up again",
+    "partition": "no longer cut off",
+    "slow": "as fast as before",
+    "corrupt": "frames whole again",
 }
 _FEW = 5
 
