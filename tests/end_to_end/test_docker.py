@@ -254,6 +254,46 @@ def refused(command: CommandLine, *changes: str) -> str:
     return result.stderr
 
 
+def test_faults_strike_containers_and_the_simulator_ends_with_the_same_bits(
+    tmp_path: Path, nothing_is_left: None
+) -> None:
+    content = yaml.safe_load(SPEC.read_text())
+    content["training"]["updates"] = 60
+    content["devices"]["workers"] = 6
+    content["algorithms"] = [{"name": "adacomp", "ratio": 0.01}]
+    content["faults"] = [
+        {"who": {"number": 1}, "when": {"iteration": 10}, "how": "freeze"},
+        {"who": {"number": 2}, "when": {"time": "300ms"}, "how": "freeze", "lasting": "400ms"},
+        {"who": {"number": 2}, "when": {"time": "500ms"}, "how": "kill", "lasting": "300ms"},
+        {"who": {"number": 2}, "when": {"iteration": 20}, "how": "partition", "lasting": "200ms"},
+        {"who": {"number": 1}, "when": {"iteration": 25}, "how": "stop-network", "lasting": "1s"},
+    ]
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    (simulated,) = carry_out("simulate", path, tmp_path / "simulated", ())
+    chosen = ("devices.runtime=docker", "devices.launch=fork", f"devices.image={TINY}")
+    (emulated,) = carry_out("run", path, tmp_path / "emulated", chosen)
+    found = Pair("docker, fork", emulated, simulated).differences()
+    # What an outage has TCP send again is measured, and not modelled.
+    assert [text for text in found if not text.startswith("wire bytes")] == []
+    assert emulated["faults"] == simulated["faults"]
+    assert set(emulated["faults"]) == {"freeze", "kill", "partition", "stop-network"}
+
+
+def test_a_worker_kept_frozen_for_good_is_a_paused_container(
+    command: CommandLine, engine: PrivateEngine
+) -> None:
+    frozen = {"who": {"devices": ["worker-1"]}, "when": {"iteration": 5}, "how": "freeze"}
+    started = command.start_run(RUNNING | {"faults": [frozen]})
+    started.until_training()
+    until(lambda: devices(engine)["worker-1"].status == "paused", "worker-1 is paused", 30)
+    evaluations = len(started.curve().splitlines())
+    started.until(lambda: len(started.curve().splitlines()) > evaluations + 1, "the others go on")
+    assert devices(engine)["worker-0"].status == "running"
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait() != 0
+
+
 def test_images_that_are_missing_or_of_other_code(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
