@@ -41,6 +41,8 @@ GREETING_TIMEOUT = 10.0
 """Seconds that a connection may stay silent before its greeting."""
 GATHERING_TIMEOUT = 30.0
 """Seconds without a further greeting after which training begins with the workers that are there."""
+TOO_LATE = 1.0
+"""Seconds that whoever has not greeted has to do so when training is over."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
 RETURN_TIMEOUT = 30.0
@@ -313,6 +315,8 @@ class Server:
         self._report.send(greeted=len(self._workers))
         if len(self._workers) == self._settings.workers:
             self._start()
+        if self._finished:
+            self._say_stop([connection])
         self._send_due()
 
     def _start(self) -> None:
@@ -369,26 +373,36 @@ class Server:
     # -- the end
 
     def _drain(self, listener: socket.socket) -> None:
-        """Say STOP and read until everybody has closed; the evaluator has its backlog first."""
-        self._selector.unregister(listener)
-        listener.close()
+        """Say STOP and read until everybody has closed; the evaluator has its backlog first.
+
+        Whoever calls only now (a worker that was killed, and is back) is told so: what it sends in its
+        greeting was captured, and has to be read.
+        """
         self._report.flush()
         self._report.send(stopping=self._service.half.version)
         self._say_stop(self._workers.values())
-        for connection in list(self._connections):
-            if connection.device is None:
-                self._close(connection, "training is over")
         stopped = time.monotonic()
-        while self._connections:
+        while self._is_anybody_there(listener):
             evaluator = self._evaluator
             if evaluator and not (self._evaluator_done or evaluator.pending or self._snapshots):
                 self._evaluator_done = True
                 self._say_stop([evaluator])
             self._turn(listener)
+            now = time.monotonic()
+            for connection in list(self._connections):
+                if connection.device is None and now - max(stopped, connection.opened) > TOO_LATE:
+                    self._close(connection, "training is over")
             for number, connection in list(self._workers.items()):
                 patience = self._drain_patience(number)
-                if time.monotonic() - stopped > patience:
+                if now - stopped > patience:
                     self._close(connection, f"still connected {patience:g} s after STOP")
+        self._selector.unregister(listener)
+        listener.close()
+
+    def _is_anybody_there(self, listener: socket.socket) -> bool:
+        if not self._connections:
+            self._turn(listener, 0)
+        return bool(self._connections)
 
     def _drain_patience(self, worker: int) -> float:
         """Seconds that a worker has to close its connection after STOP."""

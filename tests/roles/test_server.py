@@ -305,6 +305,30 @@ def test_without_workers_the_run_ends(running: Running) -> None:
     assert running.until("finished")["finished"] == 0
 
 
+def test_who_calls_when_training_is_over_is_heard_out_and_told(running: Running) -> None:
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    a.sendall(dense(3, 1.0))
+    assert receive(a)[0] is Kind.STOP
+    back = running.connect(1)
+    back.sendall(header(Kind.PULL))
+    assert receive(back)[0] is Kind.STOP
+    back.close()
+    silent = running.connect()
+    silent.sendall(hello(1)[:20])
+    assert silent.recv(1) == b""  # it has not greeted in time
+    a.close()
+    running.until("finished")
+    told = [m.fields for m in running.messages if "connection" in m.fields]
+    of_late = [(one["message_bytes"], one["incomplete_bytes"]) for one in told[1:3]]
+    assert of_late == [(len(hello(1)) + HEADER.size, 0), (0, 20)]
+
+
 def test_training_begins_without_those_who_never_come(
     run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
