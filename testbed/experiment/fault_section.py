@@ -4,7 +4,6 @@ Each is checked here as far as it stands alone; what depends on the rest of the 
 such a device) is ``Spec``'s, and who it is that a rule strikes ``testbed.faults.resolving``'s.
 """
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,7 +18,7 @@ from pydantic import (
 
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import ShortForm
-from testbed.experiment.timing import TRACES
+from testbed.experiment.timing import file_beside
 from testbed.experiment.units import Duration, Rate, Share
 from testbed.faults.fault import Kind
 
@@ -120,14 +119,7 @@ class WhenSpec(_Sparse):
     @field_validator("trace")
     @classmethod
     def _found(cls, file: str | None, info: ValidationInfo) -> str | None:
-        folder: Path | None = (info.context or {}).get(TRACES)
-        if file is None or (folder is None and Path(file).is_absolute()):
-            return file
-        if folder is not None:
-            path = (folder / Path(file).expanduser()).resolve()
-            if path.is_file():
-                return str(path)
-        raise ValueError(f"there is no file '{file}'")
+        return file_beside(file, info)
 
     @model_validator(mode="after")
     def _one(self) -> "WhenSpec":

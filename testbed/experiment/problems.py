@@ -62,8 +62,8 @@ def _path(details: ErrorDetails, data: Any) -> KeyPath:
     if details["type"] == "union_tag_invalid":
         loc = (*loc, "name")
     for i, step in enumerate(loc):
-        if isinstance(data, str):
-            break  # a short form: the name is the value itself
+        if isinstance(data, str) and step in ("name", "kind"):
+            break  # a short form: the name or kind is the value itself
         data = expand(data)
         if isinstance(data, dict) and (step in data or i == len(loc) - 1):
             path.append(step)

@@ -52,6 +52,22 @@ _DISTRIBUTIONS = (
 )
 
 
+def file_beside(file: str | None, info: ValidationInfo) -> str | None:
+    """The absolute path of a trace; a relative one is sought where the validation's context says.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    folder: Path | None = (info.context or {}).get(TRACES)
+    if file is None or (folder is None and Path(file).is_absolute()):
+        return file
+    if folder is not None:
+        path = (folder / Path(file).expanduser()).resolve()
+        if path.is_file():
+            return str(path)
+    raise ValueError(f"there is no file '{file}'")
+
+
 class ClassSpec(Section):
     """A class of devices."""
 
@@ -195,14 +211,7 @@ class DurationSpec(Section):
     @field_validator("file")
     @classmethod
     def _found(cls, file: str | None, info: ValidationInfo) -> str | None:
-        folder: Path | None = (info.context or {}).get(TRACES)
-        if file is None or (folder is None and Path(file).is_absolute()):
-            return file
-        if folder is not None:
-            path = (folder / Path(file).expanduser()).resolve()
-            if path.is_file():
-                return str(path)
-        raise ValueError(f"there is no file '{file}'")
+        return file_beside(file, info)
 
     @field_validator("classes")
     @classmethod
