@@ -390,7 +390,7 @@ class Server:
             self._turn(listener)
             now = time.monotonic()
             for connection in list(self._connections):
-                if connection.device is None and now - max(stopped, connection.opened) > TOO_LATE:
+                if self._is_nobody_s(connection) and now - max(stopped, connection.opened) > TOO_LATE:
                     self._close(connection, "training is over")
             for number, connection in list(self._workers.items()):
                 patience = self._drain_patience(number)
@@ -403,6 +403,17 @@ class Server:
         if not self._connections:
             self._turn(listener, 0)
         return bool(self._connections)
+
+    def _is_nobody_s(self, connection: Connection) -> bool:
+        """Whether it has not greeted, or is what is left of a worker that was killed.
+
+        The end of a connection over a link that was down is heard of by nobody.
+        """
+        if connection.device is None:
+            return True
+        return connection is not self._evaluator and (
+            self._workers.get(connection.device) is not connection
+        )
 
     def _drain_patience(self, worker: int) -> float:
         """Seconds that a worker has to close its connection after STOP."""
