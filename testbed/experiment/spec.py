@@ -454,7 +454,12 @@ class Spec(Section):
             )
             return [(("checkpoints", "every"), text)]
         if self.clock == "wall":
-            text = "a server is killed under the virtual clock: use `clock: virtual`"
+            text = (
+                "an emulated server comes back under the virtual clock only: use `clock: virtual`"
+            )
+            return [(("faults", killed[0], "who"), text)]
+        if self.devices.runtime == "docker":
+            text = "a server is killed in namespaces only: use `devices: {runtime: namespaces}`"
             return [(("faults", killed[0], "who"), text)]
         kept = [one.name for one in self.algorithms if getattr(one, "error_feedback", False)]
         if kept:

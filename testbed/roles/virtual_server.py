@@ -152,8 +152,12 @@ class VirtualServer(Server):
         self._finished = True
         for connection in list(self._connections):
             number = connection.device
-            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more.
-            if number is not None and (self._stopped[number] or number in self._away):
+            if number is None or connection is self._evaluator:
+                continue
+            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more. Of
+            # one that was killed while it was cut off, nobody may ever hear that it is gone.
+            gone = self._workers.get(number) is not connection
+            if gone or self._stopped[number] or number in self._away:
                 self._close(connection, None)
         for leave in self._leaves:
             leave.give(What.STOP)
