@@ -18,7 +18,7 @@ def kept(message: Message | None) -> list[int]:
         return []
     rows = np.frombuffer(message.raw, UPDATE)
     assert message.fields["updates"] == len(rows)
-    return rows["iteration"].tolist()
+    return [int(one) for one in rows["iteration"]]
 
 
 def test_rows_stand_once_however_they_are_cut() -> None:
