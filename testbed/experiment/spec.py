@@ -437,18 +437,38 @@ class Spec(Section):
         if self.checkpoints.every is None:
             killed = [i for i, fault in enumerate(self.faults) if fault.of_server]
             text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
-            if self.engine == "emulation":
-                text = (
-                    "only a simulated server comes back: take it out, or use `engine: simulation`"
-                )
             return [(("faults", i, "who"), text) for i in killed[:1]]
         if self.engine == "emulation":
-            text = "only simulations write checkpoints: take this out, or use `engine: simulation`"
-            return [(("checkpoints", "every"), text)]
+            return self._emulated_checkpoint_conflicts()
         if not peers:
             return []
         text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
         return [(("checkpoints", "every"), text)]
+
+    def _emulated_checkpoint_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
+        killed = [i for i, fault in enumerate(self.faults) if fault.of_server]
+        if not killed:
+            text = (
+                "an emulation comes back from checkpoints only where the server is killed: take this "
+                "out, or use `engine: simulation`"
+            )
+            return [(("checkpoints", "every"), text)]
+        if self.clock == "wall":
+            text = (
+                "an emulated server comes back under the virtual clock only: use `clock: virtual`"
+            )
+            return [(("faults", killed[0], "who"), text)]
+        if self.devices.runtime == "docker":
+            text = "a server is killed in namespaces only: use `devices: {runtime: namespaces}`"
+            return [(("faults", killed[0], "who"), text)]
+        kept = [one.name for one in self.algorithms if getattr(one, "error_feedback", False)]
+        if kept:
+            text = (
+                f"what error feedback ({kept[0]}) has its workers remember cannot be taken back: take "
+                "it out, or use `engine: simulation`"
+            )
+            return [(("faults", killed[0], "who"), text)]
+        return []
 
     def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
         peers = [options.name for options in self.algorithms if not is_served(options.name)]

@@ -41,8 +41,9 @@ class Ingress:
         self._pending[version] = self._last
 
     def evaluated(self, version: int, accuracy: float, loss: float) -> None:
-        """Take the evaluator's result for a version."""
-        self._pending[version] |= {"accuracy": accuracy, "loss": loss}
+        """Take the evaluator's result for a version; of one that is complete, it is the same again."""
+        if version in self._pending:
+            self._pending[version] |= {"accuracy": accuracy, "loss": loss}
 
     def complete(self) -> Iterator[dict[str, float]]:
         """Yield, in order and once, the checkpoints of which everything is known."""

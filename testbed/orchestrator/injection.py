@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,11 @@ from testbed.faults.fault import SERVER, Fault, Kind
 from testbed.faults.schedule import Schedule
 from testbed.faults.telling import told
 from testbed.orchestrator.ending import EndError
+from testbed.orchestrator.once import Once
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
 from testbed.roles.pace import Paces
+from testbed.roles.settings import SERVER as THE_SERVER
 from testbed.roles.settings import Settings
 from testbed.telemetry.run_log import RunLog
 
@@ -70,6 +72,22 @@ class _Worker:
     started: float = -math.inf
 
 
+@dataclass(slots=True)
+class _Server:
+    """How often the server was killed.
+
+    Attributes:
+        killed: whether it is to be killed or is, and was not started again.
+        exited: whether its process has ended since then.
+        coming: whether it was started again, and has not said whom it expects.
+    """
+
+    kills: int = 0
+    killed: bool = False
+    exited: bool = False
+    coming: bool = False
+
+
 @dataclass(order=True, slots=True)
 class _End:
     """A fault's end to come; whom it struck, and in which of their incarnations."""
@@ -78,6 +96,12 @@ class _End:
     number: int
     fault: Fault = field(compare=False)
     struck: Mapping[int, int] = field(compare=False)
+
+
+def _fault(record: Mapping[str, Any]) -> Fault:
+    """Of which somebody tells."""
+    details = {key: record[key] for key in _DETAILS if key in record}
+    return Fault(record["rule"], record["fault"], record["duration"], **details)
 
 
 class Injection:
@@ -92,6 +116,7 @@ class Injection:
         start: Callable[[str, dict[str, Any]], None],
         event: Callable[[str, str, str | None], None],
         log: RunLog,
+        once: Once,
     ) -> None:
         """Nothing has happened yet.
 
@@ -100,7 +125,10 @@ class Injection:
             ask: the agent.
             start: a device, in a role.
             event: tells one, as (level, text, device).
+            once: knows what was written down already.
         """
+        self._once = once
+        self._server = _Server()
         self._settings = settings
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
@@ -144,9 +172,10 @@ class Injection:
 
     def told(self, record: Mapping[str, Any]) -> None:
         """The clock, or a worker, tells of a fault's beginning or end."""
-        kind, phase, rule, duration = (record[k] for k in ("fault", "phase", "rule", "duration"))
-        details = {key: record[key] for key in _DETAILS if key in record}
-        fault, devices = Fault(rule, kind, duration, **details), record["devices"]
+        if SERVER in record["devices"]:
+            self._tell_of_server(record)  # it has come back from that
+            return
+        fault, devices, phase = _fault(record), record["devices"], record["phase"]
         when = self._now() if self._wall else record["time"]
         if "pushes" in record:
             self._workers[devices[0]].pushes = record["pushes"]
@@ -157,6 +186,10 @@ class Injection:
 
     def exited(self, device: str) -> bool:
         """A device's process has ended; whether that was the testbed's doing."""
+        if device == THE_SERVER and self._server.killed:
+            self._server.exited = True
+            self._undo()
+            return True
         worker = self._workers.get(self._numbers.get(device, SERVER))
         if worker is None or worker.killed is None:
             return False
@@ -183,6 +216,7 @@ class Injection:
         due = [self._ends[0].when] if self._ends else []
         due += [self._training + self._next[0]] if self._next and self._training else []
         waiting = any(worker.exited is not None for worker in self._workers.values())
+        waiting = waiting or self._server.exited
         if waiting and not self._over:
             due.append(time.monotonic() + 0.02)
         return max(0.0, min(due, default=math.inf) - time.monotonic())
@@ -208,7 +242,62 @@ class Injection:
                 self._next = next(self._timed, None)
                 self._begin(fault, struck, self._now(), self._version)
         if not self._over:
+            self._bring_server_back()
             self._bring_back()
+
+    # -- the server
+
+    def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
+        """The clock has the server killed, for this time; it waits for that."""
+        self._tell_of_server(record)
+        self._server = _Server(number, killed=True)
+        self._ask({"kill": THE_SERVER})
+
+    def _tell_of_server(self, record: Mapping[str, Any]) -> None:
+        fault = Fault(record["rule"], record["fault"], record["duration"])
+        self._write(record["phase"], fault, [SERVER], record["time"], record["iteration"])
+
+    def _undo(self) -> None:
+        """Have everybody as planned: what lasted when the checkpoint was written begins again.
+
+        Whoever did not hear that the server is gone may never do so, and begins anew.
+        """
+        for number, worker in self._workers.items():
+            deaf = self._standings.has(number, UNHEARD) or time.monotonic() < worker.unsettled
+            self._standings.forget(number, get_args(Kind))
+            if deaf and worker.killed is None:
+                self._kill(number)
+
+    def _bring_server_back(self) -> None:
+        gone = all(one.killed is None or one.exited is not None for one in self._workers.values())
+        if not (self._server.exited and gone):
+            return
+        self._server.killed = self._server.exited = False
+        self._server.coming = True
+        role = {"role": "server", "number": SERVER, "restore": True, "kills": self._server.kills}
+        self._start(THE_SERVER, role | {"training": self._training})
+
+    def restored(self, there: Sequence[int], incarnations: Sequence[int]) -> None:
+        """The server is back: have those workers that it expects, in the incarnations they had.
+
+        Args:
+            there: who was there when the checkpoint was written.
+            incarnations: of all workers, then or when they come back.
+        """
+        self._server.coming = False
+        for number, worker in self._workers.items():
+            alive, expected = worker.killed is None, number in there
+            if alive and expected and worker.incarnation == incarnations[number]:
+                continue
+            if alive:
+                self._kill(number)
+            worker.killed = 0.0 if expected else math.inf
+            worker.incarnation = incarnations[number] - 1
+        self._bring_back()
+
+    def stands(self, record: Mapping[str, Any]) -> None:
+        """A fault lasted when the checkpoint was written."""
+        self._standings.begin(_fault(record), record["devices"])
 
     def release(self) -> None:
         """Training has ended: nothing begins any more, and nobody is to keep it from its end."""
@@ -274,6 +363,8 @@ class Injection:
 
     def _bring_back(self) -> None:
         """Start those whose time has come, and of whom all is known."""
+        if (self._server.killed or self._server.coming) and not self._wall:
+            return  # it says whom it wants to have back
         now = time.monotonic()
         for number, worker in self._workers.items():
             if worker.killed is None or worker.killed > now or worker.exited is None:
@@ -315,7 +406,9 @@ class Injection:
         when: float,
         version: int,
     ) -> None:
-        names = [self._names[number] for number in devices]
+        if not self._once.is_new("faults"):
+            return
+        names = [THE_SERVER if one == SERVER else self._names[one] for one in devices]
         record = fault.record(phase, devices, when, version)
         self._log.fault(record, names, self._now())
         self._event("info", told(record, names), names[0] if len(names) == 1 else None)

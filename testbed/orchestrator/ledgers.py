@@ -94,6 +94,7 @@ class Ledgers:
         connections: the server's ledger, in the order in which they were closed.
         capture: what the capture said at its end; None if there was none, or it did not get there.
         counter: the class counter after the link had become quiet; None if the run did not get there.
+        server_kills: how often the server was killed: it told nothing of its connections then.
     """
 
     server: str
@@ -104,6 +105,7 @@ class Ledgers:
     connections: list[Connection] = field(default_factory=list)
     capture: dict[str, Any] | None = None
     counter: dict[str, float] | None = None
+    server_kills: int = 0
 
     @classmethod
     def load(cls, directory: Path) -> "Ledgers":
@@ -221,7 +223,9 @@ class Ledgers:
             seen = sum(int(row["stream_bytes"]) for row in rows)
             if seen:
                 name = f"{source} port {source_port}"
-                reason = flaw or "the server told of no such connection"
+                killed = "the server was killed, and could not tell what it had received"
+                unknown = "the server told of no such connection"
+                reason = flaw or (killed if self.server_kills else unknown)
                 differences.append(Difference(MESSAGES, name, 0, seen, reason))
         return differences
 

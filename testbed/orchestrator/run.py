@@ -9,6 +9,7 @@ and a run directory that says how it ended.
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from testbed.channel import Message
+from testbed.checkpoints.files import CheckpointFiles
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
@@ -28,12 +30,13 @@ from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
+from testbed.orchestrator.once import Once
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.resuming import Resumption
+from testbed.orchestrator.resuming import FOLDER, Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
-from testbed.roles.sharing import BOARD, PACES
+from testbed.roles.sharing import BOARD, CHECKPOINTS, EVERY, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -85,7 +88,9 @@ class Run:
         self._progress = Progress("loading", self._settings.workers, self._settings.updates)
         self._ingress = Ingress()
         self._training: float | None = None
-        self._loaded = self._built = self._finished = False
+        self._loaded = self._built = self._finished = self._others_started = False
+        self._once = Once()
+        self._checkpoints: CheckpointFiles | None = None
         self._alive: set[str] = set()
         self._suspected: set[str] = set()
         self._killed: set[str] = set()
@@ -131,6 +136,7 @@ class Run:
             )
             if again is not None:
                 self._event("info", again.told, None)
+            self._open_checkpoints()
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.
@@ -141,10 +147,18 @@ class Run:
             start=self._start,
             event=self._event,
             log=self._log,
+            once=self._once,
         )
         with signals() as wake_up:
             self._carry_out(wake_up)
             return self._write_end()
+
+    def _open_checkpoints(self) -> None:
+        """Make the files that the server writes its checkpoints to; older ones are of no use."""
+        folder = self._directory / FOLDER
+        shutil.rmtree(folder, ignore_errors=True)
+        if self._plan.spec.checkpoints.every is not None:
+            self._checkpoints = CheckpointFiles.open(folder, ())
 
     def _ask(self, request: dict[str, Any]) -> None:
         """Ask the agent for something."""
@@ -175,6 +189,10 @@ class Run:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
             self._log.close(outcome.ended, outcome.reason, summary)
+            if self._checkpoints:
+                self._checkpoints.close()
+                if outcome.ended == "completed":
+                    shutil.rmtree(self._directory / FOLDER)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         if self._metrics:
@@ -201,7 +219,9 @@ class Run:
     @contextlib.contextmanager
     def _agent(self) -> Iterator[None]:
         """Start the agent, and in the end wait until it has removed everything."""
-        agent = AgentProcess(self._directory / "processes.log", self._handed.values())
+        files = self._checkpoints.descriptors if self._checkpoints else ()
+        handed = (*self._handed.values(), *files)
+        agent = AgentProcess(self._directory / "processes.log", handed)
         self._control, self._report = agent.control, agent.report
         try:
             yield
@@ -221,6 +241,14 @@ class Run:
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
         }
 
+    @property
+    def _kept(self) -> dict[str, Any]:
+        """What the server is told of its checkpoints, if it writes some."""
+        if self._checkpoints is None:
+            return {}
+        every = self._plan.spec.checkpoints.every
+        return {CHECKPOINTS: list(self._checkpoints.descriptors), EVERY: every}
+
     def _loop(self, wake_up: int) -> None:
         self._control.send(
             {
@@ -228,7 +256,7 @@ class Run:
                     "entry": "testbed.roles.entry:load",
                     "entry_inside": "testbed.roles.entry:load_alone",
                     "shared": "testbed.roles.sharing:Shared.make",
-                    "arguments": self._settings.to_json() | self._handed,
+                    "arguments": self._settings.to_json() | self._handed | self._kept,
                 },
                 "nodes": node_plan.chosen(self._plan),
             }
@@ -383,9 +411,12 @@ class Run:
     # -- what the roles say
 
     def _hear(self, message: Message) -> None:
+        new = self._once.new(message)
+        if new is None:
+            return
         if self._metrics:
-            self._metrics.from_role(message)
-        self._from_role(message)
+            self._metrics.from_role(new)
+        self._from_role(new)
 
     def _from_role(self, message: Message) -> None:
         match message.fields:
@@ -398,7 +429,9 @@ class Run:
                 self._ingress.evaluated(version, accuracy, loss)
             case {"listening": _}:
                 self._event("info", "it is there", self._hub)
-                self._start_others()
+                if not self._others_started:
+                    self._others_started = True
+                    self._start_others()
             case {"greeted": count}:
                 self._progress.devices = count
             case {"training": when}:
@@ -454,6 +487,15 @@ class Run:
                 self._injection.told(message.fields)
             case {"reached": version}:
                 self._injection.reached(version)
+            case {"server_killed": number, "begin": record}:
+                self._injection.kill_server(number, record)
+                self._ledgers.server_kills = number
+            case {"restored": version, "counts": counts, "there": there, **rest}:
+                self._event("info", f"back from the checkpoint of update {version:,}", SERVER)
+                self._once.back_to(counts)
+                self._injection.restored(there, rest["incarnations"])
+            case {"stands": record}:
+                self._injection.stands(record)
             case {"stopping": _}:
                 self._injection.release()
             case {"connection": number, **ledger}:

@@ -27,11 +27,18 @@ def ask(  # noqa: PLR0917 - what a worker is made of
     pause: Pause,
     line: DeviceLine,
     parking: Parking,
+    *,
+    asked: bool = False,
 ) -> None:
-    """Be a worker that asks, over a connection that has greeted, until the server says STOP."""
+    """Be a worker that asks, over a connection that has greeted, until the server says STOP.
+
+    Args:
+        asked: whether it has asked already, over another connection.
+    """
     pull = header(Kind.PULL)
     answers.listen()
-    connection.sendall(pull)
+    if not asked:
+        connection.sendall(pull)
     while True:
         version = answers.wait()
         if version is None:

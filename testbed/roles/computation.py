@@ -244,6 +244,13 @@ class Computation:
         self.half = half
         self._batches = batches
         self._codec = codec
+        self._beginning = batches.position
+
+    def draw_behind(self, computations: int) -> None:
+        """Draw on as behind so many computations of this one's."""
+        self._batches.reposition(self._beginning)
+        for _ in range(computations):
+            self.draw()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import torch
 
 from testbed.channel import Channel
+from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.files import CheckpointFiles
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -32,9 +34,9 @@ from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
-from testbed.roles.sharing import BOARD, PACES, Shared
+from testbed.roles.sharing import EVERY, NO_SETTINGS, Shared
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.virtual_server import VirtualServer
+from testbed.roles.virtual_server import STORED, CameBack, VirtualServer
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
@@ -54,6 +56,7 @@ class Loaded:
         parts: the training images of every device that computes.
         learner: its parameters are the initial ones.
         shared_learners: one per turn, in memory that is shared for good.
+        checkpoint_every: updates between two checkpoints of the server; None: it writes none.
     """
 
     settings: Settings
@@ -62,6 +65,7 @@ class Loaded:
     learner: Learner
     shared_learners: tuple[Learner, ...]
     times: Times
+    checkpoint_every: int | None = None
 
     def warm_up(self) -> None:
         """Compute once: what the libraries set up at first use is set up once, for all nodes."""
@@ -91,7 +95,7 @@ class _Role:
     def run(self, arguments: Mapping[str, Any]) -> int:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
-            "server": self._serve,
+            "server": lambda: self._serve(arguments),
             "evaluator": self._evaluate,
             "worker": lambda: self._work(number, arguments),
             "peer": lambda: self._exchange(number),
@@ -107,7 +111,7 @@ class _Role:
             return FAILED
         return 0
 
-    def _serve(self) -> None:
+    def _serve(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
         if self.shared.leaves is None:
@@ -123,7 +127,16 @@ class _Role:
             local_steps=local_steps,
             leaves=self.shared.leaves.of_clock(),
             board=self.shared.board,
+            checkpoints=self._checkpoints(),
+            came_back=CameBack.told(arguments),
         ).serve()
+
+    def _checkpoints(self) -> Checkpoints | None:
+        if self.loaded.checkpoint_every is None:
+            return None
+        even, odd = self.shared.checkpoints
+        files = CheckpointFiles((even, odd), STORED)
+        return Checkpoints(self.loaded.checkpoint_every, files)
 
     def _coordinate(self) -> None:
         assert self.shared.leaves is not None
@@ -214,7 +227,7 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
     settings = Settings(
-        **{key: value for key, value in arguments.items() if key not in {BOARD, PACES}}
+        **{key: value for key, value in arguments.items() if key not in NO_SETTINGS}
     )
     contents = datasets.contents(
         settings.dataset, settings.scaling, settings.train_images, settings.seed
@@ -228,6 +241,7 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
     for one in shared:
         one.share_memory()
     data = contents if alone else contents.whole()
-    loaded = Loaded(settings, data, parts, learner, shared, Times.of(settings))
+    every = arguments.get(EVERY)
+    loaded = Loaded(settings, data, parts, learner, shared, Times.of(settings), every)
     loaded.warm_up()
     return loaded

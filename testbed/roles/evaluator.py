@@ -5,6 +5,8 @@ once or, if it is behind, from a queue, so that workers never wait for it. Its r
 orchestrator over the host, not over the emulated network.
 """
 
+import socket
+
 from testbed.algorithms.interface import as_bytes
 from testbed.channel import Channel
 from testbed.learning.datasets import Dataset
@@ -25,11 +27,11 @@ def evaluate(
     labels = dataset.test_labels[: settings.evaluation_images]
     parameters = as_bytes(learner.parameters)
     accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
-    with connect(settings, settings.workers, learner.layout.total) as connection:
+
+    def listen(connection: socket.socket) -> None:
         while True:
             kind, _, version, _, length = receive_header(connection, accepts)
             if kind is Kind.STOP:
-                line.done()
                 return
             if length != len(parameters):
                 raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
@@ -37,3 +39,14 @@ def evaluate(
             accuracy, loss = learner.evaluate(images, labels)
             report.send({"evaluated": version, "accuracy": accuracy, "loss": loss})
             line.look()
+
+    while True:
+        greeted = connect(settings, settings.workers, learner.layout.total)
+        with greeted.connection as connection:
+            try:
+                listen(connection)
+                line.done()
+                return
+            except (ConnectionError, TimeoutError):
+                if settings.server_absence is None:
+                    raise  # otherwise it may have been killed, and comes back

@@ -2,8 +2,13 @@
 
 import socket
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from testbed.roles.receiving import receive_header
+import numpy as np
+
+from testbed.algorithms.interface import FloatVector, as_bytes
+from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.roles.settings import PORT, Settings
 from testbed.wire import WireError
 from testbed.wire.frames import Kind, header
@@ -11,6 +16,23 @@ from testbed.wire.frames import Kind, header
 CONNECT_TIMEOUT = 20.0
 """Seconds to wait for the server to listen and to answer the greeting."""
 _RETRY = 0.05
+_RETRY_GREETING = 0.1
+INCARNATION = 32
+"""Bits of a greeting's number below the device's incarnation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """A connection over which the server has answered a greeting.
+
+    Attributes:
+        goes_on: whether it is a server that has come back, and says from where this worker goes on.
+        base: the vector that the worker was sent last, if the next answer says what of it has changed.
+    """
+
+    connection: socket.socket
+    goes_on: bool = False
+    base: FloatVector | None = None
 
 
 def call(address: str, seconds: float) -> socket.socket:
@@ -32,22 +54,52 @@ def call(address: str, seconds: float) -> socket.socket:
     return connection
 
 
-def connect(settings: Settings, number: int, parameters: int) -> socket.socket:
-    """Connect to the server and greet it.
+def connect(
+    settings: Settings,
+    number: int,
+    parameters: int,
+    *,
+    incarnation: int = 0,
+    before: Callable[[], None] = lambda: None,
+) -> Greeted:
+    """Connect to the server and greet it; one that may be away for a while is waited for.
 
     Args:
         number: the device's number; workers count from 0, the evaluator has ``settings.workers``.
         parameters: the model's size, which the server's must equal.
+        incarnation: how often the device was killed and came back.
+        before: called when the server is there, and has not been greeted.
 
     Raises:
         WireError: the server refused the greeting or has another model.
         OSError: there is no way to the server.
     """
-    connection = call(settings.server_address, CONNECT_TIMEOUT)
+    absence = settings.server_absence
+    deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
+    while True:
+        connection = call(settings.server_address, max(_RETRY, deadline - time.monotonic()))
+        try:
+            before()
+            return _greet(connection, settings, number | incarnation << INCARNATION, parameters)
+        except (ConnectionError, TimeoutError):
+            connection.close()
+            if absence is None or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_GREETING)
+
+
+def _greet(connection: socket.socket, settings: Settings, number: int, parameters: int) -> Greeted:
     secret = bytes.fromhex(settings.secret)
     connection.sendall(header(Kind.HELLO, number, length=len(secret)) + secret)
-    _, _, theirs, _, _ = receive_header(connection, {Kind.WELCOME: 0})
+    accepts = {Kind.WELCOME: 0, Kind.RESUME: 4 * parameters}
+    kind, _, theirs, _, length = receive_header(connection, accepts)
     if theirs != parameters:
         raise WireError(f"the server's model has {theirs} parameters, this device's {parameters}")
+    base = None
+    if length:
+        base = np.empty(parameters, np.float32)
+        if length != base.nbytes:
+            raise WireError(f"parameters of {length} bytes, expected {base.nbytes}")
+        receive_exactly(connection, as_bytes(base))
     connection.settimeout(None)
-    return connection
+    return Greeted(connection, kind is Kind.RESUME, base)

@@ -33,6 +33,8 @@ class What(IntEnum):
     """The run is over."""
     BEGIN = 5
     """A computation begins, at the model as it is now."""
+    RESUME = 6
+    """Mini-batches are drawn as behind so many computations; from there it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

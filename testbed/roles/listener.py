@@ -94,6 +94,8 @@ class Listener:
                 case What.FINISHED:
                     if self._finish() is not None:
                         self._compute()
+                case What.RESUME:
+                    self._computation.draw_behind(order.number)
                 case _:
                     break
         # A connection that is closed with STOP unread would be reset, and what it sent be lost.

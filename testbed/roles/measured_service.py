@@ -11,6 +11,8 @@ from testbed.telemetry.board import ServerLine
 class MeasuredService(ParameterService):
     """Decides as any service does, and writes durations on the board."""
 
+    made_anew = frozenset({"_line"})
+
     def __init__(
         self,
         half: ServerHalf,

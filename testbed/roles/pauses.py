@@ -75,6 +75,7 @@ class VirtualPause(Pause):
 
     def wait(self, connection: socket.socket) -> bool:
         if self._told is None:
+            self._await_server(connection)
             order = self._leave.take()
             assert order is not None
             self._told = order.what
@@ -84,3 +85,18 @@ class VirtualPause(Pause):
         # reset, and what it still has to send be lost.
         receive_header(connection, {Kind.STOP: 0})
         return False
+
+    def _await_server(self, connection: socket.socket) -> None:
+        """Wait until the clock says something.
+
+        Raises:
+            ConnectionError: the connection has ended, and with it the clock, without a STOP.
+        """
+        poll = select.poll()
+        poll.register(self._leave, select.POLLIN)
+        poll.register(connection, select.POLLRDHUP)
+        ready = {fd for fd, _ in poll.poll()}
+        if self._leave.fileno() in ready:
+            return
+        if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+            raise ConnectionResetError("the server closed the connection")

@@ -26,9 +26,10 @@ from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
+from testbed.roles.greeting import INCARNATION
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
-from testbed.roles.service import Pushed, UpdateRow
+from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import SnapshotQueue
 from testbed.telemetry.board import Board, hub_line, lines_of
@@ -49,6 +50,8 @@ RETURN_TIMEOUT = 30.0
 """Seconds that a worker which was killed and comes back may take for that."""
 SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have for that."""
+NUMBER = (1 << INCARNATION) - 1
+"""What of a greeting's number is the device's."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
 
@@ -90,6 +93,7 @@ class Server:
         self._evaluator: Connection | None = None
         self._evaluator_done = False
         self._snapshots = SnapshotQueue(len(self._parameters))
+        self._leaving: tuple[int, bytes] | None = None
         self._last_greeting = time.monotonic()
         self._last_report = 0.0
         self._started: float | None = None
@@ -178,7 +182,7 @@ class Server:
         """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
         # As many as the kernel takes: nothing would tell that there is room for another one.
         while not connection.pending and connection is self._evaluator and self._snapshots:
-            version, parameters = self._snapshots.get()
+            version, parameters = self._leaving = self._snapshots.get()
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
         connection.watch(self._selector, self._reads(connection))
@@ -290,7 +294,7 @@ class Server:
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        number = frame.number
+        number = frame.number & NUMBER
         if self._returns and number in self._workers and self._started is not None:
             # It was killed while it could not be reached, so that nobody could tell.
             self._close(self._workers[number], "it came back over another connection")
@@ -330,6 +334,7 @@ class Server:
     def _answer(self, connection: Connection, number: int) -> int:
         """Send a worker what it is due; returns the message's bytes."""
         answer = self._service.answer(number)
+        self._note(number, answer)
         length = sum(map(len, answer.body))
         head = header(Kind.PARAMETERS, answer.version, encoding=answer.encoding, length=length)
         connection.send([head, *answer.body])
@@ -337,6 +342,9 @@ class Server:
         if connection.pending:
             self._watch(connection)
         return len(head) + length
+
+    def _note(self, number: int, answer: Answer) -> None:
+        """A worker is about to be sent this."""
 
     # -- the service's observer
 
@@ -364,6 +372,12 @@ class Server:
         self._snapshots.put(version, self._parameters)
         if self._evaluator is not None and not self._evaluator.pending:
             self._watch(self._evaluator)
+
+    def _unsent_snapshots(self) -> list[tuple[int, bytes]]:
+        """What the evaluator will not get without this process."""
+        evaluator = self._evaluator
+        leaving = [self._leaving] if self._leaving and evaluator and evaluator.pending else []
+        return [*leaving, *self._snapshots.all()]
 
     def _now(self) -> float:
         """Seconds since training began by the run's clock."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from testbed.faults.fault import SERVER as THE_SERVER
 from testbed.wire.choice import Pulls
 
 PORT = 7077
@@ -100,6 +101,16 @@ class Settings:
     def of_classes(self, key: str) -> list[Any]:
         """What the devices of each class have; where there is none, what all have, once."""
         return [one[key] for one in self.classes] or [getattr(self, key)]
+
+    @property
+    def server_absence(self) -> float | None:
+        """Seconds for which the server is away at most when it is killed; None if it never is."""
+        absences = [
+            float(rule["fault"]["duration"] or 0.0)
+            for rule in self.faults
+            if list(rule["devices"]) == [THE_SERVER]
+        ]
+        return max(absences, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

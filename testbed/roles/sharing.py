@@ -17,6 +17,11 @@ BOARD = "board"
 """Key of the board's descriptor among a run's settings, if there is a board that somebody reads."""
 PACES = "paces"
 """Key of the descriptor of the devices' paces, if somebody may change them."""
+CHECKPOINTS = "checkpoints"
+"""Key of the descriptors of the server's checkpoints, both, if it writes some; and of how often."""
+EVERY = "checkpoint_every"
+NO_SETTINGS = frozenset({BOARD, PACES, CHECKPOINTS, EVERY})
+"""Keys of what is no part of a run's settings."""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 
@@ -31,12 +36,14 @@ class Shared:
             happened; None where devices act by themselves.
         board: on which devices write how they stand.
         paces: how much slower than planned each is.
+        checkpoints: descriptors of the files of the server's checkpoints; none if it writes none.
     """
 
     turns: Turns | None
     leaves: Leaves | None
     board: Board
     paces: Paces
+    checkpoints: Sequence[int] = ()
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
@@ -49,12 +56,13 @@ class Shared:
         else:
             board = Board.open(descriptor)
         paces = Paces(arguments.get(PACES), arguments["workers"])
-        return cls(turns, leaves, board, paces)
+        return cls(turns, leaves, board, paces, arguments.get(CHECKPOINTS, ()))
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
         """Those that a role is to have."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
+        found += self.checkpoints if role["role"] == "server" else []
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.leaves is not None and role["role"] in _CLOCKS:
             found += self.leaves.clock_descriptors
@@ -77,13 +85,16 @@ class Shared:
             paces = Paces(None, arguments["workers"])
         else:
             paces, rest = Paces(rest[0], arguments["workers"]), rest[1:]
+        checkpoints: Sequence[int] = ()
+        if arguments.get(CHECKPOINTS) and role["role"] == "server":
+            checkpoints, rest = rest[:2], rest[2:]
         if not arguments["own_processors"]:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_leaves(arguments):
-            return cls(turns, None, board, paces)
+            return cls(turns, None, board, paces, checkpoints)
         if role["role"] in _DEVICES:
             return cls(turns, Leaves.handed(theirs={int(role["number"]): rest[0]}), board, paces)
-        return cls(turns, Leaves.handed(ours=rest), board, paces)
+        return cls(turns, Leaves.handed(ours=rest), board, paces, checkpoints)
 
 
 def _has_leaves(arguments: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ few snapshots wait in memory, the others in an unlinked temporary file.
 
 import tempfile
 from collections import deque
+from collections.abc import Iterator
 from typing import IO
 
 IN_MEMORY = 32
@@ -35,6 +36,14 @@ class SnapshotQueue:
         self._file.seek((self._first + len(self._on_disk)) * self._size)
         self._file.write(parameters)
         self._on_disk.append(version)
+
+    def all(self) -> Iterator[tuple[int, bytes]]:
+        """What waits, the oldest first; nothing is taken."""
+        yield from self._memory
+        for at, version in enumerate(self._on_disk, self._first):
+            assert self._file is not None
+            self._file.seek(at * self._size)
+            yield version, self._file.read(self._size)
 
     def get(self) -> tuple[int, bytes]:
         """Take the oldest: (version, parameters).

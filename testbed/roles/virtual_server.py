@@ -6,26 +6,37 @@ what comes next, and from nobody else.
 """
 
 import hmac
+import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
-from testbed.algorithms.interface import Layout, ServerHalf
+import numpy as np
+
+from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
+from testbed.checkpoints.due import Checkpoints
+from testbed.clock import faults
 from testbed.clock.faults import star_clock
 from testbed.clock.star import Arrived, StarClock
 from testbed.faults.fault import Kind as FaultKind
+from testbed.roles import outstanding
 from testbed.roles.computation import Times, lines
 from testbed.roles.connection import Connection
+from testbed.roles.greeting import INCARNATION
 from testbed.roles.leave import Leave, What
-from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
-from testbed.roles.service import Pushed
+from testbed.roles.outstanding import Outstanding
+from testbed.roles.server import DRAIN_TIMEOUT, NUMBER, REPORT_PERIOD, Server
+from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.settings import Settings
+from testbed.roles.standing_faults import StandingFaults
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.telemetry.board import Board
 from testbed.wire import WireError
+from testbed.wire.encodings import DENSE
 from testbed.wire.frames import HEADER, Frame, Kind, header
 
 PATIENCE = 30.0
@@ -34,6 +45,30 @@ STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
 """Kinds after which a worker is not heard for a while."""
 RETURN_TIMEOUT = 60.0
 """Seconds that a worker which was killed has to greet, once it is to be back."""
+COUNTED = ("updates", "evaluations", "faults", "suspicions")
+"""What the orchestrator is told of once, however often it comes about."""
+STORED = (*faults.STORED, *outstanding.STORED)
+"""What a server's checkpoints are made of, beside plain values and arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """A server that was killed, and started again.
+
+    Attributes:
+        kills: how often it was killed.
+        training: when training began, in seconds of CLOCK_MONOTONIC.
+    """
+
+    kills: int
+    training: float
+
+    @classmethod
+    def told(cls, role: Mapping[str, Any]) -> Self | None:
+        """What a role's arguments say of it; None if it has not been killed."""
+        if not role.get("restore"):
+            return None
+        return cls(int(role["kills"]), float(role["training"]))
 
 
 class VirtualServer(Server):
@@ -50,8 +85,31 @@ class VirtualServer(Server):
         local_steps: int,
         leaves: list[Leave],
         board: Board | None = None,
+        checkpoints: Checkpoints | None = None,
+        came_back: CameBack | None = None,
     ) -> None:
+        """Prepare.
+
+        Args:
+            times: the devices', as the clock draws them.
+            local_steps: of each computation.
+            leaves: the channels to the workers.
+            checkpoints: which this writes, if any.
+            came_back: if it was killed, and is to go on from the last of them.
+        """
         super().__init__(settings, half, layout, channel, board)
+        self._checkpoints = checkpoints
+        self._came_back = came_back
+        self._counts = Counter(dict.fromkeys(COUNTED, 0))
+        self._standing = StandingFaults()
+        self._incarnations = [0] * settings.workers
+        protocol = WORKER_PROTOCOLS[half.protocol]
+        self._outstanding: Outstanding | None = None
+        if checkpoints is not None:
+            self._outstanding = Outstanding(
+                settings.workers, asks=protocol.asks, changed=settings.pulls == "changed"
+            )
+        self._awaiting_back: set[int] = set()
         self._leaves = leaves
         self._busy = times.busy(local_steps)
         self._listener: socket.socket | None = None
@@ -69,20 +127,18 @@ class VirtualServer(Server):
 
     def _train(self, listener: socket.socket) -> None:
         self._listener = listener
-        while not (self._finished or self._gathered()):
-            self._turn(listener)
-            self._look_after()
-        if self._finished:
-            return
-        self._clock = star_clock(
-            self._service,
-            self,
-            self._schedule,
-            workers=sorted(self._workers),
-            protocol=self._protocol,
-            busy=self._busy,
-            lines=lambda worker: lines(self._settings, worker),
-        )
+        if self._came_back is not None:
+            self._go_on_from_checkpoint(self._came_back)
+        else:
+            while not (self._finished or self._gathered()):
+                self._turn(listener)
+                self._look_after()
+            if self._finished:
+                return
+            self._clock = self._make_clock(sorted(self._workers))
+            if self._checkpoints is not None:
+                self._write_checkpoint()
+        assert self._clock is not None
         for connection in self._workers.values():
             self._watch(connection)  # from here on they are read when it is their turn
         self._clock_runs = True
@@ -96,11 +152,137 @@ class VirtualServer(Server):
         self._finished = True
         for connection in list(self._connections):
             number = connection.device
-            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more.
-            if number is not None and (self._stopped[number] or number in self._away):
+            if number is None or connection is self._evaluator:
+                continue
+            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more. Of
+            # one that was killed while it was cut off, nobody may ever hear that it is gone.
+            gone = self._workers.get(number) is not connection
+            if gone or self._stopped[number] or number in self._away:
                 self._close(connection, None)
         for leave in self._leaves:
             leave.give(What.STOP)
+
+    def _make_clock(self, workers: Sequence[int]) -> StarClock:
+        return star_clock(
+            self._service,
+            self,
+            self._schedule,
+            workers=workers,
+            protocol=self._protocol,
+            busy=self._busy,
+            lines=lambda worker: lines(self._settings, worker),
+        )
+
+    # -- checkpoints
+
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint of what there is now, between two events."""
+        assert self._checkpoints is not None
+        assert self._clock is not None
+        assert self._outstanding is not None
+        self._report.flush()
+        version = self._service.half.version
+        snapshots = [(v, np.frombuffer(one, np.float32)) for v, one in self._unsent_snapshots()]
+        state = {
+            "version": version,
+            "counts": dict(self._counts),
+            "half": self._service.half.state(),
+            "service": self._service.state(),
+            "clock": self._clock.state(),
+            "asked": self._busy.asked,
+            "outstanding": self._outstanding.state(),
+            "standing": self._standing.state(),
+            "stopped": dict(self._stopped),
+            "incarnations": self._incarnations,
+            "there": sorted(self._workers),
+            "away": sorted(self._away),
+            "snapshots": snapshots,
+        }
+        self._checkpoints.write(version, state)
+
+    def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
+        """Be what the server was, and wait until its workers are there again."""
+        assert self._checkpoints is not None
+        assert self._outstanding is not None
+        assert self._listener is not None
+        state = self._checkpoints.go_on()
+        self._service.half.restore(state["half"])
+        self._service.restore(state["service"])
+        self._clock = self._make_clock(range(self._settings.workers))
+        self._clock.restore(state["clock"])
+        self._clock_runs = True
+        self._busy.go_on(state["asked"])
+        self._outstanding.restore(state["outstanding"])
+        self._standing.restore(state["standing"])
+        self._counts.update(state["counts"])
+        self._stopped.update(state["stopped"])
+        self._incarnations = state["incarnations"]
+        self._away = dict.fromkeys(state["away"])
+        self._awaiting_back = set(state["there"])
+        for version, vector in state["snapshots"]:
+            self._snapshots.put(version, as_bytes(vector))
+        self._started = came_back.training
+        self._report.send(
+            restored=state["version"],
+            counts=state["counts"],
+            there=state["there"],
+            incarnations=self._incarnations,
+        )
+        deadline = time.monotonic() + RETURN_TIMEOUT
+        while self._awaiting_back and time.monotonic() < deadline:
+            self._turn(self._listener)
+            self._look_after()
+        for worker in sorted(self._awaiting_back):
+            text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
+            self._report.event("warning", text, worker)
+        self._awaiting_back.clear()
+        for record in self._standing:
+            self._report.send(stands=record)
+
+    def _greet_again(self, connection: Connection, number: int) -> None:
+        """Bring a worker to where it was at the checkpoint."""
+        assert self._outstanding is not None
+        again = self._outstanding.again(number)
+        base = b"" if again.base is None else as_bytes(again.base)
+        connection.send([header(Kind.RESUME, self._size, length=len(base)), base])
+        for version, vector in again.frames:
+            body = as_bytes(vector)
+            head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
+            connection.send([head, body])
+        for what, of in again.orders:
+            self._leaves[number].give(what, of)
+        connection.device = number
+        connection.receiver.accept(self._working)
+        self._line.sent(HEADER.size)
+        self._workers[number] = connection
+        self._awaiting_back.discard(number)
+        self._watch(connection)
+
+    def _note(self, number: int, answer: Answer) -> None:
+        if self._outstanding is not None:
+            ours = answer.vector is self._service.half.parameters
+            key = answer.version if ours else (answer.version, number)
+            self._outstanding.sent(number, key, answer.version, answer.vector)
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A push was taken in, which led to this version."""
+        self._counts["updates"] += 1
+        super().row(row, version)
+
+    def checkpoint(self) -> None:
+        """Note where the ledgers stand at this version, and send the version to the evaluator."""
+        self._counts["evaluations"] += 1
+        super().checkpoint()
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        self._counts["suspicions"] += 1
+        super().suspected(worker, silent, time, version)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        self._counts["suspicions"] += 1
+        super().welcomed(worker, time, version)
 
     def _start(self) -> None:
         if self._started is None:
@@ -108,12 +290,18 @@ class VirtualServer(Server):
             self._report.send(training=self._started)
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
-        number = frame.number
+        number = frame.number & NUMBER
         if self._clock is None or number >= self._settings.workers:
             super()._greet(connection, frame)
             return
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
+        if self._checkpoints and frame.number >> INCARNATION != self._incarnations[number]:
+            self._close(connection, None)  # it came back behind the checkpoint, and is to be killed
+            return
+        if number in self._awaiting_back:
+            self._greet_again(connection, number)
+            return
         if number not in self._away:
             raise WireError(f"worker {number} comes when training has begun without it")
         connection.send([header(Kind.WELCOME, self._size)])
@@ -133,6 +321,8 @@ class VirtualServer(Server):
         return self._clock.now if self._clock else 0.0
 
     def _between(self) -> None:
+        if self._checkpoints is not None and self._checkpoints.due(self._service.half.version):
+            self._write_checkpoint()
         now = time.monotonic()
         if now - self._last_report >= REPORT_PERIOD:
             assert self._listener is not None
@@ -192,6 +382,9 @@ class VirtualServer(Server):
         connection = self._workers.get(worker)
         if connection is None:
             return 0
+        if self._came_back and self._outstanding and self._outstanding.is_lost(worker):
+            # It may have no more of what it was sent, and will not miss it.
+            return HEADER.size + sum(map(len, self._service.answer(worker).body))
         try:
             return self._answer(connection, worker)
         except OSError as error:
@@ -200,14 +393,20 @@ class VirtualServer(Server):
 
     def arrived(self, worker: int, version: int) -> None:
         """Tell a worker that listens that parameters have arrived; one that asks sees them."""
+        if self._outstanding is not None and not self._outstanding.is_lost(worker):
+            self._outstanding.arrived(worker, version)
         if not self._protocol.asks:
             self._leaves[worker].give(What.ARRIVED, version)
 
     def compute(self, worker: int, version: int) -> None:
         """The worker does so as soon as it can."""
+        if self._outstanding is not None:
+            self._outstanding.begun(worker, version)
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over."""
+        if self._outstanding is not None:
+            self._outstanding.told(worker, late=late)
         self._leaves[worker].give(What.FINISHED)
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
@@ -231,6 +430,8 @@ class VirtualServer(Server):
         if connection not in self._connections or self._push is None:
             return None
         self._watch(connection)
+        if self._outstanding is not None:
+            self._outstanding.received(worker)
         return Arrived(self._push, tuple(self._sizes))
 
     def host_time(self) -> float:
@@ -252,15 +453,26 @@ class VirtualServer(Server):
             by = {"begin": 1, "end": -1}[record["phase"]]
             for worker in record["devices"]:
                 self._stopped[worker] += by
+        self._counts["faults"] += 1
+        self._standing.told(record)
         self._report.flush()
         self._report.send(**record)
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
-        """An emulated server does not come back; the spec refuses it."""
-        raise AssertionError("a fault of an emulated server")
+        """Have the orchestrator kill this process, unless it has come back from that already."""
+        if self._came_back is not None and number <= self._came_back.kills:
+            self.fault(begin)
+            self.fault(end)
+            return
+        self._report.flush()
+        self._report.send(server_killed=number, begin=begin, end=end)
+        while True:
+            signal.pause()
 
     def lose(self, worker: int) -> None:
         """The worker is where it is, and not heard any more."""
+        if self._outstanding is not None:
+            self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
         """Its connection ends when its process does; from here on nothing is taken in over it."""
@@ -269,6 +481,10 @@ class VirtualServer(Server):
             self._watch(connection)  # for its end
         self._away[worker] = None
         self._stopped[worker] = 0
+        self._incarnations[worker] += 1
+        self._standing.killed(worker)
+        if self._outstanding is not None:
+            self._outstanding.lose(worker)
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
         """Wait until a worker that was killed has greeted, and asked if it does."""
@@ -288,4 +504,6 @@ class VirtualServer(Server):
             return None
         self._workers[worker] = connection
         self._watch(connection)
+        if self._outstanding is not None:
+            self._outstanding.returned(worker)
         return sizes

@@ -10,8 +10,8 @@ from testbed.learning import datasets
 from testbed.roles import computation
 from testbed.roles.asking import ask
 from testbed.roles.computation import Computation, Times
-from testbed.roles.greeting import connect
-from testbed.roles.leave import Leave
+from testbed.roles.greeting import Greeted, connect
+from testbed.roles.leave import Leave, What
 from testbed.roles.listener import Listener
 from testbed.roles.parking import Parking
 from testbed.roles.pauses import VirtualPause, WallPause
@@ -50,27 +50,50 @@ def work(  # noqa: PLR0917 - what a worker is made of
         incarnation: how often it was killed and came back.
     """
     parking = parking or Parking.nothing(number)
-    if leave is not None and incarnation:
-        leave.forget()
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
     mine = Computation(half, batches, codec)
     own_times = parking.paced(times.of_device(number, half.local_steps))
-    protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
     line = line or DeviceLine.unread()
-    with connect(settings, number, layout.total) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    def session(greeted: Greeted) -> None:
+        """Work over one connection until training ends."""
+        connection = greeted.connection
+        protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
         answers = ANSWERS[settings.pulls](connection, layout)
+        if greeted.goes_on:
+            assert leave is not None
+            if greeted.base is not None:
+                answers.begin_with(greeted.base)
+            order = leave.take()
+            assert order is not None
+            assert order.what is What.RESUME
+            mine.draw_behind(order.number)
         if protocol.asks:
             pause = WallPause(own_times) if leave is None else VirtualPause(leave)
-            ask(connection, answers, mine, learners, pause, line, parking)
+            asked = greeted.goes_on
+            ask(connection, answers, mine, learners, pause, line, parking, asked=asked)
         else:
             listener = Listener(connection, answers, mine, learners, protocol, line, parking)
             if leave is None:
                 listener.by_wall_clock(own_times)
             else:
                 listener.by_virtual_clock(leave)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LEAVE)
+
+    # Whatever the clock told somebody who was killed, or told before it was killed itself, is over.
+    forget = leave.forget if leave is not None else lambda: None
+    while True:
+        greeted = connect(settings, number, layout.total, incarnation=incarnation, before=forget)
+        with greeted.connection as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            try:
+                session(greeted)
+            except (ConnectionError, TimeoutError):
+                if settings.server_absence is None:
+                    raise
+                continue  # the server may have been killed, and comes back
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LEAVE)
+            break
     line.done()

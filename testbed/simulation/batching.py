@@ -16,7 +16,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.learning.batched import BatchedLearner
 from testbed.learning.datasets import Dataset
 from testbed.roles.settings import Settings
-from testbed.simulation.versions import Versions
+from testbed.roles.versions import Versions
 
 MOST = 256
 """Gradients computed at once at most: they are kept until their workers send them."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.files import CheckpointFiles
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.faults.fault import SERVER as THE_SERVER
@@ -28,8 +30,7 @@ from testbed.orchestrator.resuming import FOLDER, Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.service import UpdateRow
 from testbed.roles.settings import SERVER, worker_name
-from testbed.simulation.checkpoints import Checkpoints
-from testbed.simulation.star import ServerKilledError
+from testbed.simulation.star import STORED, ServerKilledError
 from testbed.simulation.systems import MeshSystem, StarSystem, system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
@@ -189,7 +190,8 @@ class SimulatedRun:
         going_on, every = self._resumption, self._plan.spec.checkpoints.every
         files = going_on.files if going_on else None
         if every is not None:
-            self._checkpoints = Checkpoints(self._directory / FOLDER, every, files)
+            files = files or CheckpointFiles.open(self._directory / FOLDER, STORED)
+            self._checkpoints = Checkpoints(every, files)
         if going_on is None:
             return
         self._log.event(self._seconds(), "info", going_on.told)

@@ -20,9 +20,9 @@ from testbed.learning.learner import Learner
 from testbed.roles.computation import Computation
 from testbed.roles.service import ParameterService, Pushed, as_loss
 from testbed.roles.settings import Settings
+from testbed.roles.versions import Versions
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.simulation.batching import Batching, Begun
-from testbed.simulation.versions import Versions
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.wire.frames import HEADER, SECRET_SIZE
 

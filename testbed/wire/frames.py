@@ -10,14 +10,16 @@ offset type    meaning
 3      uint8   kind of message
 4      uint8   encoding of the body (PUSH and PARAMETERS; 0 elsewhere)
 5      3 bytes 0
-8      uint64  number: device (HELLO), parameters (WELCOME), version (PARAMETERS),
+8      uint64  number: device (HELLO; in the upper half how often it was killed and
+               came back), parameters (WELCOME, RESUME), version (PARAMETERS),
                base version (PUSH, FINISHED), 0 elsewhere
 16     float32 loss of the mini-batch (PUSH), 0 elsewhere
 20     uint32  0
 24     uint64  length of the body in bytes
 ====== ======= =================================================================
 
-HELLO's body is the run's secret; PUSH's the encoded update; PARAMETERS' the whole float32 vector or,
+HELLO's body is the run's secret; RESUME's the whole vector that the worker was sent last, or nothing;
+PUSH's the encoded update; PARAMETERS' the whole float32 vector or,
 encoded as an update, the new values of those that changed since the PARAMETERS before it; the others
 have none. ``Receiver`` reads them from a stream and refuses, before it takes memory for a
 body, what the expecting side did not say it accepts.
@@ -53,6 +55,8 @@ class Kind(IntEnum):
     """Server to all: training is over, close the connection."""
     FINISHED = 7
     """Late worker to server: it has finished a gradient, and newer parameters were there already."""
+    RESUME = 8
+    """In place of WELCOME, from a server that was killed and has come back: go on from where it was."""
 
 
 @dataclass(frozen=True, slots=True)

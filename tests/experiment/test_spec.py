@@ -116,21 +116,27 @@ def test_who_is_silent_is_suspected_where_updates_wait_unless_the_file_says_othe
     assert make(algorithms=["all-to-all"]).suspect_after(make().algorithms[0]) is None
 
 
-def test_checkpoints_are_of_simulations_with_a_server() -> None:
+def test_checkpoints_are_of_servers_that_come_back() -> None:
     simulated = {
         "engine": "simulation",
         "waiting": {"distribution": "constant", "mean": "1s"},
         "checkpoints": {"every": 10},
     }
     killed = {"faults": [{"who": "server", "how": "kill", "when": {"iteration": 5}}]}
+    emulated = simulated | killed | {"engine": "emulation", "clock": "virtual"}
+    feedback = {"name": "adacomp", "ratio": 0.1, "error_feedback": True}
     assert make().checkpoints.every is None
+    assert make(**emulated).checkpoints.every == 10
     assert make(**simulated).checkpoints.every == 10
     assert make(**simulated, **killed).faults[0].of_server
     for changes, told in (
-        ({"checkpoints": {"every": 10}}, "only simulations write checkpoints"),
+        ({"checkpoints": {"every": 10}}, "only where the server is killed"),
         (simulated | {"algorithms": ["all-to-all"]}, "'all-to-all' has none"),
         (simulated | killed | {"checkpoints": {}}, r"add `checkpoints: \{every: 1000\}`"),
-        (killed, "only a simulated server comes back"),
+        (killed, r"add `checkpoints: \{every: 1000\}`"),
+        (emulated | {"clock": "wall"}, "under the virtual clock only"),
+        (emulated | {"devices": {"workers": 4, "runtime": "docker"}}, "in namespaces only"),
+        (emulated | {"algorithms": [feedback]}, "error feedback"),
     ):
         with pytest.raises(ValidationError, match=told):
             make(**changes)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.simulation.versions import Versions
+from testbed.roles.versions import Versions
 
 
 def vector(value: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -1,12 +1,10 @@
-"""When a simulation's checkpoints are due, and what they cost."""
+"""When a run's checkpoints are due, and what they cost."""
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.simulation.star import STORED
 
 
 class Checkpoints:
@@ -16,18 +14,15 @@ class Checkpoints:
         last: the version of the last one, or of the beginning.
     """
 
-    def __init__(self, folder: Path, every: int, files: CheckpointFiles | None = None) -> None:
-        """Make the files, unless there are some.
+    def __init__(self, every: int, files: CheckpointFiles) -> None:
+        """Begin at version 0.
 
         Args:
             every: updates from one to the next.
-
-        Raises:
-            OSError: they cannot be made.
         """
         self.last = 0
         self._every = every
-        self._files = files or CheckpointFiles.open(folder, STORED)
+        self._files = files
         self._written = 0
         self._bytes = 0
         self._seconds = 0.0
@@ -52,6 +47,13 @@ class Checkpoints:
         """The state of the last one; None if there is none yet."""
         # A newer one may be left of before the run was resumed: its journals were cut back behind it.
         return self._files.newest(lambda one: one["version"] <= self.last)
+
+    def go_on(self) -> Any:
+        """The newest state that there is, for whoever comes after its writer; None without one."""
+        state = self._files.newest()
+        if state is not None:
+            self.last = state["version"]
+        return state
 
     def account(self) -> dict[str, Any]:
         """How many this process wrote, the last one's bytes, and the seconds it took to write them."""

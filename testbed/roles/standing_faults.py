@@ -1,0 +1,44 @@
+"""Which faults last on which workers, by the records that the clock tells of them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from testbed.checkpoints.stateful import Stateful
+from testbed.faults.fault import SERVER
+
+
+class StandingFaults(Stateful):
+    """Of one run; faults that kill are not among them."""
+
+    def __init__(self) -> None:
+        self._lasting: list[tuple[int, dict[str, Any]]] = []
+
+    def told(self, record: Mapping[str, Any]) -> None:
+        """A fault has begun or ended."""
+        if record["fault"] == "kill":
+            return
+        for worker in record["devices"]:
+            if worker == SERVER:
+                continue
+            if record["phase"] == "begin":
+                self._lasting.append((worker, {**record, "devices": [worker]}))
+            else:
+                self._forget(worker, lambda one: one["rule"] == record["rule"], once=True)
+
+    def killed(self, worker: int) -> None:
+        """What is frozen of a process ends with it."""
+        self._forget(worker, lambda one: one["fault"] == "freeze", once=False)
+
+    def _forget(self, worker: int, wanted: Any, *, once: bool) -> None:
+        kept = []
+        found = False
+        for whose, record in self._lasting:
+            if whose == worker and wanted(record) and not (once and found):
+                found = True
+            else:
+                kept.append((whose, record))
+        self._lasting = kept
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The records of their beginnings, one for each worker."""
+        return (record for _, record in self._lasting)

@@ -1,0 +1,136 @@
+"""A server that is killed for real, and comes back: the run ends as if nothing had happened."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+RUN: dict[str, Any] = SMALL | {
+    "seed": 3,
+    "clock": "virtual",
+    "training": {"updates": 60},
+    "waiting": {"distribution": "uniform", "mean": "100ms"},
+    "evaluation": {"every": 10, "images": 100},
+}
+SHAPED = {"uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"}
+# Twice behind the same checkpoint, and once behind another one.
+KILLS = [
+    {"who": "server", "when": {"iteration": at}, "how": "kill", "lasting": "1s"}
+    for at in (25, 28, 47)
+]
+AROUND = [
+    {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
+    {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
+    {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
+    {"when": {"mean_time": "900ms"}, "how": "partition", "lasting": "50ms"},
+    {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
+]
+SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
+RUNS: dict[str, dict[str, Any]] = {
+    "asgd": {"algorithms": ["asgd"]},
+    "adacomp, shaped, changed": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": SHAPED,
+        "pulls": "changed",
+    },
+    "push-and-wait, shaped": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
+        "network": SHAPED,
+    },
+    "adacomp, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": SHAPED,
+        "faults": AROUND,
+    },
+    "push-and-interrupt, shaped, changed": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
+        "network": SHAPED,
+        "pulls": "changed",
+    },
+}
+
+
+def rows(directory: Path) -> pa.Table:
+    return pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])
+
+
+def as_text(table: pa.Table) -> str:
+    return repr(table.to_pydict())  # a loss that was not sent is NaN, which equals nothing
+
+
+def faults(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / "faults.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
+
+
+def carried_out(command: CommandLine, what: str, content: dict[str, Any], name: str) -> Path:
+    out = command.folder / name
+    started = command.start(what, command.spec(content), "--out", out, out=out)
+    assert started.wait(200) == 0, started.said
+    return started.run_directory
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_ends_as_if_nothing_had_happened(command: CommandLine, name: str) -> None:
+    undisturbed = RUN | RUNS[name]
+    disturbed = undisturbed | {
+        "faults": [*undisturbed.get("faults", ()), *KILLS],
+        "checkpoints": {"every": 10},
+    }
+    directory = carried_out(command, "run", disturbed, "emulated")
+    simulated = carried_out(command, "simulate", disturbed, "simulated")
+    other = carried_out(command, "simulate", undisturbed, "undisturbed")
+    parameters = (directory / "parameters.npy").read_bytes()
+    assert parameters == (simulated / "parameters.npy").read_bytes()
+    assert parameters == (other / "parameters.npy").read_bytes()
+    assert as_text(rows(directory)) == as_text(rows(simulated)) == as_text(rows(other))
+    assert faults(directory) == faults(simulated)
+    mine, theirs = (
+        json.loads((one / "summary.json").read_bytes()) for one in (directory, simulated)
+    )
+    for key in ("payload_bytes", "message_bytes"):
+        assert mine["ingress"][key] == theirs["ingress"][key]
+        assert mine["ingress_after_drain"][key] == theirs["ingress_after_drain"][key]
+    assert mine["final_accuracy"] == theirs["final_accuracy"]
+    evaluations = pq.read_table(directory / "evaluations.parquet")
+    assert evaluations.column("iteration").to_pylist() == list(range(0, 61, 10))
+    # What the dead server had received it could not tell; nothing else is unaccounted for.
+    assert mine["traffic"]["reconciled"] is False
+    reasons = {one["reason"] for one in mine["traffic"]["differences"]}
+    assert reasons == {"the server was killed, and could not tell what it had received"}
+    events = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    assert sum(one["event"].startswith("back from the checkpoint") for one in events) == 3
+    assert not [one for one in events if one["level"] != "info"]
+    assert not (directory / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"clock": "wall"}, "under the virtual clock"),
+        (
+            {"algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}]},
+            "error feedback",
+        ),
+        ({"devices": {"workers": 5, "runtime": "docker"}}, "in namespaces"),
+    ],
+)
+def test_what_cannot_come_back_is_refused(
+    command: CommandLine, changes: dict[str, Any], said: str
+) -> None:
+    content = RUN | {"faults": KILLS, "checkpoints": {"every": 10}} | changes
+    result = command.do("run", command.spec(content), "--out", command.out)
+    assert said in assert_one_sentence(result, 2)
