@@ -404,7 +404,10 @@ class Server:
             self._turn(listener)
             now = time.monotonic()
             for connection in list(self._connections):
-                if self._is_nobody_s(connection) and now - max(stopped, connection.opened) > TOO_LATE:
+                if (
+                    self._is_nobody_s(connection)
+                    and now - max(stopped, connection.opened) > TOO_LATE
+                ):
                     self._close(connection, "training is over")
             for number, connection in list(self._workers.items()):
                 patience = self._drain_patience(number)
