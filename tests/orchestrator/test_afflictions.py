@@ -121,11 +121,11 @@ def test_rates_change_and_are_as_planned_again(agent: Harness, planned: int | No
     assert seconds("worker-0", SERVER) < 0.7
     for _ in range(2):
         asked(agent, rate="worker-0", uplink=8_000_000, downlink=None)
-        assert 1.0 <= seconds("worker-0", SERVER) < 1.8  # 1 MB and its headers at 8 Mbit/s
+        assert 0.95 <= seconds("worker-0", SERVER) < 1.8  # 1 MB and its headers at 8 Mbit/s
         asked(agent, rate="worker-0", uplink=None, downlink=None)
         assert seconds("worker-0", SERVER) < 0.7
     asked(agent, rate="worker-1", uplink=None, downlink=8_000_000)
-    assert 1.0 <= seconds("worker-2", ADDRESSES["worker-1"]) < 1.8
+    assert 0.95 <= seconds("worker-2", ADDRESSES["worker-1"]) < 1.8
     asked(agent, rate="worker-1", uplink=None, downlink=None)
     assert seconds("worker-2", ADDRESSES["worker-1"]) < 0.7
 
