@@ -12,6 +12,7 @@ one behind the other.
 import json
 import os
 import struct
+import weakref
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -28,8 +29,13 @@ NAMES = ("even", "odd")
 """Of the two files, in a run's folder of checkpoints."""
 
 
+def _close(*descriptors: int) -> None:
+    for one in descriptors:
+        os.close(one)
+
+
 class CheckpointFiles:
-    """The two files of one run; they are the caller's to close.
+    """The two files of one run; those that were opened here are closed with this object.
 
     Attributes:
         descriptors: of both, to hand to another process.
@@ -55,7 +61,9 @@ class CheckpointFiles:
         folder.mkdir(exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         even, odd = (os.open(folder / name, flags, 0o644) for name in NAMES)
-        return cls((even, odd), types)
+        files = cls((even, odd), types)
+        weakref.finalize(files, _close, even, odd)
+        return files
 
     def write(self, version: int, state: Mapping[str, Any]) -> int:
         """Keep a state in place of the older of the two; returns its bytes.

@@ -404,7 +404,11 @@ def test_simulations(command: CommandLine, content: dict[str, Any], label: str) 
     assert phase(found, label) == "completed"
     by_worker = by_label(found, "testbed_worker_updates_total", label, "worker")
     assert len(by_worker) == WORKERS and sum(by_worker.values()) == summary["updates"]
-    workers = {"testbed_worker_updates_total", "testbed_worker_ingress_bytes_total"}
+    workers = {
+        "testbed_worker_updates_total",
+        "testbed_worker_ingress_bytes_total",
+        "testbed_worker_info",
+    }
     unknown = {"testbed_memory_bytes", "testbed_cpu_seconds_total"}
     same_afterwards(command, watched, workers | unknown)
 

@@ -359,7 +359,7 @@ def test_nothing_is_left(tmp_path: Path, how: str) -> None:
     for group in control_group.left_over():
         assert how == "kill the agent"
         group.remove()
-    assert groups() == before
+    assert groups() <= before  # others' may have gone meanwhile
 
 
 def test_a_failure_to_load_is_told(tmp_path: Path) -> None:
