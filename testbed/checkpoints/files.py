@@ -12,11 +12,10 @@ one behind the other.
 import json
 import os
 import struct
-import weakref
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,13 +28,8 @@ NAMES = ("even", "odd")
 """Of the two files, in a run's folder of checkpoints."""
 
 
-def _close(*descriptors: int) -> None:
-    for one in descriptors:
-        os.close(one)
-
-
 class CheckpointFiles:
-    """The two files of one run; those that were opened here are closed with this object.
+    """The two files of one run; closed at the end of a ``with``, or by hand.
 
     Attributes:
         descriptors: of both, to hand to another process.
@@ -52,7 +46,7 @@ class CheckpointFiles:
         self._next = 0
 
     @classmethod
-    def open(cls, folder: Path, types: Collection[type]) -> "CheckpointFiles":
+    def open(cls, folder: Path, types: Collection[type]) -> Self:
         """Open those in a folder, which is made where it is not there.
 
         Raises:
@@ -61,9 +55,13 @@ class CheckpointFiles:
         folder.mkdir(exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         even, odd = (os.open(folder / name, flags, 0o644) for name in NAMES)
-        files = cls((even, odd), types)
-        weakref.finalize(files, _close, even, odd)
-        return files
+        return cls((even, odd), types)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, version: int, state: Mapping[str, Any]) -> int:
         """Keep a state in place of the older of the two; returns its bytes.

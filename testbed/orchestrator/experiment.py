@@ -1,7 +1,8 @@
 """Carrying out an experiment: its runs one after the other, then the report."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -100,8 +101,8 @@ def _carry_out(
             metrics = LiveRun(job.plan, directory.name)
             exporter.add(metrics)
         watching = watcher(job.plan, number, len(jobs))
-        run = _made(job, directory / job.plan.label)(watching, start, metrics)
-        summaries.append(run.execute())
+        with _made(job, directory / job.plan.label) as make:
+            summaries.append(make(watching, start, metrics).execute())
         if summaries[-1]["ended"] == "interrupted":
             break
     try:
@@ -125,17 +126,26 @@ class _Executable(Protocol):
     def execute(self) -> dict[str, Any]: ...
 
 
-def _made(job: Job, directory: Path) -> Callable[[Watcher, float, LiveRun | None], _Executable]:
+@contextmanager
+def _made(
+    job: Job, directory: Path
+) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
     """What carries a plan out, or goes on with its run."""
+    make: Callable[..., _Executable]
+    types: Collection[type] = ()
     if job.plan.spec.engine == "emulation":
-        again = prepare(job.ended, ()) if job.ended else None
-        return partial(Run, job.plan, directory, resumption=again)
-    # Imported here: it computes in this process, and torch takes seconds.
-    from testbed.simulation.run import SimulatedRun
-    from testbed.simulation.star import STORED
+        make = Run
+    else:
+        # Imported here: it computes in this process, and torch takes seconds.
+        from testbed.simulation.run import SimulatedRun
+        from testbed.simulation.star import STORED
 
-    resumption = prepare(job.ended, STORED) if job.ended else None
-    return partial(SimulatedRun, job.plan, directory, resumption=resumption)
+        make, types = SimulatedRun, STORED
+    with ExitStack() as opened:
+        resumption = None
+        if job.ended:
+            resumption = opened.enter_context(closing(prepare(job.ended, types)))
+        yield partial(make, job.plan, directory, resumption=resumption)
 
 
 def write_results(directory: Path) -> Path:

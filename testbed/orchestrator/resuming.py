@@ -48,6 +48,12 @@ class Resumption:
     host_seconds: float
     lock: int
 
+    def close(self) -> None:
+        """Close the checkpoints' files, and let others resume the run."""
+        if self.files is not None:
+            self.files.close()
+        os.close(self.lock)
+
     @property
     def told(self) -> str:
         """What the run log says of it."""

@@ -1,5 +1,6 @@
 """Carrying out one simulated run; it leaves the same run directory as an emulation."""
 
+import contextlib
 import os
 import select
 import shutil
@@ -67,6 +68,7 @@ class SimulatedRun:
         self._suspicions = 0
         self._again = dict.fromkeys(("updates", "evaluations", "faults", "suspicions"), 0)
         self._checkpoints: Checkpoints | None = None
+        self._opened = contextlib.ExitStack()
         self._metrics = metrics
         self._plan = plan
         self._settings = plan.settings
@@ -98,7 +100,7 @@ class SimulatedRun:
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         outcome = self._outcome
-        with signals() as wake_up:
+        with signals() as wake_up, self._opened:
             try:
                 self._load()
                 self._simulate(lambda: self._look(wake_up))
@@ -190,7 +192,9 @@ class SimulatedRun:
         going_on, every = self._resumption, self._plan.spec.checkpoints.every
         files = going_on.files if going_on else None
         if every is not None:
-            files = files or CheckpointFiles.open(self._directory / FOLDER, STORED)
+            if files is None:
+                files = CheckpointFiles.open(self._directory / FOLDER, STORED)
+                self._opened.enter_context(files)
             self._checkpoints = Checkpoints(every, files)
         if going_on is None:
             return

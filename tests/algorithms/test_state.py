@@ -88,9 +88,9 @@ def rounded(update: Update) -> Update:
 
 def moved(half: ServerHalf | WorkerHalf, new: Any, folder: Path) -> None:
     """Give one half's state, by way of a file, to another one."""
-    files = CheckpointFiles.open(folder, ())
-    files.write(1, half.state())
-    new.restore(files.newest())
+    with CheckpointFiles.open(folder, ()) as files:
+        files.write(1, half.state())
+        new.restore(files.newest())
 
 
 @pytest.mark.parametrize(("name", "options"), HALVES)

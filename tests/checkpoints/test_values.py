@@ -1,6 +1,7 @@
 """What is stored comes back as it was, and nothing else comes out of a file."""
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,15 @@ TYPES = (Frozen, Plain)
 
 
 def through_files(folder: Path, value: Any) -> Any:
-    CheckpointFiles.open(folder, TYPES).write(1, {"value": value})
-    return CheckpointFiles.open(folder, TYPES).newest()["value"]
+    with CheckpointFiles.open(folder, TYPES) as files:
+        files.write(1, {"value": value})
+    return newest(folder)["value"]
+
+
+def newest(folder: Path) -> Any:
+    """What is found by whoever opens the files anew."""
+    with CheckpointFiles.open(folder, TYPES) as files:
+        return files.newest()
 
 
 @pytest.mark.parametrize(
@@ -112,17 +120,23 @@ def test_no_other_class_is_made_of_what_is_read() -> None:
 # -- the two files
 
 
-def test_the_newer_of_two_whole_files_counts(tmp_path: Path) -> None:
-    files = CheckpointFiles.open(tmp_path, ())
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
+    with CheckpointFiles.open(tmp_path, ()) as opened:
+        yield opened
+
+
+def test_the_newer_of_two_whole_files_counts(tmp_path: Path, files: CheckpointFiles) -> None:
     assert files.newest() is None
     for version in (10, 20, 30):
         files.write(version, {"version": version})
-        assert CheckpointFiles.open(tmp_path, ()).newest() == {"version": version}
+        assert newest(tmp_path) == {"version": version}
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "changed", "of another make"])
-def test_a_damaged_file_leaves_the_other_one(tmp_path: Path, damage: str) -> None:
-    files = CheckpointFiles.open(tmp_path, ())
+def test_a_damaged_file_leaves_the_other_one(
+    tmp_path: Path, files: CheckpointFiles, damage: str
+) -> None:
     for version in (10, 20):
         files.write(version, {"version": version, "vector": np.zeros(1000)})
     newer = tmp_path / NAMES[1]
@@ -132,21 +146,20 @@ def test_a_damaged_file_leaves_the_other_one(tmp_path: Path, damage: str) -> Non
     elif damage == "of another make":
         content[:4] = b"test"[::-1]
     newer.write_bytes(content[: {"cut": -1, "emptied": 0}.get(damage, len(content))])
-    again = CheckpointFiles.open(tmp_path, ())
-    assert again.newest()["version"] == 10
-    again.write(30, {"version": 30})
-    assert CheckpointFiles.open(tmp_path, ()).newest()["version"] == 30
-    again.write(40, {"version": 40})
-    assert again.newest(lambda one: one["version"] < 40) == {"version": 30}
+    with CheckpointFiles.open(tmp_path, ()) as again:
+        assert again.newest()["version"] == 10
+        again.write(30, {"version": 30})
+        assert newest(tmp_path)["version"] == 30
+        again.write(40, {"version": 40})
+        assert again.newest(lambda one: one["version"] < 40) == {"version": 30}
 
 
-def test_one_that_does_not_fit_is_written_over(tmp_path: Path) -> None:
-    files = CheckpointFiles.open(tmp_path, ())
+def test_one_that_does_not_fit_is_written_over(tmp_path: Path, files: CheckpointFiles) -> None:
     for version in (10, 20):
         files.write(version, {"version": version})
     assert files.newest(lambda one: one["version"] < 20) == {"version": 10}
     files.write(15, {"version": 15})
-    assert CheckpointFiles.open(tmp_path, ()).newest() == {"version": 15}
+    assert newest(tmp_path) == {"version": 15}
 
 
 # -- what is an object's state

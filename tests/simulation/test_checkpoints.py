@@ -163,7 +163,8 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
                 "faults": len(undisturbed.faults),
                 "system": undisturbed.system.state(),
             }
-            CheckpointFiles.open(folder, STORED).write(events, state)
+            with CheckpointFiles.open(folder, STORED) as files:
+                files.write(events, state)
             taken.append((len(undisturbed.rows), folder))
 
     end = undisturbed.end(between)
@@ -173,7 +174,8 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
     assert chosen[1][0] > 0
     for count, folder in chosen:
         going_on = Going(run)
-        state = CheckpointFiles.open(folder, STORED).newest()
+        with CheckpointFiles.open(folder, STORED) as files:
+            state = files.newest()
         assert state["rows"] == count
         going_on.system.restore(state["system"])
         assert going_on.end() == end
@@ -189,13 +191,14 @@ def test_a_checkpoint_of_a_checkpoint_is_the_same(tmp_path: Path) -> None:
 
     def between() -> None:
         if one.system.version == UPDATES // 2 and not state:
-            files = CheckpointFiles.open(tmp_path / "first", STORED)
-            files.write(1, one.system.state())
-            state.append(files.newest())
+            with CheckpointFiles.open(tmp_path / "first", STORED) as files:
+                files.write(1, one.system.state())
+                state.append(files.newest())
 
     one.end(between)
     again = Going(run)
     again.system.restore(state[0])
-    CheckpointFiles.open(tmp_path / "second", STORED).write(1, again.system.state())
+    with CheckpointFiles.open(tmp_path / "second", STORED) as files:
+        files.write(1, again.system.state())
     first, second = (tmp_path / name / "even" for name in ("first", "second"))
     assert first.read_bytes() == second.read_bytes()
