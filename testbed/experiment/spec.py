@@ -438,36 +438,19 @@ class Spec(Section):
             killed = [i for i, fault in enumerate(self.faults) if fault.of_server]
             text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
             return [(("faults", i, "who"), text) for i in killed[:1]]
-        if self.engine == "emulation":
-            return self._emulated_checkpoint_conflicts()
-        if not peers:
-            return []
-        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
-        return [(("checkpoints", "every"), text)]
-
-    def _emulated_checkpoint_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
-        killed = [i for i, fault in enumerate(self.faults) if fault.of_server]
-        if not killed:
+        if peers:
             text = (
-                "an emulation comes back from checkpoints only where the server is killed: take this "
-                "out, or use `engine: simulation`"
+                f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
             )
             return [(("checkpoints", "every"), text)]
-        if self.clock == "wall":
-            text = (
-                "an emulated server comes back under the virtual clock only: use `clock: virtual`"
-            )
-            return [(("faults", killed[0], "who"), text)]
-        if self.devices.runtime == "docker":
-            text = "a server is killed in namespaces only: use `devices: {runtime: namespaces}`"
-            return [(("faults", killed[0], "who"), text)]
         kept = [one.name for one in self.algorithms if getattr(one, "error_feedback", False)]
-        if kept:
+        if kept and self.engine == "emulation" and self.clock == "virtual":
             text = (
-                f"what error feedback ({kept[0]}) has its workers remember cannot be taken back: take "
-                "it out, or use `engine: simulation`"
+                f"what error feedback ({kept[0]}) has its workers remember is in no checkpoint of an "
+                "emulation, which could not go on as if nothing had happened: take one of them out, or "
+                "use `engine: simulation` or `clock: wall`"
             )
-            return [(("faults", killed[0], "who"), text)]
+            return [(("checkpoints", "every"), text)]
         return []
 
     def _suspicion_conflicts(self) -> list[tuple[tuple[Any, ...], str]]:
