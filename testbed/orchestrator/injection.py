@@ -459,8 +459,14 @@ class Injection:
             worker.killed = worker.exited = None
             worker.incarnation += 1
             worker.started = now
-            role = {"role": "worker", "number": number, "incarnation": worker.incarnation}
-            self._start(self._names[number], role | {"pushes": max(worker.pushes, worker.applied)})
+            role = {
+                "role": "worker",
+                "number": number,
+                "incarnation": worker.incarnation,
+                "kills": self._server.kills,
+                "pushes": max(worker.pushes, worker.applied),
+            }
+            self._start(self._names[number], role)
 
     def _is_lost(self, number: int) -> bool:
         """Whether nothing can come of a worker any more."""

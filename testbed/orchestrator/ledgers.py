@@ -31,6 +31,8 @@ MESSAGES = "messages and captured TCP streams"
 COUNTED_FRAMES = "class counter and captured frames"
 COUNTED_BYTES = "class counter and captured bytes"
 FILES = "packets captured and packets in the files"
+SERVER_KILLED = "the server was killed, and could not tell what it had received"
+"""Why there may be connections that no server has told of."""
 _FILE = "ledgers.json"
 
 
@@ -225,9 +227,8 @@ class Ledgers:
             seen = sum(int(row["stream_bytes"]) for row in rows)
             if seen:
                 name = f"{source} port {source_port}"
-                killed = "the server was killed, and could not tell what it had received"
                 unknown = "the server told of no such connection"
-                reason = flaw or (killed if self.server_kills else unknown)
+                reason = flaw or (SERVER_KILLED if self.server_kills else unknown)
                 differences.append(Difference(MESSAGES, name, 0, seen, reason))
         return differences
 

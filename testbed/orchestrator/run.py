@@ -562,8 +562,8 @@ class Run:
             self._event("info", text, SERVER)
             self._once.back_to(counts)
             return
-        lost, evaluations = self._log.go_back(version)
-        told = f"{text}; {len(lost):,} updates behind it are lost"
+        lost, evaluations = self._log.go_back(version, self._mark_of(version).updates)
+        told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
         self._event("info", told, SERVER)
         forgotten = {name: int(lost[name].sum()) for name in ("payload_bytes", "message_bytes")}
         self._ingress.go_back(version, self._injection.server_exited, forgotten)
@@ -587,6 +587,14 @@ class Run:
         )
         self._unmarked.append((when, mark))
         self._control.send({"read": "counter"})
+
+    def _mark_of(self, version: int) -> Mark:
+        """That of a checkpoint that was written."""
+        assert self._marks is not None
+        waiting = (mark for _, mark in reversed(self._unmarked) if mark.version == version)
+        found = next(waiting, None) or self._marks.of(version)
+        assert found is not None, f"nobody has told of the checkpoint of update {version}"
+        return found
 
     def _write_marks(self) -> None:
         """Write down those whose wire bytes are known by now."""

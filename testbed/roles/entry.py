@@ -28,6 +28,7 @@ from testbed.roles.coming_back import STORED, CameBack
 from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
+from testbed.roles.greeting import Who
 from testbed.roles.meeting import Meeting
 from testbed.roles.parking import Parking
 from testbed.roles.peer import Peer
@@ -200,10 +201,10 @@ class _Role:
         # Under the virtual clock it is the clock that says what happens.
         faults = settings.faults if settings.clock == "wall" else ()
         schedule = Schedule(faults, settings.seed, settings.workers)
-        pushes, incarnation = (int(arguments.get(key, 0)) for key in ("pushes", "incarnation"))
+        pushes = int(arguments.get("pushes", 0))
+        who = Who(number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills")))
         parking = Parking(schedule, number, self.shared.paces, self.report.send, pushes)
-        learners, times = self._learners(), loaded.times
-        work(settings, number, dataset, part, learners, times, leave, line, parking, incarnation)
+        work(settings, who, dataset, part, self._learners(), loaded.times, leave, line, parking)
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)

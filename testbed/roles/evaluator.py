@@ -13,7 +13,7 @@ from testbed.algorithms.interface import as_bytes
 from testbed.channel import Channel
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
-from testbed.roles.greeting import connect
+from testbed.roles.greeting import Who, connect
 from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.roles.settings import Settings
 from testbed.telemetry.board import DeviceLine
@@ -46,7 +46,7 @@ def evaluate(
             connection.sendall(header(Kind.FINISHED, version))
 
     while True:
-        greeted = connect(settings, settings.workers, learner.layout.total)
+        greeted = connect(settings, Who(settings.workers), learner.layout.total)
         with greeted.connection as connection:
             try:
                 listen(connection)

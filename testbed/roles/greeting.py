@@ -21,8 +21,32 @@ _ALIVE_PERIOD = 5
 """Seconds after which a silent server is asked whether it is still there, if it may be killed."""
 _ALIVE_COUNT = 127
 """How often it may leave that unanswered: a link that is down for minutes is not its end."""
-INCARNATION = 32
-"""Bits of a greeting's number below the device's incarnation."""
+_INCARNATION, _KILLS = 32, 48
+"""Bits of a greeting's number below the device's incarnation, and below the kills of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who greets the server: the number of a greeting.
+
+    Attributes:
+        number: the device's; workers count from 0, the evaluator has ``settings.workers``.
+        incarnation: how often the device was killed and came back.
+        kills: how often the server had been killed when this process was started.
+    """
+
+    number: int
+    incarnation: int = 0
+    kills: int = 0
+
+    def __int__(self) -> int:
+        return self.number | self.incarnation << _INCARNATION | self.kills << _KILLS
+
+    @classmethod
+    def of(cls, number: int) -> "Who":
+        """Whose greeting has this number."""
+        incarnation = number >> _INCARNATION & (1 << _KILLS - _INCARNATION) - 1
+        return cls(number & (1 << _INCARNATION) - 1, incarnation, number >> _KILLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +84,15 @@ def call(address: str, seconds: float) -> socket.socket:
 
 def connect(
     settings: Settings,
-    number: int,
+    who: Who,
     parameters: int,
     *,
-    incarnation: int = 0,
     before: Callable[[], None] = lambda: None,
 ) -> Greeted:
     """Connect to the server and greet it; one that may be away for a while is waited for.
 
     Args:
-        number: the device's number; workers count from 0, the evaluator has ``settings.workers``.
         parameters: the model's size, which the server's must equal.
-        incarnation: how often the device was killed and came back.
         before: called when the server is there, and has not been greeted.
 
     Raises:
@@ -86,7 +107,7 @@ def connect(
             _notice_its_end(connection)
         try:
             before()
-            return _greet(connection, settings, number | incarnation << INCARNATION, parameters)
+            return _greet(connection, settings, int(who), parameters)
         except (ConnectionError, TimeoutError):
             connection.close()
             if absence is None or time.monotonic() > deadline:

@@ -32,7 +32,7 @@ from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
-from testbed.roles.greeting import INCARNATION
+from testbed.roles.greeting import Who
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
 from testbed.roles.service import Answer, Pushed, UpdateRow
@@ -56,8 +56,6 @@ RETURN_TIMEOUT = 30.0
 """Seconds that a worker which was killed and comes back may take for that."""
 SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have for that."""
-NUMBER = (1 << INCARNATION) - 1
-"""What of a greeting's number is the device's."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
 
@@ -324,7 +322,7 @@ class Server:
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        number = frame.number & NUMBER
+        number = Who.of(frame.number).number
         if self._returns and number in self._workers and self._started is not None:
             # It was killed while it could not be reached, so that nobody could tell.
             self._close(self._workers[number], "it came back over another connection")

@@ -22,10 +22,10 @@ from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
 from testbed.roles.connection import Connection
-from testbed.roles.greeting import INCARNATION
+from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.outstanding import Outstanding
-from testbed.roles.server import DRAIN_TIMEOUT, NUMBER, REPORT_PERIOD, Server
+from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.settings import Settings
 from testbed.roles.standing_faults import StandingFaults
@@ -255,17 +255,18 @@ class VirtualServer(Server):
             self._report.send(training=self._started)
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
-        number = frame.number & NUMBER
+        who = Who.of(frame.number)
+        number = who.number
         if self._clock is None or number >= self._settings.workers:
             super()._greet(connection, frame)
             return
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        if self._checkpoints and frame.number >> INCARNATION != self._incarnations[number]:
-            self._close(connection, None)  # it came back behind the checkpoint, and is to be killed
-            return
-        if number in self._awaiting_back:
+        if number in self._awaiting_back and who.incarnation == self._incarnations[number]:
             self._greet_again(connection, number)
+            return
+        if self._came_back and who.kills < self._came_back.kills:
+            self._close(connection, None)  # it came back behind the checkpoint, and is to be killed
             return
         if number not in self._away:
             raise WireError(f"worker {number} comes when training has begun without it")

@@ -10,7 +10,7 @@ from testbed.learning import datasets
 from testbed.roles import computation
 from testbed.roles.asking import ask
 from testbed.roles.computation import Computation, Times
-from testbed.roles.greeting import Greeted, connect
+from testbed.roles.greeting import Greeted, Who, connect
 from testbed.roles.leave import Leave, What
 from testbed.roles.listener import Listener
 from testbed.roles.parking import Parking
@@ -30,7 +30,7 @@ _RESET, _LEAVE = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 def work(  # noqa: PLR0917 - what a worker is made of
     settings: Settings,
-    number: int,
+    who: Who,
     dataset: datasets.Dataset,
     part: npt.NDArray[np.int64],
     learners: TurnTaking,
@@ -38,17 +38,16 @@ def work(  # noqa: PLR0917 - what a worker is made of
     leave: Leave | None,
     line: DeviceLine | None = None,
     parking: Parking | None = None,
-    incarnation: int = 0,
 ) -> None:
-    """Be worker ``number`` until training ends.
+    """Be a worker until training ends.
 
     Args:
         part: the indices of its training images.
         leave: the virtual clock's channel; None under the wall clock.
         line: where to write how it stands, if there is a board.
         parking: what strikes it behind its pushes, if anything does.
-        incarnation: how often it was killed and came back.
     """
+    number, incarnation = who.number, who.incarnation
     parking = parking or Parking.nothing(number)
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
@@ -85,7 +84,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     # Whatever the clock told somebody who was killed, or told before it was killed itself, is over.
     forget = leave.forget if leave is not None else lambda: None
     while True:
-        greeted = connect(settings, number, layout.total, incarnation=incarnation, before=forget)
+        greeted = connect(settings, who, layout.total, before=forget)
         with greeted.connection as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             try:

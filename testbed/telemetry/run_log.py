@@ -195,15 +195,18 @@ class RunLog:
         faults = [json.loads(line) for line in self._kept.faults] if self._kept else []
         return rows, accuracies, faults
 
-    def go_back(self, version: int) -> tuple[npt.NDArray[Any], int]:
+    def go_back(self, version: int, updates: int) -> tuple[npt.NDArray[Any], int]:
         """What was applied and evaluated behind a version is lost: the server that had it is dead.
 
         Evaluations of lost versions are no more. Updates that are lost stay, as what reached the server
         and had no effect: none of them is applied.
 
+        Args:
+            updates: rows of updates that come before.
+
         Returns:
-            The rows of the lost updates, of ``records.UPDATE``, as they were; and how many evaluations
-            are left.
+            The rows of the updates that come behind, of ``records.UPDATE``, as they were; and how many
+            evaluations are left.
         """
         lost = np.empty(0, UPDATE)
         curve: list[dict[str, float]] = []
@@ -211,10 +214,9 @@ class RunLog:
         def strike_out(table: pa.Table) -> pa.Table:
             nonlocal lost
             rows = _structured(table)
-            gone = rows["applied"] & (rows["iteration"] > version)
-            lost = rows[gone]
-            rows["applied"][gone] = False
-            rows["iteration"][gone] = version
+            lost = rows[updates:].copy()
+            rows["applied"][updates:] = False
+            rows["iteration"][updates:] = version
             return pa.table({name: rows[name] for name in UPDATE.names or ()})
 
         def shorten(table: pa.Table) -> pa.Table:

@@ -254,7 +254,7 @@ def test_a_run_from_greeting_to_stop(running: Running) -> None:
         ),
         (hello(0) + header(Kind.PULL) + header(Kind.PULL), "a pull before"),
         (hello(0) + header(Kind.STOP), "allowed now: PUSH, PULL"),
-        (hello(2) + header(Kind.PULL), "allowed now: none"),
+        (hello(2) + header(Kind.PULL), "allowed now: FINISHED"),
     ],
 )
 def test_what_is_not_ours_is_closed_and_the_server_goes_on(
