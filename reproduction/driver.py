@@ -133,9 +133,10 @@ def _resumable(begun: Run | None, say: Callable[[str], None]) -> Run | None:
 
 
 def _with_engine(spec: Spec, order: Order) -> Spec:
+    every = spec.checkpoints.model_copy(update={"every": order.scale.checkpoint_every})
+    spec = spec.model_copy(update={"checkpoints": every})
     if order.engine == "simulation":
-        checkpoints = spec.checkpoints.model_copy(update={"every": order.scale.checkpoint_every})
-        return spec.model_copy(update={"engine": "simulation", "checkpoints": checkpoints})
+        return spec.model_copy(update={"engine": "simulation"})
     devices = spec.devices.model_copy(update={"runtime": order.engine})
     return spec.model_copy(update={"engine": "emulation", "devices": devices})
 

@@ -23,7 +23,7 @@ class Scale:
         workers_divisor: the files' numbers of workers are divided by it.
         dataset: in place of MNIST, of whose parts as large a share is taken; None for MNIST.
         seeds: which are carried out unless others are asked for.
-        checkpoint_every: updates from one checkpoint of a simulation to the next; None for none.
+        checkpoint_every: updates from one checkpoint to the next; None for none.
     """
 
     name: str

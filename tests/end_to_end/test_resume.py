@@ -170,7 +170,9 @@ def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) ->
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
-def test_an_emulation_begins_anew_in_its_directory(command: CommandLine) -> None:
+def test_an_emulation_without_checkpoints_begins_anew_in_its_directory(
+    command: CommandLine,
+) -> None:
     content = RUN | {"engine": "emulation", "clock": "virtual", "checkpoints": {}}
     content |= {"training": {"updates": 300}, "algorithms": ["adacomp"]}
     started = command.start_run(content)
@@ -195,6 +197,115 @@ def test_an_emulation_begins_anew_in_its_directory(command: CommandLine) -> None
     assert simulated.process.returncode == 0
     theirs = json.loads(other.read_bytes())
     assert summary["parameters_sha256"] == theirs["parameters_sha256"]
+
+
+EMULATED: dict[str, Any] = RUN | {
+    "engine": "emulation",
+    "clock": "virtual",
+    "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+    "network": {"uplink": "20Mbit", "downlink": "50Mbit"},
+    "pulls": "changed",
+    "waiting": {"distribution": "exponential", "mean": "100ms"},
+    "faults": [
+        {"when": {"probability": 0.02}, "how": "kill", "lasting": "500ms"},
+        {"when": {"mean_time": "3s"}, "how": "freeze", "lasting": "1s"},
+        {"who": {"devices": ["worker-4"]}, "when": {"iteration": 50}, "how": "freeze"},
+        {"who": "server", "when": {"iteration": 70}, "how": "kill", "lasting": "100ms"},
+        {"who": "server", "when": {"iteration": 450}, "how": "kill", "lasting": "100ms"},
+    ],
+}
+
+
+def faults_of(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / "faults.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
+    """Killed, then interrupted: by the virtual clock it ends with the simulation's bits."""
+    started = command.start_run(EMULATED)
+    until_updates(started, 150)
+    directory = started.run_directory
+    started.process.kill()
+    started.wait()
+    again = command.start("resume", directory)
+    until_going_on(again, 1)
+    until_updates(again, 325)
+    again.process.send_signal(signal.SIGTERM)
+    assert again.wait(120) == 1
+    to_the_end(command.start("resume", directory))
+    versions = [one["version"] for one in manifest(directory)["resumed"]]
+    assert len(versions) == 2
+    assert 60 < versions[0] < versions[1] < 450
+    assert all(version % 60 == 0 for version in versions)
+    other = to_the_end(
+        command.start("simulate", command.spec(EMULATED), "--out", command.folder / "s")
+    )
+    assert other.process.returncode == 0
+    (simulated,) = (path.parent for path in (command.folder / "s").glob("*/*/*/summary.json"))
+    mine, theirs = (path / "parameters.npy" for path in (directory, simulated))
+    assert mine.read_bytes() == theirs.read_bytes()
+    assert updates(directory).drop_columns(HOST).equals(updates(simulated).drop_columns(HOST))
+    assert faults_of(directory) == faults_of(simulated)
+    curves = (pq.read_table(path / "evaluations.parquet") for path in (directory, simulated))
+    one, another = (table.drop_columns(["time", "wire_bytes"]) for table in curves)
+    assert one.equals(another)
+    wire = pq.read_table(directory / "evaluations.parquet")["wire_bytes"].to_pylist()
+    assert wire == sorted(wire)
+    summaries = (json.loads((p / "summary.json").read_bytes()) for p in (directory, simulated))
+    emulated, modelled = (one["ingress_after_drain"] for one in summaries)
+    assert [emulated[key] for key in ("payload_bytes", "message_bytes")] == [
+        modelled[key] for key in ("payload_bytes", "message_bytes")
+    ]
+    # Measured, of all three sessions up to their checkpoints: more by what was done twice.
+    assert emulated["message_bytes"] < emulated["wire_bytes"] < 1.5 * modelled["wire_bytes"]
+    assert not (directory / "checkpoints").exists()
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+def test_by_the_wall_clock_it_goes_on_with_the_faults_that_last(command: CommandLine) -> None:
+    faults = [
+        {"who": {"devices": ["worker-0"]}, "when": {"iteration": 20}, "how": "kill"},
+        {"who": {"devices": ["worker-1"]}, "when": {"iteration": 30}, "how": "freeze"},
+        {"who": {"devices": ["worker-2"]}, "when": {"time": "100ms"}, "how": "freeze"},
+    ]
+    content = EMULATED | {"clock": "wall", "faults": faults, "training": {"updates": 400}}
+    started = command.start_run(content)
+    until_updates(started, 200)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait(120) == 1
+    directory = started.run_directory
+    struck = faults_of(directory)
+    again = to_the_end(command.start("resume", directory, "--json"))
+    (summary,) = json.loads(again.output.read_text())["runs"]
+    (resumed,) = manifest(directory)["resumed"]
+    assert resumed["version"] % 60 == 0
+    assert resumed["version"] >= 120
+    # All are gone for good, and struck once: what happened before is not done again.
+    assert faults_of(directory) == struck
+    assert summary["faults"] == {"kill": 1, "freeze": 2}
+    rows = updates(directory).to_pydict()
+    applied = [v for v, yes in zip(rows["iteration"], rows["applied"], strict=True) if yes]
+    assert applied == list(range(1, 401))
+    later = {
+        worker
+        for worker, version in zip(rows["worker"], rows["iteration"], strict=True)
+        if version > resumed["version"]
+    }
+    assert later == {3, 4}
+    assert np.all(np.diff(rows["time"]) >= 0)
+    assert rows["time"][-1] - rows["time"][0] < 120
+    evaluations = pq.read_table(directory / "evaluations.parquet")
+    assert evaluations["iteration"].to_pylist() == list(range(0, 401, 25))
+    for name in ("payload_bytes", "message_bytes", "wire_bytes", "time"):
+        values = evaluations[name].to_pylist()
+        assert values == sorted(values), name
+    assert summary["traffic"]["reconciled"]
 
 
 def test_what_cannot_be_resumed_is_said(command: CommandLine, undisturbed: Path) -> None:

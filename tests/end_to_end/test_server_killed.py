@@ -38,6 +38,7 @@ AROUND = [
     {"when": {"mean_time": "900ms"}, "how": "partition", "lasting": "50ms"},
     {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
 ]
+PUSH = ("worker", "base_version", "iteration")
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
 RUNS: dict[str, dict[str, Any]] = {
     "asgd": {"algorithms": ["asgd"]},
@@ -115,6 +116,59 @@ def test_it_ends_as_if_nothing_had_happened(command: CommandLine, name: str) -> 
     assert sum(one["event"].startswith("back from the checkpoint") for one in events) == 3
     assert not [one for one in events if one["level"] != "info"]
     assert not (directory / "checkpoints").exists()
+
+
+def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> None:
+    kills = [
+        {"who": "server", "when": when, "how": "kill", "lasting": "300ms"}
+        for when in ({"iteration": 25}, {"iteration": 28}, {"time": "4s"})
+    ]
+    # One stays silent, one comes back while the server may be away, one hears of nothing for a while.
+    others = [
+        {"who": {"devices": ["worker-0"]}, "when": {"iteration": 5}, "how": "freeze"},
+        {"who": {"number": 2}, "when": {"probability": 0.1}, "how": "kill", "lasting": "200ms"},
+        {
+            "who": {"devices": ["worker-1"]},
+            "when": {"iteration": 24},
+            "how": "stop-network",
+            "lasting": "1s",
+        },
+    ]
+    content = RUN | RUNS["adacomp, shaped, changed"]
+    content |= {"clock": "wall", "training": {"updates": 200}, "faults": [*kills, *others]}
+    directory = carried_out(command, "run", content | {"checkpoints": {"every": 10}}, "wall")
+    updates = rows(directory)
+    applied = updates.filter(updates["applied"])
+    assert applied["iteration"].to_pylist() == list(range(1, 201))
+    pushes = list(zip(*(applied[name].to_pylist() for name in PUSH), strict=True))
+    assert len(set(pushes)) == 200
+    lost = updates.num_rows - 200
+    told = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    back = [one["event"] for one in told if one["event"].startswith("back from the checkpoint")]
+    # The third is killed wherever it is; at 25 and at 28 it goes back to 20.
+    assert [text.split(";")[0] for text in back[:2]] == [
+        "back from the checkpoint of update 20"
+    ] * 2
+    assert sum(int(text.split("; ")[1].split()[0]) for text in back) == lost >= 5
+    assert [one["event"] for one in told if one["level"] != "info"] == []
+    summary = json.loads((directory / "summary.json").read_bytes())
+    # What was lost had been sent all the same.
+    assert summary["ingress"]["payload_bytes"] == sum(updates["payload_bytes"].to_pylist())
+    evaluations = pq.read_table(directory / "evaluations.parquet")
+    assert evaluations["iteration"].to_pylist() == list(range(0, 201, 10))
+    for name in ("payload_bytes", "message_bytes", "wire_bytes", "time"):
+        values = evaluations[name].to_pylist()
+        assert values == sorted(values), name
+    curve = (directory / "curve.csv").read_text().splitlines()[1:]
+    assert [int(line.split(",")[0]) for line in curve] == list(range(0, 201, 10))
+    struck = [one for one in faults(directory) if one["devices"] == ["server"]]
+    assert [one["phase"] for one in struck] == ["begin", "end"] * 3
+    away = [
+        end["time"] - begin["time"] for begin, end in zip(struck[::2], struck[1::2], strict=True)
+    ]
+    assert all(0.3 <= seconds < 5 for seconds in away)
+    reasons = {one["reason"] for one in summary["traffic"]["differences"]}
+    assert reasons == {"the server was killed, and could not tell what it had received"}
 
 
 @pytest.mark.parametrize(

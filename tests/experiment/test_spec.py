@@ -129,13 +129,15 @@ def test_checkpoints_are_of_servers_that_come_back() -> None:
     assert make(**emulated).checkpoints.every == 10
     assert make(**simulated).checkpoints.every == 10
     assert make(**simulated, **killed).faults[0].of_server
+    docker = {"devices": {"workers": 4, "runtime": "docker"}}
+    for changes in ({}, {"clock": "wall"}, {"clock": "wall", "algorithms": [feedback]}, docker):
+        assert make(**emulated | changes).checkpoints.every == 10
+    assert make(**{"checkpoints": {"every": 10}}).checkpoints.every == 10
     for changes, told in (
-        ({"checkpoints": {"every": 10}}, "only where the server is killed"),
         (simulated | {"algorithms": ["all-to-all"]}, "'all-to-all' has none"),
         (simulated | killed | {"checkpoints": {}}, r"add `checkpoints: \{every: 1000\}`"),
         (killed, r"add `checkpoints: \{every: 1000\}`"),
-        (emulated | {"clock": "wall"}, "under the virtual clock only"),
-        (emulated | {"devices": {"workers": 4, "runtime": "docker"}}, "in namespaces only"),
+        ({"checkpoints": {"every": 10}, "algorithms": ["all-to-all"]}, "'all-to-all' has none"),
         (emulated | {"algorithms": [feedback]}, "error feedback"),
     ):
         with pytest.raises(ValidationError, match=told):

@@ -73,14 +73,16 @@ def settings(**changes: Any) -> Settings:
 class Running:
     """A server in a thread."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Server] = Server, **changes: Any
+    ) -> None:
         with socket.create_server(("", 0)) as free:
             self.port = free.getsockname()[1]
         monkeypatch.setattr(server_module, "PORT", self.port)
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
-        self.server = Server(settings(**changes), half, self.layout, theirs)
+        self.server = make(settings(**changes), half, self.layout, theirs)
         self.messages: list[Message] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)

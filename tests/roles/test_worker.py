@@ -23,6 +23,7 @@ from testbed.nodes.turns import Turns
 from testbed.roles import computation, greeting
 from testbed.roles import server as server_module
 from testbed.roles.computation import Times
+from testbed.roles.greeting import Who
 from testbed.roles.server import Server
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
@@ -107,7 +108,7 @@ class Ran:
         workers = [
             threading.Thread(
                 target=work,
-                args=(chosen, n, dataset, parts[n], take_turns(n), times, None),
+                args=(chosen, Who(n), dataset, parts[n], take_turns(n), times, None),
                 daemon=True,
             )
             for n in range(chosen.workers)

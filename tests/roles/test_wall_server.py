@@ -1,0 +1,147 @@
+"""A server that comes back under the wall clock, with real sockets, in a thread on loopback."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.roles import wall_server
+from testbed.roles.coming_back import STORED, CameBack
+from testbed.roles.wall_server import WallServer
+from testbed.wire.frames import Kind, header
+from tests.roles.test_server import Running, dense, pull, receive
+
+ALL = {"workers": 2, "updates": 100, "evaluate_every": 2}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
+    with CheckpointFiles.open(tmp_path, STORED) as opened:
+        yield opened
+
+
+@contextmanager
+def running(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: CameBack | None, **changes: Any
+) -> Iterator[Running]:
+    make = partial(WallServer, checkpoints=Checkpoints(3, files), came_back=back)
+    one = Running(monkeypatch, make, **ALL | changes)
+    yield one
+    one.close()
+
+
+def five_updates(server: Running) -> None:
+    """Of two workers that push in turn: the checkpoint is of the third."""
+    workers = [server.connect(number) for number in (0, 1)]
+    for worker in workers:
+        assert pull(worker) == (0, 0.0)
+    for i in range(5):
+        worker = workers[i % 2]
+        version, _ = (0, 0) if i < 2 else pull(worker)
+        worker.sendall(dense(version, 1.0))
+        server.until("updates")
+
+
+def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+        assert [m.fields["keeping"] for m in first.messages if "keeping" in m.fields] == [0, 3]
+        training = first.server._started
+        before = first.server._service.payload_bytes
+        kept = files.newest()
+    assert training is not None
+    back = CameBack(kills=1, training=training)
+    with running(monkeypatch, files, back) as second:
+        assert second.until("restored") == {"restored": 3, "there": [0, 1]}
+        again = [
+            m.fields["checkpoint_again"] for m in second.messages if "checkpoint_again" in m.fields
+        ]
+        assert again == [0, 2]  # nobody has evaluated anything
+        a = second.connect(0)
+        a.sendall(header(Kind.PULL))
+        a.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            a.recv(1)  # the other one is on its way
+        a.settimeout(10)
+        b = second.connect(1)
+        kind, version, body = receive(a)
+        assert (kind, version) == (Kind.PARAMETERS, 3)
+        assert np.array_equal(np.frombuffer(body, np.float32), kept["half"]["parameters"])
+        assert pull(b)[0] == 3
+        # Not what they sent to the dead one.
+        assert second.server._service.payload_bytes == kept["payload_bytes"] < before
+        a.sendall(dense(3, 1.0))
+        assert second.until("updates")["version"] == 4
+        assert second.server._now() == pytest.approx(time.monotonic() - training, abs=0.5)
+
+
+def test_it_does_not_wait_for_the_dead(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.5)
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+    with running(monkeypatch, files, CameBack(1, time.monotonic())) as second:
+        a = second.connect(0)
+        began = time.monotonic()
+        assert pull(a)[0] == 3
+        assert 0.3 < time.monotonic() - began < 5
+        b = second.connect(1)  # it was cut off, and comes after all
+        assert pull(b)[0] == 3
+
+
+def test_the_clock_of_an_interrupted_run_stands_still(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+    with running(monkeypatch, files, CameBack(0, None, elapsed=50.0, version=0)) as second:
+        assert second.until("restored")["restored"] == 0  # the newer one does not count
+        time.sleep(1)
+        workers = [second.connect(number) for number in (0, 1)]
+        began = second.until("training")["training"]
+        assert time.monotonic() - began == pytest.approx(50.0, abs=0.5)
+        for worker in workers:
+            assert pull(worker) == (0, 0.0)
+
+
+def test_what_was_evaluated_is_in_no_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as server:
+        evaluator = server.connect(2)
+        done = threading.Event()
+
+        def evaluate(connection: socket.socket) -> None:
+            assert receive(connection)[:2] == (Kind.PARAMETERS, 0)
+            connection.sendall(header(Kind.FINISHED, 0))
+            done.set()
+
+        thread = threading.Thread(target=evaluate, args=(evaluator,))
+        thread.start()
+        workers = [server.connect(number) for number in (0, 1)]
+        thread.join(10)
+        assert done.is_set()
+        for worker in workers:
+            assert pull(worker) == (0, 0.0)
+        for worker in (*workers, workers[0]):
+            version = 0 if worker is workers[1] or server.server._service.half.version == 0 else 2
+            if version:
+                assert pull(worker)[0] == 2
+            worker.sendall(dense(version, 1.0))
+            server.until("updates")
+        state = files.newest()
+        assert state["version"] == 3
+        # The second was sent, and nothing was heard of it.
+        assert [one[0] for one in state["evaluations"]] == [2]
