@@ -49,3 +49,41 @@ def test_the_end_and_what_came_after_it() -> None:
     ingress.total = {"payload_bytes": 11, "message_bytes": 22}
     assert ingress.at_last_checkpoint() == {**LEDGER, "wire_bytes": 200}
     assert ingress.after_drain() == {"payload_bytes": 11, "message_bytes": 22, "wire_bytes": 300}
+
+
+def test_a_server_that_went_back_has_forgotten_what_reached_it() -> None:
+    ingress = Ingress()
+    ingress.checkpoint(100, 1.0, LEDGER)
+    ingress.counted(1.0, 100)
+    ingress.evaluated(100, 50.0, 1.0, 0.5)
+    assert [row["iteration"] for row in ingress.complete()] == [100]
+    ingress.checkpoint(200, 2.0, {"payload_bytes": 20, "message_bytes": 40})
+    ingress.go_back(150, 3.0, {"payload_bytes": 7, "message_bytes": 9})
+    assert ingress.due == 0
+    assert ingress.at_last_checkpoint()["wire_bytes"] == 0
+    # It reaches the same version again; what an evaluator says that never met this server is old.
+    ingress.checkpoint(200, 4.0, {"payload_bytes": 20, "message_bytes": 40})
+    ingress.evaluated(200, 60.0, 0.9, 2.9)
+    ingress.counted(5.0, 500)
+    assert list(ingress.complete()) == []
+    ingress.evaluated(200, 70.0, 0.8, 3.1)
+    (row,) = ingress.complete()
+    assert row["accuracy"] == 70.0
+    assert (row["payload_bytes"], row["message_bytes"], row["wire_bytes"]) == (27, 49, 400)
+    ingress.total = {"payload_bytes": 30, "message_bytes": 60}
+    after = ingress.after_drain()
+    assert after == {"payload_bytes": 37, "message_bytes": 69, "wire_bytes": 500}
+
+
+def test_a_run_that_goes_on_counts_on() -> None:
+    ingress = Ingress(1000)
+    ingress.has([0, 100])
+    assert ingress.newest == 1000
+    ingress.checkpoint_again(100, 0.5, LEDGER)  # on record already
+    ingress.checkpoint_again(200, 0.5, LEDGER)
+    ingress.checkpoint_again(200, 0.6, LEDGER)
+    assert ingress.due == 1
+    ingress.evaluated(200, 60.0, 0.9, 0.0)
+    ingress.counted(1.0, 10)
+    (row,) = ingress.complete()
+    assert (row["iteration"], row["wire_bytes"], ingress.newest) == (200, 1010, 1010)

@@ -216,3 +216,30 @@ def test_faults_are_written_told_and_counted_once_for_each_device(tmp_path: Path
         ("freeze", "worker-3", True),
         ("kill", "server", True),
     ]
+
+
+def test_what_was_lost_with_a_server_was_not_applied(log: RunLog) -> None:
+    made = [rows(1, 4), rows(5, 1), rows(5, 2), rows(3, 2)]
+    for part, applied in zip(made, (True, False, True, True), strict=True):
+        part["applied"] = applied
+    log.updates(np.concatenate(made[:3]))
+    for version in (0, 2, 4, 6):
+        log.evaluation(row(version))
+    lost, evaluations = log.go_back(2, 2)
+    assert lost["iteration"].tolist() == [3, 4, 5, 5, 6]
+    assert lost["applied"].tolist() == [True, True, False, True, True]
+    assert evaluations == 2
+    log.updates(made[3])
+    log.evaluation(row(4))
+    log.close("completed", None, {})
+    table = pq.read_table(log.directory / "updates.parquet")
+    assert table["iteration"].to_pylist() == [1, 2, *[2] * 5, 3, 4]
+    assert table["applied"].to_pylist() == [True] * 2 + [False] * 5 + [True] * 2
+    assert pq.read_table(log.directory / "evaluations.parquet")["iteration"].to_pylist() == [
+        0,
+        2,
+        4,
+    ]
+    curve = (log.directory / "curve.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in curve] == ["iteration", "0", "2", "4"]
+    assert not list(log.directory.glob("*.partial"))
