@@ -21,7 +21,8 @@ from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.clock import faults
 from testbed.clock.faults import star_clock
-from testbed.clock.star import Arrived, StarClock
+from testbed.clock.stage import Arrived
+from testbed.clock.star import StarClock
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles import outstanding
 from testbed.roles.computation import Times, lines
@@ -72,7 +73,7 @@ class CameBack:
 
 
 class VirtualServer(Server):
-    """Serves one run; a ``testbed.clock.faults.FaultStage``."""
+    """Serves one run; a ``testbed.clock.stage.FaultStage``."""
 
     def __init__(
         self,
