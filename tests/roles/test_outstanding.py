@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
@@ -169,7 +169,8 @@ class Scene:
             assert again.base is None
 
 
-STEPS: list[Callable[[Scene], None]] = [
+Step: TypeAlias = Callable[[Scene], None]
+STEPS: list[Step] = [
     Scene.send,
     Scene.arrive,
     Scene.tell,
@@ -182,9 +183,10 @@ STEPS: list[Callable[[Scene], None]] = [
 @pytest.mark.parametrize("changed", [False, True])
 @pytest.mark.parametrize("protocol", WORKER_PROTOCOLS.values())
 @hypothetical(deadline=None)  # the host may be busy
-@given(st.lists(st.sampled_from(STEPS), max_size=60))
+@given(st.lists(st.sampled_from(STEPS), min_size=30, max_size=80))
+@example([Scene.send, Scene.arrive, Scene.send, Scene.arrive, Scene.come_back, Scene.finish])
 def test_a_worker_that_was_brought_back_goes_on_as_one_that_never_left(
-    protocol: type[WorkerProtocol], changed: bool, steps: list[Callable[[Scene], None]]
+    protocol: type[WorkerProtocol], changed: bool, steps: list[Step]
 ) -> None:
     scene = Scene(protocol, changed=changed)
     for step in steps:
