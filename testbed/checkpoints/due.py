@@ -48,9 +48,13 @@ class Checkpoints:
         # A newer one may be left of before the run was resumed: its journals were cut back behind it.
         return self._files.newest(lambda one: one["version"] <= self.last)
 
-    def go_on(self) -> Any:
-        """The newest state that there is, for whoever comes after its writer; None without one."""
-        state = self._files.newest()
+    def go_on(self, version: int | None = None) -> Any:
+        """The newest state that there is, for whoever comes after its writer; None without one.
+
+        Args:
+            version: of the newest that counts; None: any does.
+        """
+        state = self._files.newest(lambda one: version is None or one["version"] <= version)
         if state is not None:
             self.last = state["version"]
         return state

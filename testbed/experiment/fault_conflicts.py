@@ -16,37 +16,18 @@ def of_checkpoints(spec: "Spec") -> list[Conflict]:
         killed = [i for i, fault in enumerate(spec.faults) if fault.of_server]
         text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
         return [(("faults", i, "who"), text) for i in killed[:1]]
-    if spec.engine == "emulation":
-        return _emulated(spec)
     peers = spec.peers
-    if not peers:
-        return []
-    text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
-    return [(("checkpoints", "every"), text)]
-
-
-def _emulated(spec: "Spec") -> list[Conflict]:
-    """What is wrong with the checkpoints of an emulation."""
-    killed = [i for i, fault in enumerate(spec.faults) if fault.of_server]
-    if not killed:
+    if peers:
+        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
+        return [(("checkpoints", "every"), text)]
+    kept = [one.name for one in spec.algorithms if getattr(one, "error_feedback", False)]
+    if kept and spec.engine == "emulation" and spec.clock == "virtual":
         text = (
-            "an emulation comes back from checkpoints only where the server is killed: take this "
-            "out, or use `engine: simulation`"
+            f"what error feedback ({kept[0]}) has its workers remember is in no checkpoint of an "
+            "emulation, which could not go on as if nothing had happened: take one of them out, or "
+            "use `engine: simulation` or `clock: wall`"
         )
         return [(("checkpoints", "every"), text)]
-    if spec.clock == "wall":
-        text = "an emulated server comes back under the virtual clock only: use `clock: virtual`"
-        return [(("faults", killed[0], "who"), text)]
-    if spec.devices.runtime == "docker":
-        text = "a server is killed in namespaces only: use `devices: {runtime: namespaces}`"
-        return [(("faults", killed[0], "who"), text)]
-    kept = [one.name for one in spec.algorithms if getattr(one, "error_feedback", False)]
-    if kept:
-        text = (
-            f"what error feedback ({kept[0]}) has its workers remember cannot be taken back: take "
-            "it out, or use `engine: simulation`"
-        )
-        return [(("faults", killed[0], "who"), text)]
     return []
 
 

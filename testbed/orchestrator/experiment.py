@@ -17,6 +17,7 @@ from testbed.orchestrator.plan import Plan, plan
 from testbed.orchestrator.resuming import Job, prepare
 from testbed.orchestrator.run import Run
 from testbed.orchestrator.watching import Watcher
+from testbed.roles import coming_back
 
 if TYPE_CHECKING:
     from testbed.metrics.exporter import Exporter
@@ -132,9 +133,9 @@ def _made(
 ) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
     """What carries a plan out, or goes on with its run."""
     make: Callable[..., _Executable]
-    types: Collection[type] = ()
+    types: Collection[type]
     if job.plan.spec.engine == "emulation":
-        make = Run
+        make, types = Run, coming_back.STORED
     else:
         # Imported here: it computes in this process, and torch takes seconds.
         from testbed.simulation.run import SimulatedRun

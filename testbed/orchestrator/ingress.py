@@ -4,10 +4,14 @@ At a checkpoint the server notes its own ledger (payload and message bytes) and 
 kernel's counter is read four times a second and at every checkpoint; the wire bytes at a checkpoint
 lie on the line between the reading before it and the one after it. The evaluator's result may come
 much later.
+
+A server that was killed under the wall clock has forgotten what reached it behind its checkpoint. That
+reached it all the same, and is counted on.
 """
 
+import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +24,17 @@ class Ingress:
         total: the server's ledger after the last connection was closed; None until then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wire_bytes: int = 0) -> None:
+        """Begin to count.
+
+        Args:
+            wire_bytes: that reached the server before, if the run goes on.
+        """
         self.total: Mapping[str, int] | None = None
+        self._before = wire_bytes
+        self._complete: set[int] = set()
+        self._forgotten = {"payload_bytes": 0, "message_bytes": 0}
+        self._stale: tuple[int, float] = (0, -math.inf)
         self._readings: list[tuple[float, int]] = []
         self._pending: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._last: dict[str, Any] | None = None
@@ -31,28 +44,63 @@ class Ingress:
         """Checkpoints whose evaluation or wire bytes are not known yet."""
         return len(self._pending)
 
+    def has(self, versions: Iterable[int]) -> None:
+        """Of these everything is on record already."""
+        self._complete.update(versions)
+
     def counted(self, time: float, wire_bytes: int) -> None:
         """Take a reading of the kernel's counter."""
         self._readings.append((time, wire_bytes))
 
     def checkpoint(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Take the server's ledger at a version; times are seconds of CLOCK_MONOTONIC."""
-        self._last = {"iteration": version, "time": time, **ledger}
+        self._last = {"iteration": version, "time": time, **self._with_forgotten(ledger)}
         self._pending[version] = self._last
 
-    def evaluated(self, version: int, accuracy: float, loss: float) -> None:
-        """Take the evaluator's result for a version; of one that is complete, it is the same again."""
-        if version in self._pending:
+    def checkpoint_again(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
+        """The same from a server that has come back, which cannot know what was told before."""
+        if version not in self._complete and version not in self._pending:
+            self.checkpoint(version, time, ledger)
+
+    def _with_forgotten(self, ledger: Mapping[str, int]) -> dict[str, int]:
+        return {name: value + self._forgotten.get(name, 0) for name, value in ledger.items()}
+
+    def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
+        """A server has come back that knows of no later version.
+
+        Args:
+            since: when the one before was dead, in seconds of CLOCK_MONOTONIC; what an evaluator says
+                of later versions that it was sent before is of no interest any more.
+            forgotten: payload and message bytes that had reached that one, and this one does not know.
+        """
+        for name in self._forgotten:
+            self._forgotten[name] += forgotten[name]
+        for later in [one for one in self._pending if one > version]:
+            del self._pending[later]
+        self._complete = {one for one in self._complete if one <= version}
+        self._stale = version, since
+        if self._last is not None and self._last["iteration"] > version:
+            self._last = None
+
+    def evaluated(self, version: int, accuracy: float, loss: float, connected: float) -> None:
+        """Take the evaluator's result for a version; of one that is complete, it is the same again.
+
+        Args:
+            connected: when the evaluator connected to whoever sent it that, by CLOCK_MONOTONIC.
+        """
+        newest, since = self._stale
+        if version in self._pending and (version <= newest or connected >= since):
             self._pending[version] |= {"accuracy": accuracy, "loss": loss}
 
     def complete(self) -> Iterator[dict[str, float]]:
         """Yield, in order and once, the checkpoints of which everything is known."""
         while self._pending:
             version, row = next(iter(self._pending.items()))
-            if "accuracy" not in row or not self._read_after(row["time"]):
+            if "accuracy" not in row or not self.read_after(row["time"]):
                 return
             del self._pending[version]
-            yield row | {"wire_bytes": self._wire_bytes(row["time"])}
+            self._complete.add(version)
+            yield row | {"wire_bytes": self.wire_bytes(row["time"])}
 
     def at_last_checkpoint(self) -> dict[str, int]:
         """Payload, message and wire bytes at the last checkpoint: the last update of a full run."""
@@ -61,20 +109,27 @@ class Ingress:
         return {
             "payload_bytes": self._last["payload_bytes"],
             "message_bytes": self._last["message_bytes"],
-            "wire_bytes": self._wire_bytes(self._last["time"]),
+            "wire_bytes": self.wire_bytes(self._last["time"]),
         }
 
     def after_drain(self) -> dict[str, int] | None:
         """The same once every connection is closed, pushes that came too late included."""
         if self.total is None:
             return None
-        return {**self.total, "wire_bytes": self._readings[-1][1]}
+        return {**self._with_forgotten(self.total), "wire_bytes": self.newest}
 
-    def _read_after(self, time: float) -> bool:
+    @property
+    def newest(self) -> int:
+        """Wire bytes by the last reading of the counter."""
+        return self._before + (self._readings[-1][1] if self._readings else 0)
+
+    def read_after(self, time: float) -> bool:
+        """Whether the counter was read at that time or later."""
         return bool(self._readings) and self._readings[-1][0] >= time
 
-    def _wire_bytes(self, time: float) -> int:
+    def wire_bytes(self, time: float) -> int:
+        """What had reached the server at a moment, between two readings of the counter."""
         if not self._readings:
-            return 0
+            return self._before
         times, values = zip(*self._readings, strict=True)
-        return round(float(np.interp(time, times, values)))
+        return self._before + round(float(np.interp(time, times, values)))

@@ -8,6 +8,9 @@ workers, when they have made a push behind which something strikes them; every e
 A worker that a fault has killed comes back as its next *incarnation*, once its process is gone and the
 server has told of its last connection, and with that of all it pushed.
 
+A server that a fault has killed is started again when its time has come. Under the virtual clock it has
+everybody as they were at its checkpoint; under the wall clock nothing but the server itself goes back.
+
 When training has ended, those that could not hear of it (frozen, cut off, or only just connected again,
 while TCP still waits for longer and longer) are killed, with their links up: their kernel then says at
 once that the connection is over, and no ledger has to wait for it.
@@ -24,10 +27,10 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from testbed.checkpoints.marks import Mark
 from testbed.faults.fault import SERVER, Fault, Kind
 from testbed.faults.schedule import Schedule
 from testbed.faults.telling import told
-from testbed.orchestrator.ending import EndError
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
@@ -78,14 +81,18 @@ class _Server:
 
     Attributes:
         killed: whether it is to be killed or is, and was not started again.
-        exited: whether its process has ended since then.
+        exited: when its process had ended, once it was killed, in seconds of CLOCK_MONOTONIC.
         coming: whether it was started again, and has not said whom it expects.
+        fault: under the wall clock, what killed it.
+        back: and when it is to be started again.
     """
 
     kills: int = 0
     killed: bool = False
-    exited: bool = False
+    exited: float | None = None
     coming: bool = False
+    fault: Fault | None = None
+    back: float = -math.inf
 
 
 @dataclass(order=True, slots=True)
@@ -143,17 +150,64 @@ class Injection:
         self._ends: list[_End] = []
         self._count = itertools.count()
         self._training: float | None = None
-        self._version = 0
+        self._version = self._reached = 0
         self._over = False
+        self._last_end = -math.inf
+        self._elapsed = 0.0
+        self._lasting: list[tuple[Fault, dict[int, int], float]] = []
 
     # -- what happens
+
+    def go_on(
+        self, rows: npt.NDArray[Any], records: Sequence[Mapping[str, Any]], mark: Mark
+    ) -> None:
+        """Begin where an interrupted run was; nobody is there, and ``restored`` has them started.
+
+        Args:
+            rows: the pushes that were taken in, of ``records.UPDATE``.
+            records: of the faults, with the devices' names.
+            mark: of the checkpoint.
+        """
+        self._elapsed = mark.time
+        self._version = self._reached = mark.version
+        pushed = rows["worker"][rows["payload_bytes"] > 0]
+        for number, worker in self._workers.items():
+            worker.applied = int((pushed == number).sum())
+            worker.killed, worker.exited, worker.closed = 0.0, 0.0, True
+            worker.incarnation = -1
+        lasting: dict[tuple[int, int], tuple[Fault, float]] = {}
+        for record in records:
+            fault = _fault(record)
+            if record["devices"] == [THE_SERVER]:
+                self._server.kills += record["phase"] == "begin"
+                continue
+            for device in (self._numbers[name] for name in record["devices"]):
+                if record["phase"] == "begin":
+                    lasting[fault.rule, device] = fault, record["time"]
+                    continue
+                lasting.pop((fault.rule, device), None)
+                self._workers[device].incarnation += fault.kind == "kill"
+        if self._wall:  # the virtual clock knows it itself
+            for (_, device), (fault, began) in lasting.items():
+                if fault.kind == "kill":
+                    self._workers[device].killed = math.inf
+                struck = {device: self._workers[device].incarnation + 1}
+                self._lasting.append((fault, struck, began))
 
     def training(self, when: float) -> None:
         """Training has begun, at a moment of CLOCK_MONOTONIC."""
         self._training = when
-        if self._wall:
-            self._timed = self._schedule.timed()
-            self._next = next(self._timed, None)
+        if not self._wall:
+            return
+        due = self._schedule.timed()
+        self._timed = itertools.dropwhile(lambda one: one[0] <= self._elapsed, due)
+        self._next = next(self._timed, None)
+        for fault, struck, began in self._lasting:
+            if fault.kind != "kill":
+                self._standings.begin(fault, list(struck))
+            if fault.duration is not None:
+                until = when + began + fault.duration
+                heapq.heappush(self._ends, _End(until, next(self._count), fault, struck))
 
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
         """Pushes were taken in, rows of ``records.UPDATE``, which led to this version."""
@@ -167,6 +221,9 @@ class Injection:
     def reached(self, version: int) -> None:
         """The server has reached a version that the schedule names."""
         self._version = version
+        if version <= self._reached:
+            return  # a server that has come back reaches it once more
+        self._reached = version
         for devices, fault in self._schedule.at_iteration(version):
             self._begin(fault, devices, self._now(), version)
 
@@ -187,8 +244,9 @@ class Injection:
     def exited(self, device: str) -> bool:
         """A device's process has ended; whether that was the testbed's doing."""
         if device == THE_SERVER and self._server.killed:
-            self._server.exited = True
-            self._undo()
+            self._server.exited = time.monotonic()
+            if not self._wall:
+                self._undo()
             return True
         worker = self._workers.get(self._numbers.get(device, SERVER))
         if worker is None or worker.killed is None:
@@ -216,7 +274,8 @@ class Injection:
         due = [self._ends[0].when] if self._ends else []
         due += [self._training + self._next[0]] if self._next and self._training else []
         waiting = any(worker.exited is not None for worker in self._workers.values())
-        waiting = waiting or self._server.exited
+        if self._server.exited is not None:
+            due.append(max(self._server.back, time.monotonic() + 0.02))
         if waiting and not self._over:
             due.append(time.monotonic() + 0.02)
         return max(0.0, min(due, default=math.inf) - time.monotonic())
@@ -247,10 +306,29 @@ class Injection:
 
     # -- the server
 
+    @property
+    def server_exited(self) -> float:
+        """When the last server that was killed had ended, in seconds of CLOCK_MONOTONIC."""
+        return self._last_end
+
+    @property
+    def server_kills(self) -> int:
+        """How often the server was killed, in all sessions of the run."""
+        return self._server.kills
+
     def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
         """The clock has the server killed, for this time; it waits for that."""
         self._tell_of_server(record)
         self._server = _Server(number, killed=True)
+        self._ask({"kill": THE_SERVER})
+
+    def _kill_server_now(self, fault: Fault, when: float, version: int) -> None:
+        if self._over or self._server.killed or self._server.coming:
+            return
+        self._write("begin", fault, [SERVER], when, version)
+        back = time.monotonic() + (fault.duration or 0.0)
+        kills = self._server.kills + 1
+        self._server = _Server(kills, killed=True, fault=fault, back=back)
         self._ask({"kill": THE_SERVER})
 
     def _tell_of_server(self, record: Mapping[str, Any]) -> None:
@@ -269,22 +347,30 @@ class Injection:
                 self._kill(number)
 
     def _bring_server_back(self) -> None:
-        gone = all(one.killed is None or one.exited is not None for one in self._workers.values())
-        if not (self._server.exited and gone):
+        server = self._server
+        if server.exited is None or time.monotonic() < server.back:
             return
-        self._server.killed = self._server.exited = False
-        self._server.coming = True
+        if server.fault is not None:
+            self._write("end", server.fault, [SERVER], self._now(), self._version)
+        elif any(one.killed is not None and one.exited is None for one in self._workers.values()):
+            return  # they are to be gone, too
+        self._last_end = server.exited
+        self._server = _Server(server.kills, coming=True)
         role = {"role": "server", "number": SERVER, "restore": True, "kills": self._server.kills}
         self._start(THE_SERVER, role | {"training": self._training})
 
-    def restored(self, there: Sequence[int], incarnations: Sequence[int]) -> None:
+    def restored(self, there: Sequence[int], incarnations: Sequence[int] | None) -> None:
         """The server is back: have those workers that it expects, in the incarnations they had.
 
         Args:
             there: who was there when the checkpoint was written.
-            incarnations: of all workers, then or when they come back.
+            incarnations: of all workers, then or when they come back; None under the wall clock, where
+                workers are as they are.
         """
         self._server.coming = False
+        if incarnations is None:
+            self._bring_back()
+            return
         for number, worker in self._workers.items():
             alive, expected = worker.killed is None, number in there
             if alive and expected and worker.incarnation == incarnations[number]:
@@ -311,9 +397,8 @@ class Injection:
 
     def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         if SERVER in devices:
-            raise EndError(
-                "failed", "a fault of the server can only be had under the virtual clock"
-            )
+            self._kill_server_now(fault, when, version)
+            return
         devices = [number for number in devices if self._can_be_struck(number)]
         if self._over or not devices:
             return

@@ -95,6 +95,7 @@ class Ledgers:
         capture: what the capture said at its end; None if there was none, or it did not get there.
         counter: the class counter after the link had become quiet; None if the run did not get there.
         server_kills: how often the server was killed: it told nothing of its connections then.
+        earlier_updates: rows of the updates' journal of a run that goes on, that came before.
     """
 
     server: str
@@ -106,6 +107,7 @@ class Ledgers:
     capture: dict[str, Any] | None = None
     counter: dict[str, float] | None = None
     server_kills: int = 0
+    earlier_updates: int = 0
 
     @classmethod
     def load(cls, directory: Path) -> "Ledgers":
@@ -347,7 +349,7 @@ def _pushes(
             for one in ledgers.connections
             if one.device is not None
         }
-    updates = read_updates(run)
+    updates = read_updates(run).slice(ledgers.earlier_updates)
     worker = updates["worker"].to_numpy()
     message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))
     order = np.argsort(worker, kind="stable")

@@ -13,13 +13,22 @@ from testbed.telemetry.records import UPDATE
 class Once:
     """Of one run: update rows, evaluations, suspicions and the records of faults."""
 
-    def __init__(self) -> None:
-        self._had: Counter[str] = Counter()
+    def __init__(self, had: Mapping[str, int] | None = None) -> None:
+        """Begin.
+
+        Args:
+            had: how often what has come about already, if the run goes on.
+        """
+        self._had: Counter[str] = Counter(had or {})
         self._again: Counter[str] = Counter()
 
     def back_to(self, counts: Mapping[str, int]) -> None:
         """What comes next is what there was behind these."""
         self._again = Counter({name: self._had[name] - count for name, count in counts.items()})
+
+    def to_come_again(self, name: str) -> int:
+        """How many of these are on record, and come about once more."""
+        return self._again[name]
 
     def is_new(self, name: str) -> bool:
         """Whether the next one of these has not come about before."""

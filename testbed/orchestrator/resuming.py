@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.marks import Mark, Marks
 from testbed.code_digest import package_digest
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
@@ -37,6 +39,7 @@ class Resumption:
     Attributes:
         kept: what of its run directory.
         state: of the checkpoint; None if the run begins anew.
+        mark: where an emulation stood then; None of a simulation, or if the run begins anew.
         files: the checkpoints' files; None if it has none.
         host_seconds: of the host's clock since training began, in all sessions before.
         lock: descriptor that keeps others from resuming the same run.
@@ -44,9 +47,16 @@ class Resumption:
 
     kept: Kept
     state: Mapping[str, Any] | None
+    mark: Mark | None
     files: CheckpointFiles | None
     host_seconds: float
     lock: int
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often what had come about at the checkpoint; nothing did if the run begins anew."""
+        found: Mapping[str, int] = (self.state or {}).get("counts", {})
+        return found
 
     def close(self) -> None:
         """Close the checkpoints' files, and let others resume the run."""
@@ -62,9 +72,9 @@ class Resumption:
         return f"resumed from the checkpoint of update {self.state['version']:,}"
 
     def put_traffic_aside(self, directory: Path) -> None:
-        """Make room for the capture and the ledgers of a run that begins anew.
+        """Make room for the capture and the ledgers of what comes now.
 
-        What there is of earlier times goes to a folder of its own, and is counted no more.
+        What there is of earlier times goes to a folder of its own.
         """
         folder = directory / "traffic"
         earlier = [path for path in folder.iterdir() if not path.name.startswith("earlier")]
@@ -152,20 +162,30 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
     evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
     faults = _lines(run.directory / "faults.jsonl")
-    files = state = None
+    there = {
+        "updates": updates.num_rows,
+        "evaluations": evaluations.num_rows,
+        "faults": len(faults),
+    }
+    files = state = mark = None
     emulated = run.manifest.engine == "emulation"
-    if (run.directory / FOLDER).is_dir() and not emulated:
-        files = CheckpointFiles.open(run.directory / FOLDER, types)
-        there = {
-            "updates": updates.num_rows,
-            "evaluations": evaluations.num_rows,
-            "faults": len(faults),
-        }
-        # A host that crashed may have lost what a checkpoint has already counted.
-        state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
-    counts = state["counts"] if state else dict.fromkeys(("updates", "evaluations", "faults"), 0)
+    folder = run.directory / FOLDER
+    if folder.is_dir():
+        files = CheckpointFiles.open(folder, types)
+        if emulated:
+            state, mark = _emulated(files, Marks.load(folder), there)
+        else:
+            # A host that crashed may have lost what a checkpoint has already counted.
+            state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
+    counts = dict.fromkeys(there, 0)
+    if mark is not None:
+        early = pc.less_equal(evaluations["iteration"], mark.version)
+        evaluations = evaluations.filter(early)
+        counts |= {"updates": mark.updates, "evaluations": len(evaluations), "faults": mark.faults}
+    elif state is not None:
+        counts |= state["counts"]
     manifest = _manifest(run)
-    seconds = _host_seconds(updates, manifest)
+    seconds = mark.time if mark is not None else _host_seconds(updates, manifest)
     tables = {
         "updates": updates.slice(0, counts["updates"]),
         "evaluations": evaluations.slice(0, counts["evaluations"]),
@@ -174,7 +194,26 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
     version = state["version"] if state else 0
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
-    return Resumption(kept, state, files, seconds, lock)
+    return Resumption(kept, state, mark, files, seconds, lock)
+
+
+def _emulated(
+    files: CheckpointFiles, marks: Marks, there: Mapping[str, int]
+) -> tuple[Mapping[str, Any] | None, Mark | None]:
+    """The newest checkpoint of an emulation of which its orchestrator knows where it stood."""
+
+    def fits(state: Mapping[str, Any]) -> bool:
+        mark = marks.of(state["version"])
+        return (
+            mark is not None and mark.updates <= there["updates"] and mark.faults <= there["faults"]
+        )
+
+    state = files.newest(fits)
+    if state is None:
+        return None, None
+    # Who goes on reads the rest by itself: whole models.
+    needed = {name: state[name] for name in ("version", "counts") if name in state}
+    return needed, marks.of(state["version"])
 
 
 def _counters(run: Run) -> pa.Table:

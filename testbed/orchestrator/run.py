@@ -12,7 +12,8 @@ import selectors
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from testbed.channel import Message
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.marks import Mark, Marks
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
@@ -72,7 +74,7 @@ class Run:
             directory: the run directory to make.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
             metrics: whom to tell how it goes, if somebody exports it.
-            resumption: what there is of the run, if it is begun anew in its directory.
+            resumption: what there is of the run, if it is resumed in its directory.
         """
         self._resumption = resumption
         self._plan = plan
@@ -86,11 +88,14 @@ class Run:
         self._names[self._settings.workers] = EVALUATOR
         self._outcome = Outcome()
         self._progress = Progress("loading", self._settings.workers, self._settings.updates)
-        self._ingress = Ingress()
+        self._mark = resumption.mark if resumption else None
+        self._ingress = Ingress(self._mark.wire_bytes if self._mark else 0)
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
-        self._once = Once()
+        self._once = Once(resumption.counts if resumption else None)
         self._checkpoints: CheckpointFiles | None = None
+        self._marks: Marks | None = None
+        self._unmarked: list[tuple[float, Mark]] = []
         self._alive: set[str] = set()
         self._suspected: set[str] = set()
         self._killed: set[str] = set()
@@ -136,7 +141,6 @@ class Run:
             )
             if again is not None:
                 self._event("info", again.told, None)
-            self._open_checkpoints()
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         # Until the end is written down, a signal only says that the run should end.
@@ -149,16 +153,42 @@ class Run:
             log=self._log,
             once=self._once,
         )
-        with signals() as wake_up:
+        with contextlib.ExitStack() as opened:
+            try:
+                self._open_checkpoints(opened)
+                if self._mark is not None:
+                    self._go_on(self._mark)
+            except OSError as error:
+                raise RunError(explain(error, self._directory)) from error
+            wake_up = opened.enter_context(signals())
             self._carry_out(wake_up)
             return self._write_end()
 
-    def _open_checkpoints(self) -> None:
-        """Make the files that the server writes its checkpoints to; older ones are of no use."""
-        folder = self._directory / FOLDER
-        shutil.rmtree(folder, ignore_errors=True)
-        if self._plan.spec.checkpoints.every is not None:
-            self._checkpoints = CheckpointFiles.open(folder, ())
+    def _open_checkpoints(self, opened: contextlib.ExitStack) -> None:
+        """Open the files that the server writes its checkpoints to."""
+        again, folder = self._resumption, self._directory / FOLDER
+        if self._mark is None:
+            shutil.rmtree(folder, ignore_errors=True)  # older ones are of no use
+        if self._plan.spec.checkpoints.every is None:
+            return
+        if again is not None and again.files is not None and self._mark is not None:
+            self._checkpoints = again.files
+        else:
+            self._checkpoints = opened.enter_context(CheckpointFiles.open(folder, ()))
+        self._marks = Marks.load(folder)
+
+    def _go_on(self, mark: Mark) -> None:
+        """Be where the run was at a checkpoint."""
+        rows, accuracies, faults = self._log.kept()
+        self._injection.go_on(rows, faults, mark)
+        self._ledgers.earlier_updates = len(rows)
+        outcome = self._outcome
+        if len(rows):
+            outcome.took_in(rows, mark.version)
+        outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
+        outcome.workers_lost = self._progress.lost = mark.workers_lost
+        outcome.accuracies = list(accuracies.values())
+        self._ingress.has(accuracies)
 
     def _ask(self, request: dict[str, Any]) -> None:
         """Ask the agent for something."""
@@ -189,10 +219,8 @@ class Run:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
             self._log.close(outcome.ended, outcome.reason, summary)
-            if self._checkpoints:
-                self._checkpoints.close()
-                if outcome.ended == "completed":
-                    shutil.rmtree(self._directory / FOLDER)
+            if self._checkpoints and outcome.ended == "completed":
+                shutil.rmtree(self._directory / FOLDER)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         if self._metrics:
@@ -281,6 +309,7 @@ class Run:
                         self._hear(message)
                 self._injection.turn()
                 self._write_evaluations()
+                self._write_marks()
                 self._tell_progress()
                 late = time.monotonic() - self._began > self._patience
                 if self._training is None and late:
@@ -364,7 +393,7 @@ class Run:
                 self._observed = True
             case {"counter": counter}:
                 self._ingress.counted(counter["time"], counter["bytes"])
-                self._progress.wire_bytes = counter["bytes"]
+                self._progress.wire_bytes = self._ingress.newest
 
     def _sample(self, rows: np.ndarray[Any, Any]) -> None:
         """Write samples down; those of many links come in parts."""
@@ -379,10 +408,21 @@ class Run:
     def _start_server(self) -> None:
         if self._loaded and self._built:
             self._progress.phase = "devices"
-            self._start(self._hub, {"role": self._hub, "number": -1})
+            role: dict[str, Any] = {"role": self._hub, "number": -1}
+            if self._mark is not None:
+                role |= {
+                    "restore": True,
+                    "kills": self._injection.server_kills,
+                    "training": None,
+                    "elapsed": self._mark.time,
+                    "version": self._mark.version,
+                }
+            self._start(self._hub, role)
 
     def _start_others(self) -> None:
         self._start(EVALUATOR, {"role": "evaluator", "number": self._settings.workers})
+        if self._mark is not None:
+            return  # the server says whom it expects
         for name, number in self._workers.items():
             role = "worker" if self._plan.served else "peer"
             self._start(name, {"role": role, "number": number})
@@ -425,8 +465,11 @@ class Run:
             case {"checkpoint": version, "time": when, **ledger}:
                 self._ingress.checkpoint(version, when, ledger)
                 self._control.send({"read": "counter"})
-            case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
-                self._ingress.evaluated(version, accuracy, loss)
+            case {"checkpoint_again": version, "time": when, **ledger}:
+                self._ingress.checkpoint_again(version, when, ledger)
+                self._control.send({"read": "counter"})
+            case {"evaluated": version, "accuracy": accuracy, "loss": loss, "connected": when}:
+                self._ingress.evaluated(version, accuracy, loss, when)
             case {"listening": _}:
                 self._event("info", "it is there", self._hub)
                 if not self._others_started:
@@ -489,11 +532,11 @@ class Run:
                 self._injection.reached(version)
             case {"server_killed": number, "begin": record}:
                 self._injection.kill_server(number, record)
-                self._ledgers.server_kills = number
-            case {"restored": version, "counts": counts, "there": there, **rest}:
-                self._event("info", f"back from the checkpoint of update {version:,}", SERVER)
-                self._once.back_to(counts)
-                self._injection.restored(there, rest["incarnations"])
+            case {"restored": version, "there": there, **rest}:
+                self._restored(version, rest.get("counts"))
+                self._injection.restored(there, rest.get("incarnations"))
+            case {"keeping": version, "time": when}:
+                self._keeps(version, when)
             case {"stands": record}:
                 self._injection.stands(record)
             case {"stopping": _}:
@@ -502,6 +545,55 @@ class Run:
                 self._injection.closed(number)
                 device = None if number is None else self._names[number]
                 self._ledgers.connections.append(Connection(device, **ledger))
+
+    def _restored(self, version: int, counts: Mapping[str, int] | None) -> None:
+        """The server goes on from a checkpoint.
+
+        Args:
+            counts: how often what had come about by then, and will again; None under the wall clock,
+                where nothing does.
+        """
+        text = f"back from the checkpoint of update {version:,}"
+        if self._training is None:  # it is the run that goes on, with journals that end there
+            self._event("info", text, SERVER)
+            return
+        self._ledgers.server_kills = self._injection.server_kills
+        if counts is not None:
+            self._event("info", text, SERVER)
+            self._once.back_to(counts)
+            return
+        lost, evaluations = self._log.go_back(version)
+        told = f"{text}; {len(lost):,} updates behind it are lost"
+        self._event("info", told, SERVER)
+        forgotten = {name: int(lost[name].sum()) for name in ("payload_bytes", "message_bytes")}
+        self._ingress.go_back(version, self._injection.server_exited, forgotten)
+        self._outcome.updates = version
+        del self._outcome.accuracies[evaluations:]
+
+    def _keeps(self, version: int, when: float) -> None:
+        """The server is about to write a checkpoint: note what belongs to it."""
+        elapsed = 0.0 if self._training is None else time.monotonic() - self._training
+        self._injection.turn()  # what is due by then has begun
+        counts, outcome = self._log.counts, self._outcome
+        mark = Mark(
+            version,
+            elapsed,
+            counts["updates"] - self._once.to_come_again("updates"),
+            counts["faults"] - self._once.to_come_again("faults"),
+            outcome.suspected,
+            outcome.welcomed,
+            outcome.workers_lost,
+            0,
+        )
+        self._unmarked.append((when, mark))
+        self._control.send({"read": "counter"})
+
+    def _write_marks(self) -> None:
+        """Write down those whose wire bytes are known by now."""
+        while self._unmarked and self._ingress.read_after(self._unmarked[0][0]):
+            when, mark = self._unmarked.pop(0)
+            assert self._marks is not None
+            self._marks.note(replace(mark, wire_bytes=self._ingress.wire_bytes(when)))
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)

@@ -24,6 +24,7 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
 from testbed.roles import computation
+from testbed.roles.coming_back import STORED, CameBack
 from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
@@ -32,11 +33,11 @@ from testbed.roles.parking import Parking
 from testbed.roles.peer import Peer
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
-from testbed.roles.server import Server
 from testbed.roles.settings import Settings
 from testbed.roles.sharing import EVERY, NO_SETTINGS, Shared
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.virtual_server import STORED, CameBack, VirtualServer
+from testbed.roles.virtual_server import VirtualServer
+from testbed.roles.wall_server import WallServer
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
@@ -114,8 +115,17 @@ class _Role:
     def _serve(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
+        checkpoints, came_back = self._checkpoints(), CameBack.told(arguments)
         if self.shared.leaves is None:
-            Server(settings, half, layout, self.report, self.shared.board).serve()
+            WallServer(
+                settings,
+                half,
+                layout,
+                self.report,
+                self.shared.board,
+                checkpoints=checkpoints,
+                came_back=came_back,
+            ).serve()
             return
         local_steps = computation.worker_half(settings, layout, 0).local_steps
         VirtualServer(
@@ -127,8 +137,8 @@ class _Role:
             local_steps=local_steps,
             leaves=self.shared.leaves.of_clock(),
             board=self.shared.board,
-            checkpoints=self._checkpoints(),
-            came_back=CameBack.told(arguments),
+            checkpoints=checkpoints,
+            came_back=came_back,
         ).serve()
 
     def _checkpoints(self) -> Checkpoints | None:

@@ -2,10 +2,12 @@
 
 It pushes nothing and asks for nothing: the server sends it parameters when an evaluation is due, at
 once or, if it is behind, from a queue, so that workers never wait for it. Its results go to the
-orchestrator over the host, not over the emulated network.
+orchestrator over the host, not over the emulated network; the server is only told that it has one, and
+need not remember those parameters any more.
 """
 
 import socket
+import time
 
 from testbed.algorithms.interface import as_bytes
 from testbed.channel import Channel
@@ -16,7 +18,7 @@ from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.roles.settings import Settings
 from testbed.telemetry.board import DeviceLine
 from testbed.wire import WireError
-from testbed.wire.frames import Kind
+from testbed.wire.frames import Kind, header
 
 
 def evaluate(
@@ -29,6 +31,7 @@ def evaluate(
     accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
 
     def listen(connection: socket.socket) -> None:
+        connected = time.monotonic()
         while True:
             kind, _, version, _, length = receive_header(connection, accepts)
             if kind is Kind.STOP:
@@ -37,8 +40,10 @@ def evaluate(
                 raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
             receive_exactly(connection, parameters)
             accuracy, loss = learner.evaluate(images, labels)
-            report.send({"evaluated": version, "accuracy": accuracy, "loss": loss})
+            result = {"evaluated": version, "accuracy": accuracy, "loss": loss}
+            report.send(result | {"connected": connected})
             line.look()
+            connection.sendall(header(Kind.FINISHED, version))
 
     while True:
         greeted = connect(settings, settings.workers, learner.layout.total)

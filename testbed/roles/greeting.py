@@ -17,6 +17,10 @@ CONNECT_TIMEOUT = 20.0
 """Seconds to wait for the server to listen and to answer the greeting."""
 _RETRY = 0.05
 _RETRY_GREETING = 0.1
+_ALIVE_PERIOD = 5
+"""Seconds after which a silent server is asked whether it is still there, if it may be killed."""
+_ALIVE_COUNT = 127
+"""How often it may leave that unanswered: a link that is down for minutes is not its end."""
 INCARNATION = 32
 """Bits of a greeting's number below the device's incarnation."""
 
@@ -78,6 +82,8 @@ def connect(
     deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
     while True:
         connection = call(settings.server_address, max(_RETRY, deadline - time.monotonic()))
+        if absence is not None and settings.clock == "wall":
+            _notice_its_end(connection)
         try:
             before()
             return _greet(connection, settings, number | incarnation << INCARNATION, parameters)
@@ -86,6 +92,17 @@ def connect(
             if absence is None or time.monotonic() > deadline:
                 raise
             time.sleep(_RETRY_GREETING)
+
+
+def _notice_its_end(connection: socket.socket) -> None:
+    """Hear of the server's end even if the link was down when its kernel told of it, and only once."""
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _ALIVE_PERIOD),
+        (socket.TCP_KEEPINTVL, _ALIVE_PERIOD),
+        (socket.TCP_KEEPCNT, _ALIVE_COUNT),
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def _greet(connection: socket.socket, settings: Settings, number: int, parameters: int) -> Greeted:

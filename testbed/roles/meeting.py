@@ -202,6 +202,8 @@ class Meeting:
                 connection.receiver.accept(self._working)
             case Kind.STOP:
                 connection.stopped = True
+            case Kind.FINISHED:
+                pass  # the evaluator has told of a version, of which nothing is kept here
             case _:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
@@ -217,7 +219,7 @@ class Meeting:
         number, everybody = frame.number, self._settings.workers
         if number == everybody and self._evaluator is None:
             self._evaluator = connection
-            connection.receiver.accept({})
+            connection.receiver.accept({Kind.FINISHED: 0})
         elif self._number < number < everybody and number not in self._peers:
             self.message_bytes += frame.size
             self._peers[number] = connection

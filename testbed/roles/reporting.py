@@ -45,15 +45,25 @@ class Report:
             self._channel.send({"updates": self._count, "version": self._version}, rows)
             self._count = 0
 
-    def checkpoint(self, version: int, when: float, payload_bytes: int, message_bytes: int) -> None:
+    def checkpoint(
+        self,
+        version: int,
+        when: float,
+        payload_bytes: int,
+        message_bytes: int,
+        *,
+        again: bool = False,
+    ) -> None:
         """Tell where the ledgers stand at a version that is to be evaluated.
 
         Args:
             when: by the run's clock, in seconds since training began.
+            again: whether it may have been told before, by a server that was killed.
         """
         self.flush()  # no evaluation is on record before the updates that led to it
+        key = "checkpoint_again" if again else "checkpoint"
         self.send(
-            checkpoint=version,
+            **{key: version},
             time=time.monotonic(),
             run_time=when,
             payload_bytes=payload_bytes,

@@ -20,10 +20,16 @@ import math
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
 
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
+from testbed.checkpoints.due import Checkpoints
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
 from testbed.roles.greeting import INCARNATION
@@ -56,6 +62,20 @@ REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An evaluation that was asked for, and where the server's ledger stood then.
+
+    Attributes:
+        when: by the run's clock, in seconds since training began.
+    """
+
+    version: int
+    when: float
+    payload_bytes: int
+    message_bytes: int
+
+
 class Server:
     """Serves one run; see ``serve``."""
 
@@ -66,11 +86,14 @@ class Server:
         layout: Layout,
         channel: Channel,
         board: Board | None = None,
+        *,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         """Prepare.
 
         Args:
             board: where to write how it stands, if there is one.
+            checkpoints: which it writes, if any.
         """
         self._settings = settings
         self._report = Report(channel)
@@ -93,7 +116,9 @@ class Server:
         self._evaluator: Connection | None = None
         self._evaluator_done = False
         self._snapshots = SnapshotQueue(len(self._parameters))
-        self._leaving: tuple[int, bytes] | None = None
+        self._checkpoints = checkpoints
+        self._asked: dict[int, Asked] = {}
+        self._unevaluated: deque[tuple[int, bytes]] = deque()
         self._last_greeting = time.monotonic()
         self._last_report = 0.0
         self._started: float | None = None
@@ -182,7 +207,9 @@ class Server:
         """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
         # As many as the kernel takes: nothing would tell that there is room for another one.
         while not connection.pending and connection is self._evaluator and self._snapshots:
-            version, parameters = self._leaving = self._snapshots.get()
+            version, parameters = self._snapshots.get()
+            if self._checkpoints is not None:
+                self._unevaluated.append((version, parameters))
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
         connection.watch(self._selector, self._reads(connection))
@@ -238,6 +265,9 @@ class Server:
     def _handle(self, connection: Connection, frame: Frame) -> None:
         if connection.device is None:
             self._greet(connection, frame)
+            return
+        if connection is self._evaluator:
+            self._was_evaluated(frame.number)
             return
         number = connection.device
         self._service.count(number, frame.size)
@@ -305,7 +335,7 @@ class Server:
             if self._evaluator is not None:
                 raise WireError("the evaluator is connected already")
             connection.device = number
-            connection.receiver.accept({})
+            connection.receiver.accept({Kind.FINISHED: 0})
             self._evaluator = connection
             self._watch(connection)
             return
@@ -368,16 +398,52 @@ class Server:
         """Note where the ledgers stand at this version, and send the version to the evaluator."""
         service = self._service
         version = service.half.version
-        self._report.checkpoint(version, self._now(), service.payload_bytes, service.message_bytes)
+        asked = Asked(version, self._now(), service.payload_bytes, service.message_bytes)
+        self._report.checkpoint(*astuple(asked))
+        if self._checkpoints is not None:
+            self._asked[version] = asked
         self._snapshots.put(version, self._parameters)
         if self._evaluator is not None and not self._evaluator.pending:
             self._watch(self._evaluator)
 
-    def _unsent_snapshots(self) -> list[tuple[int, bytes]]:
-        """What the evaluator will not get without this process."""
-        evaluator = self._evaluator
-        leaving = [self._leaving] if self._leaving and evaluator and evaluator.pending else []
-        return [*leaving, *self._snapshots.all()]
+    def _was_evaluated(self, version: int) -> None:
+        """The evaluator has told of a version's accuracy."""
+        self._asked.pop(version, None)
+        while self._unevaluated and self._unevaluated[0][0] <= version:
+            self._unevaluated.popleft()
+
+    # -- checkpoints
+
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint of what there is now."""
+        assert self._checkpoints is not None
+        version = self._service.half.version
+        self._report.flush()
+        self._report.send(keeping=version, time=time.monotonic())
+        self._checkpoints.write(version, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """What a server that comes back has to know; it shares this one's memory."""
+        evaluations = [
+            (*astuple(self._asked[version]), np.frombuffer(parameters, np.float32))
+            for version, parameters in (*self._unevaluated, *self._snapshots.all())
+            if version in self._asked
+        ]
+        return {
+            "version": self._service.half.version,
+            "time": self._now(),
+            "half": self._service.half.state(),
+            "there": sorted(self._workers),
+            "evaluations": evaluations,
+        }
+
+    def _ask_again(self, evaluations: Iterable[Any]) -> None:
+        """Have those versions evaluated of which nothing was known when the checkpoint was written."""
+        for *asked, vector in evaluations:
+            one = Asked(*asked)
+            self._asked[one.version] = one
+            self._report.checkpoint(*astuple(one), again=True)
+            self._snapshots.put(one.version, as_bytes(vector))
 
     def _now(self) -> float:
         """Seconds since training began by the run's clock."""

@@ -203,6 +203,20 @@ class ParameterService(Stateful):
         for worker in sorted(self._workers):
             self._expect(worker, 0.0)
 
+    def go_on(self, payload_bytes: int, message_bytes: int) -> None:
+        """Take over from another one, whose half this one has, and none of whose workers is there yet.
+
+        Args:
+            payload_bytes, message_bytes: what that one had counted.
+        """
+        self.payload_bytes, self.message_bytes = payload_bytes, message_bytes
+
+    def begin_again(self, time: float) -> None:
+        """Training goes on with the workers that are there."""
+        self._begun = True
+        for worker in sorted(self._workers):
+            self._expect(worker, time)
+
     def count(self, worker: int, size: int) -> None:
         """A message of this many bytes was taken in."""
         self.message_bytes += size

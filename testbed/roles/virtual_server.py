@@ -10,21 +10,17 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
-from testbed.clock import faults
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
 from testbed.clock.star import StarClock
 from testbed.faults.fault import Kind as FaultKind
-from testbed.roles import outstanding
+from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
 from testbed.roles.connection import Connection
 from testbed.roles.greeting import INCARNATION
@@ -48,28 +44,6 @@ RETURN_TIMEOUT = 60.0
 """Seconds that a worker which was killed has to greet, once it is to be back."""
 COUNTED = ("updates", "evaluations", "faults", "suspicions")
 """What the orchestrator is told of once, however often it comes about."""
-STORED = (*faults.STORED, *outstanding.STORED)
-"""What a server's checkpoints are made of, beside plain values and arrays."""
-
-
-@dataclass(frozen=True, slots=True)
-class CameBack:
-    """A server that was killed, and started again.
-
-    Attributes:
-        kills: how often it was killed.
-        training: when training began, in seconds of CLOCK_MONOTONIC.
-    """
-
-    kills: int
-    training: float
-
-    @classmethod
-    def told(cls, role: Mapping[str, Any]) -> Self | None:
-        """What a role's arguments say of it; None if it has not been killed."""
-        if not role.get("restore"):
-            return None
-        return cls(int(role["kills"]), float(role["training"]))
 
 
 class VirtualServer(Server):
@@ -98,8 +72,7 @@ class VirtualServer(Server):
             checkpoints: which this writes, if any.
             came_back: if it was killed, and is to go on from the last of them.
         """
-        super().__init__(settings, half, layout, channel, board)
-        self._checkpoints = checkpoints
+        super().__init__(settings, half, layout, channel, board, checkpoints=checkpoints)
         self._came_back = came_back
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
         self._standing = StandingFaults()
@@ -176,18 +149,11 @@ class VirtualServer(Server):
 
     # -- checkpoints
 
-    def _write_checkpoint(self) -> None:
-        """Write a checkpoint of what there is now, between two events."""
-        assert self._checkpoints is not None
+    def _state(self) -> dict[str, Any]:
         assert self._clock is not None
         assert self._outstanding is not None
-        self._report.flush()
-        version = self._service.half.version
-        snapshots = [(v, np.frombuffer(one, np.float32)) for v, one in self._unsent_snapshots()]
-        state = {
-            "version": version,
+        return super()._state() | {
             "counts": dict(self._counts),
-            "half": self._service.half.state(),
             "service": self._service.state(),
             "clock": self._clock.state(),
             "asked": self._busy.asked,
@@ -195,18 +161,15 @@ class VirtualServer(Server):
             "standing": self._standing.state(),
             "stopped": dict(self._stopped),
             "incarnations": self._incarnations,
-            "there": sorted(self._workers),
             "away": sorted(self._away),
-            "snapshots": snapshots,
         }
-        self._checkpoints.write(version, state)
 
     def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
         """Be what the server was, and wait until its workers are there again."""
         assert self._checkpoints is not None
         assert self._outstanding is not None
         assert self._listener is not None
-        state = self._checkpoints.go_on()
+        state = self._checkpoints.go_on(came_back.version)
         self._service.half.restore(state["half"])
         self._service.restore(state["service"])
         self._clock = self._make_clock(range(self._settings.workers))
@@ -220,15 +183,14 @@ class VirtualServer(Server):
         self._incarnations = state["incarnations"]
         self._away = dict.fromkeys(state["away"])
         self._awaiting_back = set(state["there"])
-        for version, vector in state["snapshots"]:
-            self._snapshots.put(version, as_bytes(vector))
-        self._started = came_back.training
+        self._started = came_back.began()
         self._report.send(
             restored=state["version"],
             counts=state["counts"],
             there=state["there"],
             incarnations=self._incarnations,
         )
+        self._ask_again(state["evaluations"])
         deadline = time.monotonic() + RETURN_TIMEOUT
         while self._awaiting_back and time.monotonic() < deadline:
             self._turn(self._listener)
@@ -237,6 +199,9 @@ class VirtualServer(Server):
             text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
             self._report.event("warning", text, worker)
         self._awaiting_back.clear()
+        if came_back.training is None:
+            self._started = came_back.began()
+            self._report.send(training=self._started)
         for record in self._standing:
             self._report.send(stands=record)
 
@@ -360,12 +325,14 @@ class VirtualServer(Server):
         return connection is self._awaited
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
-        if connection.device is None or self._clock is None or self._finished:
+        number = connection.device
+        clocked = self._clock is not None and not self._finished
+        if number is None or connection is self._evaluator or not clocked:
             super()._handle(connection, frame)
-        elif connection is not self._workers.get(connection.device):
+        elif connection is not self._workers.get(number):
             # One that was killed, or one that the clock has not let come back yet.
-            if connection is self._away.get(connection.device):
-                self._greetings[connection.device].append(frame.size)
+            if connection is self._away.get(number):
+                self._greetings[number].append(frame.size)
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:

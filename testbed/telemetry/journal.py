@@ -5,7 +5,7 @@ begins its streams anew with the rows that it keeps.
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +31,39 @@ class Journal:
         self._stream_path = directory / f"{name}.arrows"
         self._parquet_path = directory / f"{name}.parquet"
         self._schema = schema
-        self._encoded = io.BytesIO()
-        self._writer = pa.ipc.new_stream(self._encoded, schema)
-        self.rows = 0
-        if kept is None:
-            self._file = self._stream_path.open("xb", buffering=0)
-            self._flush()
+        if kept is not None:
+            self._begin_with(kept)
+            self._parquet_path.unlink(missing_ok=True)
             return
+        self._begin(self._stream_path.open("xb", buffering=0))
+        self._flush()
+
+    def _begin(self, file: io.FileIO) -> None:
+        self._file = file
+        self._encoded = io.BytesIO()
+        self._writer = pa.ipc.new_stream(self._encoded, self._schema)
+        self.rows = 0
+
+    def _begin_with(self, kept: pa.Table) -> None:
         # Whole before it is there: at any moment the rows are in the one file or in the other.
         partial = self._stream_path.with_suffix(".partial")
-        self._file = partial.open("wb", buffering=0)
+        self._begin(partial.open("wb", buffering=0))
         if kept.num_rows:
-            self._writer.write_table(kept.select(schema.names).cast(schema))
+            self._writer.write_table(kept.select(self._schema.names).cast(self._schema))
             self.rows = kept.num_rows
         self._flush()
         partial.replace(self._stream_path)
-        self._parquet_path.unlink(missing_ok=True)
+
+    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Have other rows in place of all that there are.
+
+        Args:
+            change: told of the rows, returns those to go on with.
+        """
+        self._writer.close()
+        self._flush()
+        self._file.close()
+        self._begin_with(change(self._read()))
 
     def append(self, columns: Mapping[str, Any]) -> None:
         """Append rows given by columns; they are in the file when this returns.
@@ -84,10 +101,14 @@ class Journal:
         self._file.close()
         partial = self._parquet_path.with_suffix(".partial")
         try:
-            with pa.ipc.open_stream(str(self._stream_path)) as reader:
-                pq.write_table(reader.read_all(), partial)
+            pq.write_table(self._read(), partial)
             partial.replace(self._parquet_path)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
         self._stream_path.unlink()
+
+    def _read(self) -> pa.Table:
+        """The rows of the stream, once it has ended."""
+        with pa.ipc.open_stream(str(self._stream_path)) as reader:
+            return reader.read_all()

@@ -108,6 +108,7 @@ class RunLog:
         self._reserve.write_bytes(os.urandom(_RESERVE))
         if kept is None:
             (directory / "spec.yaml").write_text(spec, encoding="utf-8")
+        self._kept = kept
         self._manifest = manifest | {
             "format": 1,
             "started": kept.manifest["started"] if kept else _now(),
@@ -175,6 +176,58 @@ class RunLog:
     def updates(self, rows: npt.NDArray[Any]) -> None:
         """Append applied updates, an array of ``records.UPDATE``."""
         self._updates.append({name: rows[name] for name in UPDATE.names or ()})
+
+    def kept(self) -> tuple[npt.NDArray[Any], dict[int, float], list[dict[str, Any]]]:
+        """What a run that goes on has already.
+
+        Returns:
+            The rows of its updates, of ``records.UPDATE``; the accuracies of its evaluations, by their
+            versions; and its faults.
+        """
+        tables = self._kept.tables if self._kept else {}
+        rows, accuracies = np.empty(0, UPDATE), {}
+        if self._kept:
+            rows = _structured(tables["updates"])
+            columns = (
+                tables["evaluations"][name].to_pylist() for name in ("iteration", "accuracy")
+            )
+            accuracies = dict(zip(*columns, strict=True))
+        faults = [json.loads(line) for line in self._kept.faults] if self._kept else []
+        return rows, accuracies, faults
+
+    def go_back(self, version: int) -> tuple[npt.NDArray[Any], int]:
+        """What was applied and evaluated behind a version is lost: the server that had it is dead.
+
+        Evaluations of lost versions are no more. Updates that are lost stay, as what reached the server
+        and had no effect: none of them is applied.
+
+        Returns:
+            The rows of the lost updates, of ``records.UPDATE``, as they were; and how many evaluations
+            are left.
+        """
+        lost = np.empty(0, UPDATE)
+        curve: list[dict[str, float]] = []
+
+        def strike_out(table: pa.Table) -> pa.Table:
+            nonlocal lost
+            rows = _structured(table)
+            gone = rows["applied"] & (rows["iteration"] > version)
+            lost = rows[gone]
+            rows["applied"][gone] = False
+            rows["iteration"][gone] = version
+            return pa.table({name: rows[name] for name in UPDATE.names or ()})
+
+        def shorten(table: pa.Table) -> pa.Table:
+            shorter = table.filter(table["iteration"].to_numpy() <= version)
+            curve.extend(shorter.to_pylist())
+            return shorter
+
+        self._updates.rewrite(strike_out)
+        self._evaluations.rewrite(shorten)
+        self._curve.close()
+        self._curve = self._begin_curve(curve)
+        self._curve_writer = csv.writer(self._curve, lineterminator="\n")
+        return lost, len(curve)
 
     def evaluation(self, row: Mapping[str, float]) -> None:
         """Append one evaluation, with a value for each of ``CURVE_COLUMNS``."""
@@ -249,6 +302,14 @@ class RunLog:
 
     def _write_manifest(self) -> None:
         _replace(self.directory / "manifest.json", json.dumps(self._manifest, indent=2) + "\n")
+
+
+def _structured(table: pa.Table) -> npt.NDArray[Any]:
+    """Rows of updates as ``records.UPDATE``."""
+    rows = np.empty(table.num_rows, UPDATE)
+    for name in UPDATE.names or ():
+        rows[name] = table[name].to_numpy()
+    return rows
 
 
 def _replace(path: Path, text: str) -> None:

@@ -120,12 +120,11 @@ def test_it_ends_as_if_nothing_had_happened(command: CommandLine, name: str) -> 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"clock": "wall"}, "under the virtual clock"),
         (
             {"algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}]},
             "error feedback",
         ),
-        ({"devices": {"workers": 5, "runtime": "docker"}}, "in namespaces"),
+        ({"checkpoints": {}}, "comes back from a checkpoint"),
     ],
 )
 def test_what_cannot_come_back_is_refused(

@@ -9,7 +9,7 @@ def test_wire_bytes_lie_between_two_readings() -> None:
     ingress = Ingress()
     ingress.counted(1.0, 100)
     ingress.checkpoint(5, 1.5, LEDGER)
-    ingress.evaluated(5, 90.0, 0.5)
+    ingress.evaluated(5, 90.0, 0.5, 0.0)
     assert list(ingress.complete()) == []  # no reading after it yet
     assert ingress.due == 1
     ingress.counted(2.0, 200)
@@ -31,11 +31,11 @@ def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
     for version in (0, 100, 200):
         ingress.checkpoint(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
-    ingress.evaluated(0, 10.0, 2.3)
+    ingress.evaluated(0, 10.0, 2.3, 0.0)
     assert [r["iteration"] for r in ingress.complete()] == [0]
     assert ingress.due == 2
-    ingress.evaluated(100, 50.0, 1.0)
-    ingress.evaluated(200, 60.0, 0.9)
+    ingress.evaluated(100, 50.0, 1.0, 0.0)
+    ingress.evaluated(200, 60.0, 0.9, 0.0)
     assert [r["iteration"] for r in ingress.complete()] == [100, 200]
 
 

@@ -1,0 +1,115 @@
+"""The parameter server under the wall clock: one that may be killed, and comes back.
+
+Time does not stand still for it. What it applied behind its last checkpoint is lost with it; its
+workers connect again, ask again, and go on with the parameters that there are then. Nothing is done a
+second time: what they had sent to the dead one is no update.
+
+A checkpoint is written when an update was applied, before anything else is read, so that none is ever
+written while gradients of the next version are gathered.
+"""
+
+import socket
+import time
+
+from testbed.algorithms.interface import Layout, ServerHalf
+from testbed.channel import Channel
+from testbed.checkpoints.due import Checkpoints
+from testbed.roles.coming_back import CameBack
+from testbed.roles.connection import Connection
+from testbed.roles.server import RETURN_TIMEOUT, Server
+from testbed.roles.settings import Settings
+from testbed.telemetry.board import Board
+from testbed.wire.frames import Frame
+
+BACK_TIMEOUT = 2.0
+"""Seconds without a further worker coming back after which those that are there go on."""
+
+
+class WallServer(Server):
+    """Serves one run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        half: ServerHalf,
+        layout: Layout,
+        channel: Channel,
+        board: Board | None = None,
+        *,
+        checkpoints: Checkpoints | None = None,
+        came_back: CameBack | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            came_back: if it is to go on from the last checkpoint.
+        """
+        super().__init__(settings, half, layout, channel, board, checkpoints=checkpoints)
+        self._came_back = came_back
+        self._awaited: set[int] = set()
+
+    def _train(self, listener: socket.socket) -> None:
+        if self._came_back is not None:
+            self._go_on_from_checkpoint(self._came_back)
+        super()._train(listener)
+
+    def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
+        """Be what the server was, but for its workers, who are on their way."""
+        assert self._checkpoints is not None
+        state = self._checkpoints.go_on(came_back.version)
+        half = self._service.half
+        half.restore(state["half"])
+        for worker in state["there"]:
+            half.forget(worker)
+        self._service.go_on(state["payload_bytes"], state["message_bytes"])
+        self._told_at = self._schedule.next_iteration(half.version)
+        self._started = came_back.began()
+        self._awaited = set(state["there"])
+        self._last_greeting = self._last_departure = time.monotonic()
+        self._returns = max(self._returns, RETURN_TIMEOUT)
+        self._report.send(restored=half.version, there=state["there"])
+        self._ask_again(state["evaluations"])
+
+    def _state(self) -> dict[str, object]:
+        service = self._service
+        ledger = {
+            "payload_bytes": service.payload_bytes,
+            "message_bytes": service.message_bytes,
+        }
+        return super()._state() | ledger
+
+    def _start(self) -> None:
+        if self._started is None:
+            super()._start()
+            if self._checkpoints is not None:
+                self._write_checkpoint()
+
+    def _handle(self, connection: Connection, frame: Frame) -> None:
+        version = self._service.half.version
+        super()._handle(connection, frame)
+        if self._checkpoints is None or self._service.half.version == version:
+            return
+        if self._checkpoints.due(self._service.half.version):
+            self._write_checkpoint()
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        super()._greet(connection, frame)
+        if connection.device is not None:
+            self._awaited.discard(connection.device)
+            self._begin_again()
+
+    def _look_after(self) -> None:
+        if self._awaited and time.monotonic() - self._last_greeting > BACK_TIMEOUT:
+            self._awaited.clear()
+            self._begin_again()
+        super()._look_after()
+
+    def _begin_again(self) -> None:
+        """Go on, once everybody is back who comes at once: an update may want several."""
+        if self._awaited or self._came_back is None or self._service.begun:
+            return
+        if self._came_back.training is None:
+            self._started = self._came_back.began()
+            self._report.send(training=self._started)
+        self._service.begin_again(self._now())
+        self._send_due()
