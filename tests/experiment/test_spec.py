@@ -130,12 +130,13 @@ def test_checkpoints_are_of_servers_that_come_back() -> None:
     assert make(**emulated).checkpoints.every == 10
     assert make(**simulated).checkpoints.every == 10
     assert make(**simulated, **killed).faults[0].of_server
-    for changes in (
+    possible: list[dict[str, Any]] = [
         {"checkpoints": {"every": 10}},
         emulated | {"clock": "wall"},
         emulated | {"devices": {"workers": 4, "runtime": "docker"}},
         emulated | {"algorithms": [feedback], "clock": "wall"},
-    ):
+    ]
+    for changes in possible:
         assert make(**changes).checkpoints.every == 10
     for changes, told in (
         (simulated | {"algorithms": ["all-to-all"]}, "'all-to-all' has none"),
