@@ -1,12 +1,22 @@
 """What ``testbed plan`` says of faults: whom each rule strikes, when, how, and how many by the end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from testbed.experiment.units import format_percentage, format_rate
 from testbed.faults.fault import SERVER
 
 if TYPE_CHECKING:
     from testbed.orchestrator.plan import Plan
+
+_OPTIONS: dict[str, Callable[[Any], str]] = {
+    "factor": lambda value: f"{value:g}",
+    "uplink": format_rate,
+    "downlink": format_rate,
+    "cpus": lambda value: f"{value:g}",
+    "share": format_percentage,
+}
+"""What a kind may have beside itself, and how it is written."""
 
 
 def describe(plan: "Plan") -> list[str]:
@@ -24,13 +34,10 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
         who = "each worker"
     else:
         who = f"{len(devices)} of {plan.settings.workers} workers"
-    options = [f"{key} {value:g}" for key, value in fault.items() if key in _OPTIONS]
+    options = [f"{key} {_OPTIONS[key](fault[key])}" for key in _OPTIONS if key in fault]
     how = " ".join([fault["kind"], *options])
     lasting = "for good" if fault["duration"] is None else f"for {fault['duration']:g} s"
     return f"{who}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}"
-
-
-_OPTIONS = ("factor", "uplink", "downlink", "cpus", "share")
 
 
 def _when(rule: Mapping[str, Any]) -> str:

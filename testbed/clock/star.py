@@ -19,10 +19,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from testbed.algorithms.interface import DenseUpdate, SparseUpdate
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.transfers import Line
 from testbed.roles.service import ParameterService, Pushed
 from testbed.roles.silence import Silence
@@ -36,53 +36,6 @@ nobody waits for a message on the host, few enough that bytes pass in the clock'
 PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(6)
 EXACT = -1.0
 """In place of when a message was sent, once its size is known and its arrival with it."""
-
-
-@dataclass(slots=True)
-class Arrived:
-    """A worker's message and what comes behind it in one go.
-
-    Attributes:
-        push: what the server takes in.
-        sizes: bytes of each message, the push's first.
-    """
-
-    push: Pushed
-    sizes: Sequence[int]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        return sum(self.sizes)
-
-
-class Stage(Protocol):
-    """Where the devices are: what the clock says is done here."""
-
-    def answer(self, worker: int) -> int:
-        """Send a worker that is due its parameters; returns the message's bytes."""
-
-    def arrived(self, worker: int, version: int) -> None:
-        """Parameters that it was sent have arrived at the worker."""
-
-    def compute(self, worker: int, version: int) -> None:
-        """The worker begins to compute at parameters that have arrived."""
-
-    def finish(self, worker: int, late: bool) -> None:
-        """The worker sends what it has computed; if late, only a report that it has finished."""
-
-    def receive(self, worker: int, keep: bool) -> Arrived | None:
-        """The next message of a worker that has finished; None if the worker is gone.
-
-        Args:
-            keep: whether other messages may be received before this one is used.
-        """
-
-    def host_time(self) -> float:
-        """Seconds of the host's clock since training began."""
-
-    def refuse(self, worker: int, error: ValueError) -> None:
-        """The worker sent what it may not, and is no part of the run any more."""
 
 
 @dataclass(slots=True)
@@ -278,7 +231,7 @@ class StarClock(Stateful):
             self._time_silence(worker, state)
         self._send_due()
 
-    # -- what goes wrong, in ``testbed.clock.faults``
+    # -- what goes wrong, in ``testbed.clock.afflicted``
 
     def _reachable(self, worker: int) -> bool:
         """Whether a worker hears what it is told."""

@@ -6,7 +6,7 @@ Who is in which class is the shuffle by the seed that the factors of ``compute.c
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import (
@@ -19,12 +19,9 @@ from pydantic import (
 
 from testbed.durations.shares import apportion
 from testbed.experiment.fault_section import ClassFaultSpec
-from testbed.experiment.section import Section, as_tuple, not_whole
+from testbed.experiment.section import Conflict, Section, as_tuple, not_whole
 from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Share, Size
-
-Conflict: TypeAlias = tuple[tuple[Any, ...], str]
-"""A path from the top of the file, and what cannot be there, and what to do."""
 
 _PATH = ("devices", "classes")
 

@@ -6,12 +6,11 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, mode
 
 from testbed.durations import shares
 from testbed.experiment.class_section import (
-    Conflict,
     DeviceClassSpec,
     class_conflicts,
     shares_of,
 )
-from testbed.experiment.section import Section, as_tuple
+from testbed.experiment.section import Conflict, Section, as_tuple
 from testbed.experiment.units import Duration, Size
 
 MOST_STARTED = 24

@@ -20,10 +20,9 @@ from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import ShortForm
 from testbed.experiment.timing import file_beside
 from testbed.experiment.units import Duration, Rate, Share
-from testbed.faults.fault import Kind
+from testbed.faults.fault import KINDS, Kind
 
 ALL = ("each", "server")
-KINDS: tuple[Kind, ...] = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
 _SLOW = ("factor", "uplink", "downlink", "cpus")
 
 
@@ -33,7 +32,9 @@ class _Sparse(Section):
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> Any:
         data: dict[str, Any] = handler(self)
-        return {self._key(key): value for key, value in data.items() if getattr(self, key)}
+        return {
+            self._key(key): value for key, value in data.items() if getattr(self, key) is not None
+        }
 
     @staticmethod
     def _key(name: str) -> str:
@@ -42,7 +43,7 @@ class _Sparse(Section):
     def given(self) -> dict[str, Any]:
         """What was given, in base units, by the file's keys."""
         values = {key: getattr(self, key) for key in type(self).model_fields}
-        return {self._key(k): v for k, v in values.items() if v is not None and v != ()}
+        return {self._key(key): value for key, value in values.items() if value is not None}
 
 
 class WhoSpec(_Sparse):
@@ -129,11 +130,6 @@ class WhenSpec(_Sparse):
                 "`when: {time: 20s}`"
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> Any:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) is not None}
 
 
 class HowSpec(_Sparse):

@@ -11,8 +11,8 @@ from pydantic import (
     model_serializer,
 )
 
-from testbed.experiment.class_section import Conflict, DeviceClassSpec
-from testbed.experiment.section import Section
+from testbed.experiment.class_section import DeviceClassSpec
+from testbed.experiment.section import Conflict, Section
 
 Kind = Literal["equal", "dirichlet", "shards", "sizes"]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -1,8 +1,12 @@
 """What all parts of an experiment file have in common."""
 
 from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
+
+Conflict: TypeAlias = tuple[tuple[Any, ...], str]
+"""A path from the top of the file, and what cannot be there, and what to do."""
 
 
 class Section(BaseModel):

@@ -37,6 +37,7 @@ from testbed.roles.greeting import CONNECT_TIMEOUT
 from testbed.roles.pace import Paces
 from testbed.roles.settings import SERVER as THE_SERVER
 from testbed.roles.settings import Settings
+from testbed.roles.standing_faults import StandingFaults
 from testbed.telemetry.run_log import RunLog
 
 UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
@@ -175,24 +176,33 @@ class Injection:
             worker.applied = int((pushed == number).sum())
             worker.killed, worker.exited, worker.closed = 0.0, 0.0, True
             worker.incarnation = -1
-        lasting: dict[tuple[int, int], tuple[Fault, float]] = {}
+        lasting, dead = StandingFaults(), {}
         for record in records:
-            fault = _fault(record)
+            phase, kind = record["phase"], record["fault"]
             if record["devices"] == [THE_SERVER]:
-                self._server.kills += record["phase"] == "begin"
+                self._server.kills += phase == "begin"
                 continue
-            for device in (self._numbers[name] for name in record["devices"]):
-                if record["phase"] == "begin":
-                    lasting[fault.rule, device] = fault, record["time"]
-                    continue
-                lasting.pop((fault.rule, device), None)
-                self._workers[device].incarnation += fault.kind == "kill"
-        if self._wall:  # the virtual clock knows it itself
-            for (_, device), (fault, began) in lasting.items():
-                if fault.kind == "kill":
-                    self._workers[device].killed = math.inf
-                struck = {device: self._workers[device].incarnation + 1}
-                self._lasting.append((fault, struck, began))
+            numbers = [self._numbers[name] for name in record["devices"]]
+            lasting.told({**record, "devices": numbers})
+            for number in numbers if kind == "kill" else ():
+                if phase == "begin":
+                    lasting.killed(number)
+                    dead[number] = record
+                else:
+                    del dead[number]
+                    self._workers[number].incarnation += 1
+        if not self._wall:
+            return  # the virtual clock knows it itself
+        for number, record in dead.items():
+            self._workers[number].killed = math.inf
+            self._left_over(number, record)
+        for record in lasting:
+            self._left_over(record["devices"][0], record)
+
+    def _left_over(self, number: int, record: Mapping[str, Any]) -> None:
+        """A fault lasted when the run was interrupted."""
+        struck = {number: self._workers[number].incarnation + 1}
+        self._lasting.append((_fault(record), struck, record["time"]))
 
     def training(self, when: float) -> None:
         """Training has begun, at a moment of CLOCK_MONOTONIC."""

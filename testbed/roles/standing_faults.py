@@ -17,13 +17,17 @@ class StandingFaults(Stateful):
         """A fault has begun or ended."""
         if record["fault"] == "kill":
             return
+        # A trace's rule has faults of several kinds.
+        kind, rule = record["fault"], record["rule"]
         for worker in record["devices"]:
             if worker == SERVER:
                 continue
             if record["phase"] == "begin":
                 self._lasting.append((worker, {**record, "devices": [worker]}))
             else:
-                self._forget(worker, lambda one: one["rule"] == record["rule"], once=True)
+                self._forget(
+                    worker, lambda one: (one["fault"], one["rule"]) == (kind, rule), once=True
+                )
 
     def killed(self, worker: int) -> None:
         """What is frozen of a process ends with it."""

@@ -17,7 +17,8 @@ from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.clock.faults import star_clock
-from testbed.clock.star import Arrived, StarClock
+from testbed.clock.stage import Arrived
+from testbed.clock.star import StarClock
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
@@ -46,7 +47,7 @@ COUNTED = ("updates", "evaluations", "faults", "suspicions")
 
 
 class VirtualServer(Server):
-    """Serves one run; a ``testbed.clock.faults.FaultStage``."""
+    """Serves one run; a ``testbed.clock.stage.FaultStage``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The workers of a simulated parameter server: a stage for ``testbed.clock.star``.
+"""The workers of a simulated parameter server: a ``testbed.clock.stage.FaultStage``.
 
 They compute and encode for real, and send nothing: what they would have sent is taken in as it is.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from testbed.algorithms.interface import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import faults
-from testbed.clock.star import Arrived
+from testbed.clock.stage import Arrived
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.roles.computation import Computation

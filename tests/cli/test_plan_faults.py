@@ -30,6 +30,14 @@ from testbed.orchestrator.plan import plan
             },
             "each worker: slow factor 5, every 60 s on average, exponential, for 3 s",
         ),
+        (
+            {"when": {"time": "9s"}, "how": {"kind": "slow", "uplink": "1.5mbit"}},
+            "each worker: slow uplink 1.5mbit, at 9 s, for good",
+        ),
+        (
+            {"when": {"iteration": 5000}, "how": {"kind": "corrupt", "share": "1%"}},
+            "each worker: corrupt share 1%, at iteration 5,000, for good",
+        ),
     ],
 )
 def test_a_rule_in_a_line(fault: dict[str, Any], line: str) -> None:

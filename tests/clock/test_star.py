@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
-from testbed.clock.star import AHEAD, Arrived, StarClock
+from testbed.clock.stage import Arrived
+from testbed.clock.star import AHEAD, StarClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan

@@ -64,3 +64,99 @@ def test_an_example() -> None:
     line = Line(1_000_000, 0.05)
     assert line.send(2.0, 1448) == pytest.approx(2 + 8 * 1514 / 1e6 + 0.05)
     assert line.send(2.0, 1) == pytest.approx(2 + 8 * (1514 + 67) / 1e6 + 0.05)
+
+
+class Fluid:
+    """A line as bits that flow: what is under way is moved on from one moment to the next.
+
+    It has a rate or, without one, lets everything through that waits; and while it is down, nothing
+    moves on it, not even what only the delay holds up.
+    """
+
+    def __init__(self, rate: int | None, delay: float) -> None:
+        self.rate, self.delay = rate, delay
+        self.now = self.down = 0.0
+        self.waiting: list[tuple[int, float]] = []
+        self.travelling: list[tuple[int, float]] = []
+        self.arrivals: dict[int, float] = {}
+
+    def send(self, number: int, size: int) -> None:
+        self.waiting.append((number, 8.0 * on_the_wire(size) if self.rate else 0.0))
+
+    def change(self, rate: int | None) -> None:
+        self.rate = rate
+        if rate is None:
+            self.waiting = [(number, 0.0) for number, _ in self.waiting]
+
+    def run(self, until: float) -> None:
+        """Let time pass, from one thing that happens to the next."""
+        if self.now < self.down:
+            self.now = min(self.down, until)
+        while self.now < until:
+            self._let_out()
+            head = [bits / self.rate for _, bits in self.waiting[:1] if self.rate]
+            step = min([until - self.now, *head, *(left for _, left in self.travelling)])
+            self.now += step
+            self.travelling = [(number, left - step) for number, left in self.travelling]
+            if head:
+                number, bits = self.waiting[0]
+                assert self.rate is not None
+                self.waiting[0] = (number, 0.0 if step == head[0] else bits - step * self.rate)
+        if self.now >= self.down:
+            self._let_out()
+
+    def _let_out(self) -> None:
+        while self.waiting and not self.waiting[0][1]:
+            self.travelling.append((self.waiting.pop(0)[0], self.delay))
+        for number, left in self.travelling:
+            if left <= 0:
+                self.arrivals[number] = self.now
+        self.travelling = [one for one in self.travelling if one[1] > 0]
+
+
+rates = st.sampled_from([None, 3_000, 8_000, 50_000])
+happenings = st.lists(
+    st.tuples(
+        st.integers(1, 3000),
+        st.one_of(
+            st.tuples(st.just("send"), st.integers(1, 4000)),
+            st.tuples(st.just("hold"), st.integers(1, 4000)),
+            st.tuples(st.just("change"), rates),
+        ),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None)  # the host may be busy
+@given(rates, st.sampled_from([0.0, 0.4, 2.0]), happenings)
+def test_what_is_under_way_on_a_line_that_is_held_or_changed_arrives_as_its_bits_flow(
+    rate: int | None, delay: float, happen: list[tuple[int, tuple[str, int | None]]]
+) -> None:
+    line, fluid = Line(rate, delay), Fluid(rate, delay)
+    arrivals: dict[int, float] = {}
+    now = 0.0
+    for number, (gap, (what, value)) in enumerate(happen):
+        # No two of these fall on the same moment, where what comes first would be a matter of order.
+        now += gap / 1000 + 1e-4 * (number + 1) ** 0.5
+        fluid.run(now)
+        if what == "send":
+            assert value is not None
+            arrivals[number] = line.send(now, value)
+            fluid.send(number, value)
+            continue
+        if what == "hold":
+            assert value is not None
+            until = now + value / 1000 + 1e-5 * (number + 2) ** 0.5
+            moved = line.hold(now, until)
+            fluid.down = max(fluid.down, until)
+        else:
+            moved = line.change(now, value)
+            fluid.change(value or rate)
+            fluid.run(now)
+        assert (line.free > now) == bool(fluid.waiting)
+        arrivals = {n: moved(at) if at > now else at for n, at in arrivals.items()}
+    fluid.run(now + 1e6)
+    assert sorted(arrivals) == sorted(fluid.arrivals)
+    for number, arrival in arrivals.items():
+        assert arrival == pytest.approx(fluid.arrivals[number], rel=1e-9, abs=1e-9)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from testbed.faults import fault as faults
 from testbed.results import accuracy_figure, fault_strip
 from testbed.results.curves import curves_of
 from testbed.results.fault_marks import living, marks
 from testbed.results.fault_table import in_a_line, in_words, rows
-from testbed.results.faults import alive, crashed, struck
+from testbed.results.faults import KINDS, alive, crashed, struck
 from testbed.results.figures import write_figures
 from testbed.results.reading import Run
 from testbed.results.report import write_report
@@ -256,3 +257,8 @@ def test_what_a_file_says_of_a_device_is_no_html(write_run: WriteRun, tmp_path: 
     text = write_report([run], tmp_path / "report.html").read_text()
     assert evil not in text
     assert "<img" not in text.split('id="data">')[1].split("</script>")[0]
+
+
+def test_the_kinds_that_results_know_are_those_that_a_run_may_have() -> None:
+    """Results read directories without the rest of the package: they have a list of their own."""
+    assert KINDS == faults.KINDS

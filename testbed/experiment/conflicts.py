@@ -1,0 +1,134 @@
+"""What cannot be together in an experiment file, though each of its sections is possible by itself.
+
+Each conflict is a path from the top of the file and a sentence: what, and what to do.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from testbed.algorithms import ALGORITHMS, is_served
+from testbed.errors import SpecError
+from testbed.experiment import fault_conflicts
+from testbed.experiment.labels import RESERVED, check_name
+from testbed.experiment.section import Conflict
+
+if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
+
+
+def conflicts(spec: "Spec") -> list[Conflict]:
+    """Everything that cannot be together."""
+    devices = spec.devices.conflicts()
+    return [
+        *_labels(spec),
+        *_data(spec),
+        *_clock(spec),
+        # Algorithms are told of the devices, if these are possible.
+        *(() if devices else _algorithms(spec)),
+        *_evaluation(spec),
+        *_simulation(spec),
+        *fault_conflicts.of_checkpoints(spec),
+        *_suspicion(spec),
+        *fault_conflicts.of_faults(spec),
+        *devices,
+        *spec.partition.conflicts(spec.devices.classes),
+    ]
+
+
+def _labels(spec: "Spec") -> list[Conflict]:
+    found: list[Conflict] = []
+    first: dict[str, int] = {}
+    for i, options in enumerate(spec.algorithms):
+        path, label = ("algorithms", i, "label"), options.label
+        if label is None:
+            continue
+        try:
+            check_name(label)
+        except ValueError as error:
+            found.append((path, str(error)))
+            continue
+        if label in RESERVED:
+            found.append((path, f"'{label}' is taken by the run directory: use another"))
+        elif label in first:
+            found.append((path, f"'{label}' is already the label of algorithms.{first[label]}"))
+        else:
+            first[label] = i
+    return found
+
+
+def _data(spec: "Spec") -> list[Conflict]:
+    images, workers = spec.dataset.train_images, spec.devices.workers
+    if images is not None and images < workers:
+        text = f"{images} images cannot be shared out among {workers} workers: each needs one"
+        return [(("dataset", "train_images"), text)]
+    return []
+
+
+def _clock(spec: "Spec") -> list[Conflict]:
+    network = spec.network
+    if spec.clock == "wall":
+        if spec.engine == "emulation":
+            return []
+        text = "a simulation has only the virtual clock: take this out, or make it virtual"
+        return [(("clock",), text)]
+    found: list[Conflict] = []
+    links = ("uplink", "downlink", "delay")
+    for i, one in enumerate(spec.devices.classes or (None,)):
+        parts, rates = spec.times_of(one), [getattr(network, key) for key in links]
+        if one is not None:
+            rates = [one.of(key, rate) for key, rate in zip(links, rates, strict=True)]
+        if any(part.distribution == "trace" or part.mean for part in parts) or any(rates):
+            continue
+        text = (
+            f"nothing takes any time{' there' if one else ''}, and the virtual clock would stand "
+            "still: give computing a duration, for example `compute: {distribution: exponential, "
+            "mean: 100ms}`"
+        )
+        found.append((("devices", "classes", i) if one else ("clock",), text))
+    losses: list[tuple[tuple[Any, ...], float | None]] = [(("network", "loss"), network.loss)]
+    losses += [
+        (("devices", "classes", i, "loss"), one.loss) for i, one in enumerate(spec.devices.classes)
+    ]
+    text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
+    return found + [(path, text) for path, loss in losses if loss]
+
+
+def _algorithms(spec: "Spec") -> list[Conflict]:
+    shared = spec.conditions()
+    found: list[Conflict] = []
+    for i, options in enumerate(spec.algorithms):
+        if options.pulls is not None and not is_served(options.name):
+            text = "there is no server to pull from: take it out"
+            found.append((("algorithms", i, "pulls"), text))
+        rate = options.learning_rate or shared.learning_rate
+        try:
+            ALGORITHMS[options.name].check(options, replace(shared, learning_rate=rate))
+        except SpecError as error:
+            found.append((("algorithms", i), str(error)))
+    return found
+
+
+def _evaluation(spec: "Spec") -> list[Conflict]:
+    if spec.evaluation.peer < spec.devices.workers:
+        return []
+    text = f"there are {spec.devices.workers} peers, numbered from 0: use a smaller number"
+    return [(("evaluation", "peer"), text)]
+
+
+def _simulation(spec: "Spec") -> list[Conflict]:
+    if not (spec.simulation.batched or spec.simulation.device != "cpu"):
+        return []
+    peers = spec.peers
+    if not peers:
+        return []
+    key = "batched" if spec.simulation.batched else "device"
+    text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
+    return [(("simulation", key), text)]
+
+
+def _suspicion(spec: "Spec") -> list[Conflict]:
+    peers = spec.peers
+    if not peers or spec.devices.suspect_after is None:
+        return []
+    text = f"peers ({peers[0]}) have no server that would suspect them: take it out"
+    return [(("devices", "suspect_after"), text)]

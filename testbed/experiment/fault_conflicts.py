@@ -1,0 +1,88 @@
+"""What faults, and the checkpoints that a server comes back from, cannot be together with."""
+
+from typing import TYPE_CHECKING
+
+from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
+from testbed.experiment.section import Conflict
+from testbed.roles.settings import worker_name
+
+if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
+
+
+def of_checkpoints(spec: "Spec") -> list[Conflict]:
+    """What is wrong with the checkpoints, or with having none."""
+    if spec.checkpoints.every is None:
+        killed = [i for i, fault in enumerate(spec.faults) if fault.of_server]
+        text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
+        return [(("faults", i, "who"), text) for i in killed[:1]]
+    peers = spec.peers
+    if peers:
+        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
+        return [(("checkpoints", "every"), text)]
+    kept = [one.name for one in spec.algorithms if getattr(one, "error_feedback", False)]
+    if kept and spec.engine == "emulation" and spec.clock == "virtual":
+        text = (
+            f"what error feedback ({kept[0]}) has its workers remember is in no checkpoint of an "
+            "emulation, which could not go on as if nothing had happened: take one of them out, or "
+            "use `engine: simulation` or `clock: wall`"
+        )
+        return [(("checkpoints", "every"), text)]
+    return []
+
+
+def of_faults(spec: "Spec") -> list[Conflict]:
+    """What is wrong with the faults of the file, and with those of its classes."""
+    peers, classes = spec.peers, spec.devices.classes
+    if peers and (spec.faults or any(one.faults for one in classes)):
+        place = ("faults",) if spec.faults else ("devices", "classes")
+        text = f"faults are of runs with a server, and '{peers[0]}' has none: take one out"
+        return [(place, text)]
+    found = [
+        (("faults", i, *path), text)
+        for i, fault in enumerate(spec.faults)
+        for path, text in (*_nobody(spec, fault), *_impossible(spec, fault))
+    ]
+    return found + [
+        (("devices", "classes", i, "faults", j, *path), text)
+        for i, one in enumerate(classes)
+        for j, own in enumerate(one.faults)
+        for path, text in _impossible(spec, own)
+    ]
+
+
+def _nobody(spec: "Spec", fault: FaultSpec) -> list[Conflict]:
+    """What is wrong with whom a fault strikes."""
+    who, workers = fault.who, spec.devices.workers
+    if who.number is not None and who.number > workers:
+        return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
+    classes = [one.name for one in spec.devices.classes]
+    if who.class_ is not None and who.class_ not in classes:
+        told = f"the classes are {', '.join(classes)}" if classes else "devices.classes has none"
+        return [(("who", "class"), f"there is no class '{who.class_}': {told}")]
+    known = {worker_name(i) for i in range(workers)}
+    return [
+        (
+            ("who", "devices", i),
+            f"there is no '{name}': the workers are {worker_name(0)} to {worker_name(workers - 1)}",
+        )
+        for i, name in enumerate(who.devices or ())
+        if name not in known
+    ]
+
+
+def _impossible(spec: "Spec", fault: ClassFaultSpec) -> list[Conflict]:
+    """What a fault asks for that this run's engine, clock or devices cannot do."""
+    how = fault.how
+    if spec.clock == "virtual" and how.kind == "corrupt":
+        text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"
+        return [(("how",), text)]
+    if how.cpus is None:
+        return []
+    if spec.clock == "virtual":
+        text = "durations are drawn under the virtual clock: use factor, or `clock: wall`"
+        return [(("how", "cpus"), text)]
+    if spec.devices.runtime != "docker":
+        text = "only containers have it: use factor, or `runtime: docker`"
+        return [(("how", "cpus"), text)]
+    return []

@@ -1,0 +1,54 @@
+"""The experiment file's sections on the links, and on how their traffic is watched."""
+
+from pydantic import Field
+
+from testbed.experiment.section import Section
+from testbed.experiment.units import Duration, Percentage, Rate, Size
+
+
+class NetworkSpec(Section):
+    """Every worker's link."""
+
+    uplink: Rate | None = Field(
+        default=None,
+        description="Rate from a worker to the server, in bit/s; default (null): not shaped.",
+    )
+    downlink: Rate | None = Field(
+        default=None,
+        description="Rate from the server to a worker, in bit/s; default (null): not shaped.",
+    )
+    delay: Duration = Field(
+        default=0.0,
+        description="Delay added on the uplink, in seconds; default 0. Needs the kernel's netem.",
+    )
+    loss: Percentage = Field(
+        default=0.0,
+        description="Share of a worker's uplink packets that is lost at random; default 0. "
+        "Needs the kernel's netem.",
+    )
+
+
+class TrafficSpec(Section):
+    """How the traffic at the server's link is watched, beside the class counter."""
+
+    capture: bool = Field(
+        default=True,
+        description="Capture the headers of every packet at the server's link (default), into "
+        "traffic/ingress.pcapng of the run directory; false: count only.",
+    )
+    file_size: Size = Field(
+        default=256 * 2**20,
+        ge=2**16,
+        description="Bytes after which the capture begins another file; default 256MiB.",
+    )
+    total_size: Size = Field(
+        default=4 * 2**30,
+        ge=2**16,
+        description="Bytes that the capture's files may have together; default 4GiB. What passes "
+        "after that is not kept, and the run is then not reconciled.",
+    )
+    period: Duration = Field(
+        default=1.0,
+        ge=0.1,
+        description="Time between two samples of every link's counters; default 1s.",
+    )

@@ -1,0 +1,213 @@
+"""What becomes of a simulation on record: its journals, its outcome, and what others are told of it.
+
+It hears everything that happens, and keeps it in the run directory's order. What comes about a second
+time, because the server went back to a checkpoint, is on record already and is left out.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.algorithms.interface import FloatVector
+from testbed.experiment.load import dump
+from testbed.faults.fault import SERVER as THE_SERVER
+from testbed.faults.telling import told
+from testbed.metrics.live import LiveRun
+from testbed.orchestrator.once import Once
+from testbed.orchestrator.outcome import Outcome, manifest
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.resuming import Resumption
+from testbed.orchestrator.watching import Watcher
+from testbed.roles.service import UpdateRow
+from testbed.roles.settings import SERVER, worker_name
+from testbed.simulation.systems import System
+from testbed.telemetry.records import UPDATE
+from testbed.telemetry.run_log import RunLog
+
+_ROWS = 1500
+
+
+class Recording:
+    """Of one run; a ``testbed.simulation.systems.Witness``.
+
+    Attributes:
+        system: what is simulated; to be set before anything happens in it.
+        log: the run directory.
+        outcome: what has come of the run so far.
+        ingress: the ledger at the last evaluation.
+    """
+
+    system: System
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        watcher: Watcher,
+        *,
+        began: float,
+        metrics: LiveRun | None,
+        resumption: Resumption | None,
+        evaluate: Callable[[FloatVector], tuple[float, float]],
+    ) -> None:
+        """Make the run directory.
+
+        Args:
+            began: CLOCK_MONOTONIC when the command began.
+            metrics: whom to tell how it goes, if somebody exports it.
+            resumption: what the run goes on from, if it was not begun anew.
+            evaluate: accuracy in percent and loss of parameters.
+
+        Raises:
+            OSError: it could not be made.
+        """
+        counts = resumption.counts if resumption else {}
+        self.log = RunLog(
+            directory,
+            dump(plan.spec),
+            manifest(plan),
+            kept=resumption.kept if resumption else None,
+            struck=metrics.fault if metrics else None,
+        )
+        self.outcome = Outcome()
+        self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
+        self._watcher = watcher
+        self._began = began
+        self._before = resumption.host_seconds if resumption else 0.0
+        self._training = 0.0
+        self._metrics = metrics
+        self._evaluate = evaluate
+        self._once = Once(counts)
+        self._suspicions = counts.get("suspicions", 0)
+        self._rows = np.empty(_ROWS, UPDATE)
+        self._count = self._told = self._version = 0
+
+    # -- going on
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it, everything that came about being on record."""
+        self.flush()
+        return {"counts": self._counts(), "outcome": asdict(self.outcome), "ingress": self.ingress}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint of another process's, to which the journals were cut back."""
+        for name, value in state["outcome"].items():
+            setattr(self.outcome, name, value)
+        self.ingress = state["ingress"]
+        self._version = self.system.version
+
+    def back_to(self, state: Mapping[str, Any] | None) -> None:
+        """The server is back from a checkpoint, or (None) from the beginning; all is on record."""
+        self._once.back_to(state["counts"] if state else dict.fromkeys(self._counts(), 0))
+        version = self.system.version
+        text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
+        self.event("info", text, SERVER)
+
+    def _counts(self) -> dict[str, int]:
+        """How often what was told."""
+        return self.log.counts | {"suspicions": self._suspicions}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether something that is on record is still to come about once more."""
+        return any(map(self._once.to_come_again, self._counts()))
+
+    # -- times of the host's clock
+
+    def training_begins(self) -> None:
+        """Count the seconds of training from now on, beside those of earlier sessions."""
+        self._training = time.monotonic() - self._before
+
+    @property
+    def host_seconds(self) -> float:
+        """Since training began, as it goes: without the time between the run's sessions."""
+        return time.monotonic() - self._training
+
+    def event(self, level: str, text: str, device: str | None = None) -> None:
+        """Write down something that happened."""
+        self.log.event(self._before + time.monotonic() - self._began, level, text, device)
+
+    # -- what happens
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A push was taken in, which led to this version."""
+        self._version = version
+        if not self._once.is_new("updates"):
+            return
+        self._rows[self._count] = row
+        self._count += 1
+        if self.outcome.first_update is None:
+            self.outcome.first_update = time.monotonic() - self._began
+        if self._count == _ROWS:
+            self.flush()
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """A fault begins or ends."""
+        if not self._once.is_new("faults"):
+            return
+        names = [
+            SERVER if device == THE_SERVER else worker_name(device) for device in record["devices"]
+        ]
+        self.log.fault(record, names, self.host_seconds)
+        self.event("info", told(record, names), names[0] if len(names) == 1 else None)
+
+    def checkpoint(self) -> None:
+        """Evaluate the version that there is now."""
+        if not self._once.is_new("evaluations"):
+            return
+        self.flush()
+        self.ingress = self.system.ledger()
+        accuracy, loss = self._evaluate(self.system.parameters)
+        row = {
+            "iteration": self.system.version,
+            "time": self.system.clock.now,
+            "accuracy": accuracy,
+            "loss": loss,
+            **self.ingress,
+        }
+        self.log.evaluation(row)
+        if self._metrics:
+            self._metrics.evaluated(row)
+        self.outcome.accuracies.append(accuracy)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        if not self._once.is_new("suspicions"):
+            return
+        self._suspicions += 1
+        level, text = self.outcome.suspects(silent, time)
+        self.event(level, text, worker_name(worker))
+        self._watcher.event(level, f"{worker_name(worker)}: {text}")
+        if self._metrics:
+            self._metrics.suspected(worker, yes=True)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        if not self._once.is_new("suspicions"):
+            return
+        self._suspicions += 1
+        self.event(*self.outcome.welcomes(time), worker_name(worker))
+        if self._metrics:
+            self._metrics.suspected(worker, yes=False)
+
+    # -- passing it on
+
+    def tell(self) -> None:
+        """Tell whoever exports metrics what was not told yet."""
+        if self._metrics:
+            rows = self._rows[self._told : self._count]
+            self._metrics.simulated(rows, self.system.clock.now, self.system.ledger())
+            self._told = self._count
+
+    def flush(self) -> None:
+        """Write the rows that there are."""
+        if self._count:
+            self.tell()
+            rows = self._rows[: self._count]
+            self.log.updates(rows)
+            self.outcome.took_in(rows, self._version)
+            self._count = self._told = 0

@@ -1,0 +1,98 @@
+"""Which faults last, against a list of every beginning whose end has not come."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothetical
+from hypothesis import strategies as st
+
+from testbed.checkpoints.values import decode, encode
+from testbed.faults.fault import SERVER, Fault, Kind
+from testbed.roles.standing_faults import StandingFaults
+
+RULES: tuple[Kind, ...] = ("freeze", "stop-network", "freeze", "slow", "kill")
+"""The kinds of five rules."""
+
+
+def record(rule: int, phase: str, *devices: int, kind: Kind | None = None) -> dict[str, Any]:
+    fault = Fault(rule, kind or RULES[rule], duration=3.0)
+    return fault.record("begin" if phase == "begin" else "end", devices, 1.5, 10)
+
+
+def standing(faults: StandingFaults) -> list[tuple[int, int]]:
+    return sorted((one["devices"][0], one["rule"]) for one in faults)
+
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from(["begin", "begin", "end", "killed"]),
+        st.integers(0, len(RULES) - 1),
+        st.sets(st.integers(SERVER, 3), min_size=1),
+    ),
+    max_size=40,
+)
+
+
+@hypothetical(deadline=None)  # the host may be busy
+@given(happenings)
+def test_what_began_and_is_not_over_lasts_and_a_kill_takes_what_is_frozen(
+    happen: list[tuple[str, int, set[int]]],
+) -> None:
+    faults = StandingFaults()
+    lasting: list[tuple[int, int]] = []
+    for what, rule, devices in happen:
+        workers = sorted(devices - {SERVER})
+        if what == "killed":
+            for worker in workers:
+                faults.killed(worker)
+            lasting = [
+                (worker, of)
+                for worker, of in lasting
+                if worker not in workers or RULES[of] != "freeze"
+            ]
+            continue
+        faults.told(record(rule, what, *sorted(devices)))
+        for worker in workers if RULES[rule] != "kill" else ():
+            if what == "begin":
+                lasting.append((worker, rule))
+            elif (worker, rule) in lasting:
+                lasting.remove((worker, rule))
+        assert standing(faults) == sorted(lasting)
+
+
+def test_each_is_told_as_it_began_of_its_worker_alone() -> None:
+    faults = StandingFaults()
+    fault = Fault(2, "slow", 9.0, factor=5.0, uplink=1000)
+    begun = fault.record("begin", [1, 3], 2.5, 7)
+    faults.told(begun)
+    assert list(faults) == [{**begun, "devices": [1]}, {**begun, "devices": [3]}]
+    faults.told(fault.record("end", [1], 11.5, 9))
+    assert list(faults) == [{**begun, "devices": [3]}]
+
+
+@pytest.mark.parametrize("kind", ["stop-network", "partition", "slow"])
+def test_a_link_and_a_slow_device_outlive_the_process(kind: Kind) -> None:
+    faults = StandingFaults()
+    faults.told(record(0, "begin", 1, kind=kind))
+    faults.killed(1)
+    assert standing(faults) == [(1, 0)]
+
+
+def test_of_a_trace_s_rule_the_kind_that_ends_is_over() -> None:
+    faults = StandingFaults()
+    for kind in ("freeze", "stop-network"):
+        faults.told(record(0, "begin", 1, kind=kind))
+    faults.told(record(0, "end", 1, kind="stop-network"))
+    assert [one["fault"] for one in faults] == ["freeze"]
+
+
+def test_they_are_the_same_behind_a_checkpoint() -> None:
+    faults, restored = StandingFaults(), StandingFaults()
+    faults.told(record(0, "begin", 0, 1))
+    faults.told(record(3, "begin", 1))
+    tree, arrays = encode(faults.state(), ())
+    restored.restore(decode(tree, arrays, ()))
+    assert list(restored) == list(faults)
+    restored.told(record(0, "end", 0, 1))
+    assert standing(restored) == [(1, 3)]
