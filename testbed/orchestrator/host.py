@@ -67,10 +67,10 @@ def _check_faults(plans: list[Plan]) -> None:
             _need_netem("faults that corrupt", "them")
         devices = one.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        if alone and schedule.longest_absence:
+        if alone and (schedule.longest_absence or one.settings.server_absence is not None):
             raise HostError(
                 "a container that has started its own role is removed when that is killed, and cannot "
-                "come back: use `launch: fork`, or kill for good (without lasting)"
+                "come back: use `launch: fork`, or kill workers for good (without lasting)"
             )
 
 

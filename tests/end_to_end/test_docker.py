@@ -18,6 +18,7 @@ from docker.models.containers import Container
 from bench.agree import SPEC, Pair, carry_out
 from testbed.containers import left_over
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
+from testbed.orchestrator.ledgers import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
 
@@ -278,6 +279,31 @@ def test_faults_strike_containers_and_the_simulator_ends_with_the_same_bits(
     assert [text for text in found if not text.startswith("wire bytes")] == []
     assert emulated["faults"] == simulated["faults"]
     assert set(emulated["faults"]) == {"freeze", "kill", "partition", "stop-network"}
+
+
+def test_a_server_that_is_killed_in_its_container_comes_back(
+    tmp_path: Path, nothing_is_left: None
+) -> None:
+    content = yaml.safe_load(SPEC.read_text())
+    content["training"]["updates"] = 60
+    content["devices"]["workers"] = 4
+    content["algorithms"] = [{"name": "adacomp", "ratio": 0.01}]
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    (undisturbed,) = carry_out("simulate", path, tmp_path / "simulated", ())
+    content["checkpoints"] = {"every": 10}
+    content["faults"] = [
+        {"who": "server", "when": {"iteration": at}, "how": "kill"} for at in (25, 47)
+    ]
+    path.write_text(yaml.safe_dump(content))
+    chosen = ("devices.runtime=docker", "devices.launch=fork", f"devices.image={TINY}")
+    (emulated,) = carry_out("run", path, tmp_path / "emulated", chosen)
+    found = Pair("docker, fork", emulated, undisturbed).differences()
+    # What is done twice passes the wire twice, and of what it had received the dead one cannot tell.
+    measured = ("wire bytes", "the emulation's own ledgers")
+    assert [text for text in found if not text.startswith(measured)] == []
+    reasons = {one["reason"] for one in emulated["traffic"]["differences"]}
+    assert reasons == {SERVER_KILLED}
 
 
 def test_a_worker_kept_frozen_for_good_is_a_paused_container(
