@@ -1,4 +1,4 @@
-"""What the agent is told about a run's nodes: which there are, what they are made of, what they see."""
+"""What the agent is told about a run's nodes and links: which there are, and what they are made of."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from testbed.containers import image
 from testbed.learning import sources
 from testbed.orchestrator.plan import Plan
-from testbed.roles.settings import COORDINATOR
+from testbed.roles.settings import COORDINATOR, EVALUATOR
 
 DATA = "/data"
 """Where a container sees a known dataset."""
@@ -57,6 +57,34 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
                 device[key] = own.of(key, general) if own else general
         found.append(device)
     return found
+
+
+def network(plan: Plan, directory: Path) -> dict[str, Any]:
+    """The network that the agent is to build, and what of it is watched.
+
+    Args:
+        directory: for the capture's files.
+    """
+
+    def shape(of: Any) -> dict[str, Any]:
+        return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
+
+    return {
+        "devices": devices(plan),
+        "observed": plan.observed,
+        "counted": plan.counted,
+        "uncounted": [EVALUATOR],
+        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
+        "links": [
+            {
+                "device": link.device,
+                "index": link.index,
+                "uplink": shape(link.uplink),
+                "downlink": shape(link.downlink),
+            }
+            for link in plan.links
+        ],
+    }
 
 
 def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:

@@ -9,19 +9,16 @@ and a run directory that says how it ended.
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from testbed.channel import Message
-from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.marks import Mark, Marks
+from testbed.checkpoints.marks import Mark
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
@@ -31,14 +28,15 @@ from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
+from testbed.orchestrator.keeping import Keeping
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.resuming import FOLDER, Resumption
+from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
-from testbed.roles.sharing import BOARD, CHECKPOINTS, EVERY, PACES
+from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -88,14 +86,12 @@ class Run:
         self._names[self._settings.workers] = EVALUATOR
         self._outcome = Outcome()
         self._progress = Progress("loading", self._settings.workers, self._settings.updates)
-        self._mark = resumption.mark if resumption else None
-        self._ingress = Ingress(self._mark.wire_bytes if self._mark else 0)
+        self._keeping = Keeping(directory, plan.spec.checkpoints.every, resumption)
+        mark = self._keeping.mark
+        self._ingress = Ingress(mark.wire_bytes if mark else 0)
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
-        self._checkpoints: CheckpointFiles | None = None
-        self._marks: Marks | None = None
-        self._unmarked: list[tuple[float, Mark]] = []
         self._alive: set[str] = set()
         self._suspected: set[str] = set()
         self._killed: set[str] = set()
@@ -155,27 +151,14 @@ class Run:
         )
         with contextlib.ExitStack() as opened:
             try:
-                self._open_checkpoints(opened)
-                if self._mark is not None:
-                    self._go_on(self._mark)
+                self._keeping.open(opened)
+                if self._keeping.mark is not None:
+                    self._go_on(self._keeping.mark)
             except OSError as error:
                 raise RunError(explain(error, self._directory)) from error
             wake_up = opened.enter_context(signals())
             self._carry_out(wake_up)
             return self._write_end()
-
-    def _open_checkpoints(self, opened: contextlib.ExitStack) -> None:
-        """Open the files that the server writes its checkpoints to."""
-        again, folder = self._resumption, self._directory / FOLDER
-        if self._mark is None:
-            shutil.rmtree(folder, ignore_errors=True)  # older ones are of no use
-        if self._plan.spec.checkpoints.every is None:
-            return
-        if again is not None and again.files is not None and self._mark is not None:
-            self._checkpoints = again.files
-        else:
-            self._checkpoints = opened.enter_context(CheckpointFiles.open(folder, ()))
-        self._marks = Marks.load(folder)
 
     def _go_on(self, mark: Mark) -> None:
         """Be where the run was at a checkpoint."""
@@ -219,8 +202,8 @@ class Run:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
             self._log.close(outcome.ended, outcome.reason, summary)
-            if self._checkpoints and outcome.ended == "completed":
-                shutil.rmtree(self._directory / FOLDER)
+            if outcome.ended == "completed":
+                self._keeping.remove()
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         if self._metrics:
@@ -247,8 +230,7 @@ class Run:
     @contextlib.contextmanager
     def _agent(self) -> Iterator[None]:
         """Start the agent, and in the end wait until it has removed everything."""
-        files = self._checkpoints.descriptors if self._checkpoints else ()
-        handed = (*self._handed.values(), *files)
+        handed = (*self._handed.values(), *self._keeping.descriptors)
         agent = AgentProcess(self._directory / "processes.log", handed)
         self._control, self._report = agent.control, agent.report
         try:
@@ -269,14 +251,6 @@ class Run:
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
         }
 
-    @property
-    def _kept(self) -> dict[str, Any]:
-        """What the server is told of its checkpoints, if it writes some."""
-        if self._checkpoints is None:
-            return {}
-        every = self._plan.spec.checkpoints.every
-        return {CHECKPOINTS: list(self._checkpoints.descriptors), EVERY: every}
-
     def _loop(self, wake_up: int) -> None:
         self._control.send(
             {
@@ -284,12 +258,12 @@ class Run:
                     "entry": "testbed.roles.entry:load",
                     "entry_inside": "testbed.roles.entry:load_alone",
                     "shared": "testbed.roles.sharing:Shared.make",
-                    "arguments": self._settings.to_json() | self._handed | self._kept,
+                    "arguments": self._settings.to_json() | self._handed | self._keeping.told,
                 },
                 "nodes": node_plan.chosen(self._plan),
             }
         )
-        network = _network(self._plan, self._log.traffic)
+        network = node_plan.network(self._plan, self._log.traffic)
         network["traffic"]["metrics"] = self._metrics is not None
         self._control.send({"network": network})
         with selectors.DefaultSelector() as selector:
@@ -309,7 +283,7 @@ class Run:
                         self._hear(message)
                 self._injection.turn()
                 self._write_evaluations()
-                self._write_marks()
+                self._keeping.write_marks(self._ingress)
                 self._tell_progress()
                 late = time.monotonic() - self._began > self._patience
                 if self._training is None and late:
@@ -409,19 +383,20 @@ class Run:
         if self._loaded and self._built:
             self._progress.phase = "devices"
             role: dict[str, Any] = {"role": self._hub, "number": -1}
-            if self._mark is not None:
+            mark = self._keeping.mark
+            if mark is not None:
                 role |= {
                     "restore": True,
                     "kills": self._injection.server_kills,
                     "training": None,
-                    "elapsed": self._mark.time,
-                    "version": self._mark.version,
+                    "elapsed": mark.time,
+                    "version": mark.version,
                 }
             self._start(self._hub, role)
 
     def _start_others(self) -> None:
         self._start(EVALUATOR, {"role": "evaluator", "number": self._settings.workers})
-        if self._mark is not None:
+        if self._keeping.mark is not None:
             return  # the server says whom it expects
         for name, number in self._workers.items():
             role = "worker" if self._plan.served else "peer"
@@ -562,7 +537,7 @@ class Run:
             self._event("info", text, SERVER)
             self._once.back_to(counts)
             return
-        lost, evaluations = self._log.go_back(version, self._mark_of(version).updates)
+        lost, evaluations = self._log.go_back(version, self._keeping.of(version).updates)
         told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
         self._event("info", told, SERVER)
         forgotten = {name: int(lost[name].sum()) for name in ("payload_bytes", "message_bytes")}
@@ -585,23 +560,8 @@ class Run:
             outcome.workers_lost,
             0,
         )
-        self._unmarked.append((when, mark))
+        self._keeping.note(mark, when)
         self._control.send({"read": "counter"})
-
-    def _mark_of(self, version: int) -> Mark:
-        """That of a checkpoint that was written."""
-        assert self._marks is not None
-        waiting = (mark for _, mark in reversed(self._unmarked) if mark.version == version)
-        found = next(waiting, None) or self._marks.of(version)
-        assert found is not None, f"nobody has told of the checkpoint of update {version}"
-        return found
-
-    def _write_marks(self) -> None:
-        """Write down those whose wire bytes are known by now."""
-        while self._unmarked and self._ingress.read_after(self._unmarked[0][0]):
-            when, mark = self._unmarked.pop(0)
-            assert self._marks is not None
-            self._marks.note(replace(mark, wire_bytes=self._ingress.wire_bytes(when)))
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
@@ -640,25 +600,3 @@ class Run:
             "message_bytes": self._outcome.message_bytes,
             "wire_bytes": self._progress.wire_bytes,
         }
-
-
-def _network(plan: Plan, directory: Path) -> dict[str, Any]:
-    def shape(of: Any) -> dict[str, Any]:
-        return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
-
-    return {
-        "devices": node_plan.devices(plan),
-        "observed": plan.observed,
-        "counted": plan.counted,
-        "uncounted": [EVALUATOR],
-        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "links": [
-            {
-                "device": link.device,
-                "index": link.index,
-                "uplink": shape(link.uplink),
-                "downlink": shape(link.downlink),
-            }
-            for link in plan.links
-        ],
-    }
