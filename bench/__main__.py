@@ -28,8 +28,9 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 
+from testbed.learning import digits
 from testbed.learning.batches import Batches
-from testbed.learning.datasets import Dataset, digits, load
+from testbed.learning.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.orchestrator.versions import commit, host, versions
@@ -60,7 +61,7 @@ evaluation: {{every: 1000000000, images: 10}}
 
 def write_idx(directory: Path) -> None:
     """Write the bundled digits, repeated until 500 workers have a mini-batch each, as idx files."""
-    train, labels, test, test_labels = digits()
+    train, labels, test, test_labels = digits.read()
     chosen = np.arange(IMAGES) % len(train)
     for name, array in (
         ("train-images-idx3-ubyte", train[chosen]),

@@ -88,6 +88,7 @@ def carry_out(
             str(spec),
             "--out",
             str(out),
+            "--no-report",
             "--json",
             *options,
         ],

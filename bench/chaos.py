@@ -199,7 +199,17 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
 def _carry_out(command: str, path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
     """Run a ``testbed`` command with one run; its directory and summary."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "testbed", command, str(path), "--out", str(out), "--json"],
+        [
+            sys.executable,
+            "-m",
+            "testbed",
+            command,
+            str(path),
+            "--out",
+            str(out),
+            "--no-report",
+            "--json",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

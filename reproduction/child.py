@@ -1,7 +1,8 @@
 """One run in a process of its own, started by ``jobs``.
 
 ``python -m reproduction.child SPEC OUT`` begins it, ``python -m reproduction.child RUN_DIRECTORY`` goes
-on with one that ended early.
+on with one that ended early. Neither draws figures or writes a report of the run: the pages show all
+runs, and ``testbed report`` writes one's.
 
 Tells on standard output how it goes, one JSON object per line: ``progress`` (the fields of
 ``Progress``), ``event`` (level and text), in the end ``directory``, ``ended`` and ``reason``. Whoever
@@ -84,7 +85,7 @@ def begin(file: Path, out: Path, began: float) -> Execution:
     """
     spec = load(file)
     host.check(plan.plan(spec), out)
-    return experiment.execute(spec, out, lambda *_: Teller(), began)
+    return experiment.execute(spec, out, lambda *_: Teller(), began, report=False)
 
 
 def go_on(directory: Path, began: float) -> Execution:
@@ -97,7 +98,7 @@ def go_on(directory: Path, began: float) -> Execution:
 
     jobs = resuming.left([Run.load(directory)], whole=False)
     host.check([job.plan for job in jobs], directory)
-    return experiment.resume(directory.parent, jobs, lambda *_: Teller(), began)
+    return experiment.resume(directory.parent, jobs, lambda *_: Teller(), began, report=False)
 
 
 if __name__ == "__main__":

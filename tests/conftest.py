@@ -60,24 +60,51 @@ ON_THE_HOST = tuple(
     for path in (
         "compose/",
         "containers/",
-        "dashboards/test_queries",
-        "end_to_end/",
         "images/",
         "orchestrator/",
-        "standalone/test_roles",
+        "end_to_end/test_chaos",
+        "end_to_end/test_deterministic",
+        "end_to_end/test_docker",
+        "end_to_end/test_ended_early",
+        "end_to_end/test_faults",
+        "end_to_end/test_silent",
     )
 )
-"""Tests that bring things up on the host, look at the whole of it, or fill it."""
+"""Tests that must not run beside each other: what one does to the host, another would see.
+
+They look for what any run has left, leave something for ``testbed clean``, build the image or keep
+every processor busy; or they measure, in seconds, what busy processors would delay. All other tests
+look only at what they have brought up themselves.
+"""
+LONG = (
+    "tests/end_to_end/test_agree",
+    "tests/end_to_end/test_server_killed",
+    "tests/end_to_end/",
+    "tests/dashboards/test_queries",
+)
+"""What takes long, the longest first, so that no process has it left when the other is done."""
 
 
 class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]
     """Tests on the host go one after the other in one process, and the rest in another.
 
-    So none sees what another has brought up, and ``make test`` takes little more than the former.
+    The rest goes file by file, and whichever process is done with its own takes the next one.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "host" if nodeid.startswith(ON_THE_HOST) else "rest"
+        return "host" if nodeid.startswith(ON_THE_HOST) else nodeid.partition("::")[0]
+
+    def schedule(self) -> None:
+        """Share out in the order of ``place``, and not by how many tests a file has."""
+        self.config.option.loadscopereorder = False
+        super().schedule()
+
+
+def place(nodeid: str) -> int:
+    """Where a test comes: those on the host, then what takes long, then all others."""
+    if nodeid.startswith(ON_THE_HOST):
+        return 0
+    return next((i for i, path in enumerate(LONG, 1) if nodeid.startswith(path)), len(LONG) + 1)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HostAndRest:
@@ -86,7 +113,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HostAndRest:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what tests exercise; give whoever asks for the image the time to build it."""
+    """Note what tests exercise; give whoever asks for the image the time to build it.
+
+    The order is that of ``place``, of which the scheduler makes use.
+    """
+    items.sort(key=lambda item: place(item.nodeid))
     for item in items:
         for mark in item.iter_markers("exercises"):
             assert mark.args[0] in EXERCISED, item.nodeid

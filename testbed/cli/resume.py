@@ -8,13 +8,14 @@ import typer
 
 from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
 from testbed.cli.results import WHICH, RunsRoot
-from testbed.cli.run import AsJson, check_data, displayed, tell
+from testbed.cli.run import AsJson, Report, check_data, displayed, tell
 
 
 def resume(
     run: Annotated[str, typer.Argument(help=WHICH)] = "latest",
     *,
     runs: RunsRoot = Path("runs"),
+    report: Report = True,
     as_json: AsJson = False,
     metrics_port: MetricsPort = None,
     metrics_linger: MetricsLinger = "0",
@@ -41,5 +42,5 @@ def resume(
         check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
-            execution = experiment.resume(directory, jobs, watch, began, exporter)
+            execution = experiment.resume(directory, jobs, watch, began, exporter, report=report)
         tell(execution, as_json, serving, exporter)

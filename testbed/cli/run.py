@@ -30,6 +30,13 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
+Report = Annotated[
+    bool,
+    typer.Option(
+        "--report/--no-report",
+        help="Draw the figures and write the report in the end; `testbed report` does it at any time.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -39,6 +46,7 @@ def run(
     set_: Overrides = None,
     seed: Seed = None,
     out: Out = Path("runs"),
+    report: Report = True,
     as_json: AsJson = False,
     metrics_port: MetricsPort = None,
     metrics_linger: MetricsLinger = "0",
@@ -47,7 +55,7 @@ def run(
     """Carry an experiment out and write its report."""
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
     overrides = tuple(set_ or ())
-    _carry_out(spec, overrides, seed=seed, out=out, as_json=as_json, serving=serving)
+    _carry_out(spec, overrides, seed=seed, out=out, report=report, as_json=as_json, serving=serving)
 
 
 def simulate(
@@ -56,6 +64,7 @@ def simulate(
     set_: Overrides = None,
     seed: Seed = None,
     out: Out = Path("runs"),
+    report: Report = True,
     as_json: AsJson = False,
     metrics_port: MetricsPort = None,
     metrics_linger: MetricsLinger = "0",
@@ -68,7 +77,7 @@ def simulate(
     """
     overrides = (*(set_ or ()), "engine=simulation", "clock=virtual")
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
-    _carry_out(spec, overrides, seed=seed, out=out, as_json=as_json, serving=serving)
+    _carry_out(spec, overrides, seed=seed, out=out, report=report, as_json=as_json, serving=serving)
 
 
 def _carry_out(
@@ -77,6 +86,7 @@ def _carry_out(
     *,
     seed: int | None,
     out: Path,
+    report: bool,
     as_json: bool,
     serving: Serving,
 ) -> None:
@@ -93,7 +103,7 @@ def _carry_out(
         check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
-            execution = experiment.execute(loaded, out, watch, began, exporter)
+            execution = experiment.execute(loaded, out, watch, began, exporter, report=report)
         tell(execution, as_json, serving, exporter)
 
 
@@ -191,7 +201,7 @@ def _print_table(execution: "Execution") -> None:
     print_comparison(compare(runs))
     if all(run.summary.traffic and run.summary.traffic.modelled for run in runs):
         typer.echo("\nbytes: payload and messages counted, wire modelled (headers, ACKs)")
-        typer.echo(f"report: {execution.report}")
+        typer.echo(_where_the_report_is(execution))
         return
     states = [verdict(run).state for run in runs]
     checked = len(states) - states.count("unknown")
@@ -199,12 +209,18 @@ def _print_table(execution: "Execution") -> None:
     typer.echo(
         f"\nbytes: the three ledgers agree in {states.count('good')} of {checked} run(s){unchecked}"
     )
-    typer.echo(f"report: {execution.report}")
+    typer.echo(_where_the_report_is(execution))
+
+
+def _where_the_report_is(execution: "Execution") -> str:
+    return (
+        f"report: {execution.report or f'none; `testbed report {execution.directory}` writes it'}"
+    )
 
 
 def _as_json(execution: "Execution") -> dict[str, Any]:
     return {
         "directory": str(execution.directory),
-        "report": str(execution.report),
+        "report": execution.report and str(execution.report),
         "runs": list(execution.summaries),
     }

@@ -39,6 +39,8 @@ INSIDE = "/run/testbed"
 LIFELINE = "lifeline"
 TAKE_DOWN_TIMEOUT = 60.0
 """Seconds that the engine has to remove a run's containers."""
+FREEZE_TIMEOUT = 20.0
+"""Seconds that the engine has to freeze a container."""
 _LONGEST_LIVES = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
 
 
@@ -173,8 +175,20 @@ class Fleet:
         return Container(container, first, network)
 
     def freeze(self, device: str) -> None:
-        """Pause a container."""
-        self._asked(self._api.pause, device)
+        """Pause a container.
+
+        On a busy host the engine gives up while processes of it are still on their way to a stop; asked
+        once more, it finds that they have come to it.
+        """
+        deadline = time.monotonic() + FREEZE_TIMEOUT
+        while True:
+            try:
+                self._asked(self._api.pause, device)
+                return
+            except APIError as error:
+                if "unable to freeze" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def thaw(self, device: str) -> None:
         """Let a paused container go on; one that is not paused goes on anyway."""

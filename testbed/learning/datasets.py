@@ -14,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError, SpecError
-from testbed.learning import sources
+from testbed.learning import digits, sources
 from testbed.streams import stream
 
 Scaling: TypeAlias = Literal["standardised", "unit"]
 
 DIGITS = "digits"
-DIGITS_TRAINING_IMAGES = 1442
-"""How many of the 1,797 digits are for training; see ``digits``."""
 _CHUNK = 1024
 """Images scaled at a time, so that float64 values of all of them are never in memory."""
 
@@ -164,7 +162,7 @@ def check(name: str, train_images: int | None) -> int:
         SpecError: as ``load``.
     """
     # The bundled digits cannot be missing, and enlarging them would import torch.
-    size = DIGITS_TRAINING_IMAGES if name == DIGITS else len(_contents(name)[0])
+    size = digits.TRAINING_IMAGES if name == DIGITS else len(_contents(name)[0])
     if train_images is not None and train_images > size:
         raise DataError(
             f"dataset {name} has {size} training images, {train_images} were asked for "
@@ -180,13 +178,7 @@ def training_labels(name: str, train_images: int | None, seed: int) -> npt.NDArr
         DataError: as ``load``.
         SpecError: as ``load``.
     """
-    if name == DIGITS:
-        from sklearn.datasets import load_digits
-
-        labels: npt.NDArray[np.uint8] = load_digits().target.astype(np.uint8)
-        labels = labels[~_digits_for_tests(labels)]
-    else:
-        labels = _contents(name)[1]
+    labels = digits.training_labels() if name == DIGITS else _contents(name)[1]
     if train_images is None:
         return labels
     chosen: npt.NDArray[np.uint8] = labels[_chosen(name, len(labels), train_images, seed)]
@@ -195,7 +187,7 @@ def training_labels(name: str, train_images: int | None, seed: int) -> npt.NDArr
 
 def _contents(name: str) -> tuple[npt.NDArray[np.uint8], ...]:
     if name == DIGITS:
-        return digits()
+        return digits.read()
     if name in sources.SOURCES:
         return sources.read(sources.locate(name), sources.SOURCES[name].md5)
     if Path(name).is_dir():
@@ -223,34 +215,3 @@ def scale(images: npt.NDArray[np.uint8], scaling: Scaling) -> npt.NDArray[np.flo
             scaled = (chunk - total / 784) / deviation
         result[start : start + _CHUNK] = scaled.reshape(-1, 1, 28, 28)
     return result
-
-
-def digits() -> tuple[npt.NDArray[np.uint8], ...]:
-    """Scikit-learn's bundled 1,797 handwritten digits of 8 × 8, enlarged to 28 × 28.
-
-    Enlarged bilinearly (pixel centres aligned as areas) and rounded to 0 to 255. Of each class
-    every fifth image, in the order of the file and starting with the fifth, is a test image: a
-    fixed split that holds the classes' shares, whatever the experiment's seed.
-
-    Returns:
-        Training images (1442, 28, 28), their labels, test images (355, 28, 28), their labels.
-    """
-    import torch
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    small = torch.from_numpy(bunch.images)[:, None]  # float64, 0 to 16
-    large = torch.nn.functional.interpolate(
-        small, size=(28, 28), mode="bilinear", align_corners=False
-    )
-    images = np.rint(large[:, 0].numpy() * (255 / 16)).astype(np.uint8)
-    labels = bunch.target.astype(np.uint8)
-    is_test = _digits_for_tests(labels)
-    return images[~is_test], labels[~is_test], images[is_test], labels[is_test]
-
-
-def _digits_for_tests(labels: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    is_test = np.zeros(len(labels), dtype=bool)
-    for label in range(10):
-        is_test[np.flatnonzero(labels == label)[4::5]] = True
-    return is_test

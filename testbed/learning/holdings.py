@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from testbed.errors import DataError
-from testbed.learning import sources
-from testbed.learning.datasets import DIGITS, digits
+from testbed.learning import digits, sources
+from testbed.learning.datasets import DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Holding:
 
 def holdings() -> list[Holding]:
     """Look for every dataset that has a name; reads and checks the files found."""
-    train, _, test, _ = digits()
+    train, _, test, _ = digits.read()
     bundled = Holding(DIGITS, "bundled", None, len(train), len(test), True, None)
     return [bundled, *(_holding(name) for name in sources.SOURCES)]
 

@@ -30,12 +30,12 @@ class Execution:
     Attributes:
         directory: its directory; one run directory per summary in it.
         summaries: of the runs that were begun, in the file's order.
-        report: the report's path.
+        report: the report's path; None if none was wanted.
     """
 
     directory: Path
     summaries: tuple[dict[str, Any], ...]
-    report: Path
+    report: Path | None
 
     @property
     def completed(self) -> bool:
@@ -49,6 +49,8 @@ def execute(
     watcher: Callable[[Plan, int, int], Watcher],
     began: float | None = None,
     exporter: "Exporter | None" = None,
+    *,
+    report: bool = True,
 ) -> Execution:
     """Carry out every run of an experiment; an interruption ends the whole experiment.
 
@@ -57,6 +59,8 @@ def execute(
         watcher: called with a plan, its number from 1 and how many there are.
         began: CLOCK_MONOTONIC when the command began; None for now.
         exporter: what serves the metrics of the runs, if anybody wants them.
+        report: whether to draw the figures and write the report in the end, which takes seconds;
+            ``testbed report`` does it at any time.
 
     Raises:
         SpecError: the plan cannot be made, or the folder cannot be written.
@@ -64,7 +68,8 @@ def execute(
     plans = plan(spec)
     directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
-    return _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
+    summaries = _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
+    return _execution(directory, summaries, report)
 
 
 def resume(
@@ -73,18 +78,20 @@ def resume(
     watcher: Callable[[Plan, int, int], Watcher],
     began: float | None = None,
     exporter: "Exporter | None" = None,
+    *,
+    report: bool = True,
 ) -> Execution:
     """Do what is left of an execution, in its own directory, and write the report anew.
 
     Args:
         directory: the execution's.
         jobs: as ``testbed.orchestrator.resuming.left`` has found them.
-        watcher, began, exporter: as for ``execute``.
+        watcher, began, exporter, report: as for ``execute``.
 
     Raises:
         SpecError: a run is being resumed already.
     """
-    return _carry_out(jobs, directory, watcher, began, exporter)
+    return _execution(directory, _carry_out(jobs, directory, watcher, began, exporter), report)
 
 
 def _carry_out(
@@ -93,7 +100,7 @@ def _carry_out(
     watcher: Callable[[Plan, int, int], Watcher],
     began: float | None,
     exporter: "Exporter | None",
-) -> Execution:
+) -> list[dict[str, Any]]:
     summaries: list[dict[str, Any]] = []
     for number, job in enumerate(jobs, 1):
         start = began if began is not None and number == 1 else time.monotonic()
@@ -106,8 +113,15 @@ def _carry_out(
             summaries.append(make(watching, start, metrics).execute())
         if summaries[-1]["ended"] == "interrupted":
             break
+    return summaries
+
+
+def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: bool) -> Execution:
+    """What runs that have ended left, with their report if one is wanted."""
+    if not report:
+        return Execution(directory, tuple(summaries), None)
     try:
-        report = write_results(directory)
+        return Execution(directory, tuple(summaries), write_results(directory))
     except KeyboardInterrupt:
         raise RunError(
             f"interrupted while the report was written; the runs are whole, and `testbed report "
@@ -120,7 +134,6 @@ def _carry_out(
                 f"{ended['algorithm']} {ended['ended']}: {ended['reason']}; and {error}"
             ) from error
         raise
-    return Execution(directory, tuple(summaries), report)
 
 
 class _Executable(Protocol):

@@ -249,9 +249,16 @@ class CommandLine:
         self.started.append(started)
         return started
 
-    def start_run(self, content: dict[str, Any] = SMALL, *options: str) -> Started:
-        """Start ``testbed run`` on an experiment file of its own."""
-        return self.start("run", self.spec(content), "--out", self.out, *options)
+    def start_run(
+        self, content: dict[str, Any] = SMALL, *options: str, report: bool = False
+    ) -> Started:
+        """Start ``testbed run`` on an experiment file of its own.
+
+        A report takes as long as a small run: only who looks at it, or at how it comes about
+        behind what happened to the run, has it written.
+        """
+        wanted = ("--report" if report else "--no-report",)
+        return self.start("run", self.spec(content), "--out", self.out, *wanted, *options)
 
     def do(
         self, *arguments: str | Path, before: tuple[str, ...] = ()

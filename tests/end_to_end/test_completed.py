@@ -58,7 +58,7 @@ class Finished:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     command = CommandLine(tmp_path_factory.mktemp("finished"))
     both = SMALL | {"algorithms": ["asgd", {"name": "adacomp", "ratio": 0.01}]}
-    started = command.start_run(both)
+    started = command.start_run(both, report=True)
     try:
         started.until_training()
         traces = started.traces()
@@ -183,7 +183,7 @@ def test_report_writes_the_same_files_again(finished: Finished) -> None:
 
 
 def test_two_at_once_do_not_meet(command: CommandLine) -> None:
-    both = [command.start_run(SMALL, "--json") for _ in range(2)]
+    both = [command.start_run(SMALL, "--json", report=True) for _ in range(2)]
     assert [started.wait() for started in both] == [0, 0], [started.said for started in both]
     # Nothing but the JSON is on the standard output.
     told = [json.loads(started.output.read_text()) for started in both]

@@ -33,7 +33,7 @@ def assert_ended(started: Started, ended: str, reason: str) -> None:
 
 @pytest.mark.parametrize("phase", ["loading", "training"])
 def test_ctrl_c(command: CommandLine, phase: str) -> None:
-    started = command.start_run(ENDLESS)
+    started = command.start_run(ENDLESS, report=True)
     if phase == "training":
         started.until_training()
     else:
@@ -119,7 +119,7 @@ def test_a_worker_killed_and_the_run_goes_on(command: CommandLine) -> None:
 
 
 def test_all_workers_killed(command: CommandLine) -> None:
-    started = command.start_run(ENDLESS)
+    started = command.start_run(ENDLESS, report=True)
     started.until_training()
     traces = started.traces()
     for name, node in started.nodes().items():
@@ -130,6 +130,7 @@ def test_all_workers_killed(command: CommandLine) -> None:
     summary = started.record("summary")
     assert summary["workers_lost"] == 5
     assert summary["updates"] >= 50
+    assert (started.run_directory.parent / "report.html").exists()
 
 
 def test_clean(command: CommandLine) -> None:

@@ -84,7 +84,7 @@ def test_every_kind_happens_ends_and_is_written_down(command: CommandLine) -> No
         of(3, {"iteration": 300}, "partition"),
         of(1, {"iteration": 570}, "kill", "200ms"),
     ]
-    started = command.start_run(FAULTY | {"faults": rules})
+    started = command.start_run(FAULTY | {"faults": rules}, report=True)
     started.until_training()
     traces = started.traces()
     assert started.wait(120) == 0, started.said
@@ -136,7 +136,8 @@ def test_the_same_devices_are_struck_after_the_same_pushes(command: CommandLine)
     seen = []
     for again in ("a", "b"):
         out = command.folder / again
-        started = command.start("run", command.spec(content), "--out", out, out=out)
+        how = ("--out", out, "--no-report")
+        started = command.start("run", command.spec(content), *how, out=out)
         assert started.wait(120) == 0, started.said
         assert_sound(started)
         seen.append(_struck(started))

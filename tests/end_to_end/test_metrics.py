@@ -123,8 +123,8 @@ def watch(command: CommandLine, content: dict[str, Any], *options: str) -> Watch
     pages.append(scrape(url))
     started.interrupt()
     status = started.wait()
-    (report,) = command.out.glob("*/*/report.html")
-    return Watched(report.parent, status, pages)
+    (spec,) = command.out.glob("*/*/experiment.yaml")
+    return Watched(spec.parent, status, pages)
 
 
 @pytest.fixture(scope="module")
@@ -391,7 +391,7 @@ def test_peers_under_the_virtual_clock(command: CommandLine) -> None:
 
 @pytest.mark.parametrize(("content", "label"), [(SERVED, "adacomp-0.05"), (PEERS, "peers")])
 def test_simulations(command: CommandLine, content: dict[str, Any], label: str) -> None:
-    watched = watch(command, content, "simulate", "--metrics-workers")
+    watched = watch(command, content, "simulate", "--metrics-workers", "--no-report")
     assert watched.status == 0
     found, summary = watched.final, watched.summary(label)
     assert value(found, "testbed_updates_total", label) == summary["updates"]
@@ -425,7 +425,7 @@ def test_a_port_that_is_taken_is_said_before_anything_is_started(command: Comman
 
 def test_lingers_as_long_as_it_was_told(command: CommandLine) -> None:
     started = command.start(
-        *("simulate", command.spec(SERVED), "--out", command.out),
+        *("simulate", command.spec(SERVED), "--out", command.out, "--no-report"),
         *("--metrics-port", "0", "--metrics-linger", "2s"),
     )
     url = where(started)
@@ -439,7 +439,7 @@ def test_lingers_as_long_as_it_was_told(command: CommandLine) -> None:
 def test_a_run_that_is_interrupted_does_not_linger(command: CommandLine) -> None:
     endless = SERVED | {"training": {"updates": 10_000_000}}
     started = command.start(
-        *("simulate", command.spec(endless), "--out", command.out),
+        *("simulate", command.spec(endless), "--out", command.out, "--no-report"),
         *("--metrics-port", "0", "--metrics-linger", "10min"),
     )
     url = where(started)

@@ -64,7 +64,7 @@ def test_a_run(nobody: CommandLine) -> None:
         "sys.exit(_try_in_child(_make_namespaces))",
     ):
         pytest.skip(f"ordinary users have no namespaces here: {problem}")
-    started = nobody.start_run(SMALL)
+    started = nobody.start_run(SMALL, report=True)
     started.until_training()
     traces = started.traces()
     assert {process.uids().real for process in traces.processes} == {NOBODY}

@@ -98,7 +98,7 @@ def test_a_disk_that_fills_in_the_middle(command: CommandLine, mounted: Path) ->
     command.out = mounted
     # A capture would be refused beforehand: there is no room for all that it may become.
     spec = ENDLESS | {"algorithms": ["asgd", "comp-asgd"], "traffic": {"capture": False}}
-    started = command.start_run(spec)
+    started = command.start_run(spec, report=True)
     started.until_training()
     traces = started.traces()
     with (mounted / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):

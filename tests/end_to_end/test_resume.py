@@ -89,14 +89,14 @@ def test_killed_again_and_again(command: CommandLine, undisturbed: Path) -> None
     started.process.kill()
     started.wait()
     for times in (1, 2):
-        again = command.start("resume", "latest", "--runs", command.out)
+        again = command.start("resume", "latest", "--runs", command.out, "--no-report")
         # As soon as it has begun to cut the journals, or in the middle of training.
         until_going_on(again, times)
         if draw.random() < 0.5:
             until_updates(again, draw.randrange(275, 450, 25))
         again.process.kill()
         again.wait()
-    to_the_end(command.start("resume", directory))
+    to_the_end(command.start("resume", directory, "--no-report"))
     assert_same_end(directory, undisturbed)
     resumed = manifest(directory)["resumed"]
     assert resumed
@@ -116,7 +116,10 @@ def test_interrupted_nothing_is_done_again(command: CommandLine, undisturbed: Pa
     directory = started.run_directory
     reached = json.loads((directory / "summary.json").read_bytes())["updates"]
     assert (directory / "checkpoints").is_dir()
-    to_the_end(command.start("resume", "small", "--runs", command.out))
+    again = to_the_end(command.start("resume", "small", "--runs", command.out, "--no-report"))
+    last = again.output.read_text().splitlines()[-1]
+    assert last == f"report: none; `testbed report {directory.parent}` writes it"
+    assert not (directory.parent / "report.html").exists()
     assert_same_end(directory, undisturbed)
     (resumed,) = manifest(directory)["resumed"]
     assert resumed["version"] == reached
@@ -150,7 +153,7 @@ def test_a_server_that_is_killed_comes_back(command: CommandLine, undisturbed: P
 def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) -> None:
     # An execution of two runs, the second of which was never begun.
     algorithms = ["asgd", "comp-asgd"]
-    started = command.start_run(RUN | {"checkpoints": {}, "algorithms": algorithms})
+    started = command.start_run(RUN | {"checkpoints": {}, "algorithms": algorithms}, report=True)
     until_updates(started, 100)
     started.process.send_signal(signal.SIGTERM)
     assert started.wait() == 1
@@ -180,7 +183,7 @@ def test_an_emulation_without_checkpoints_begins_anew_in_its_directory(
     started.process.send_signal(signal.SIGINT)
     assert started.wait(120) == 1
     directory = started.run_directory
-    to_the_end(command.start("resume", directory))
+    to_the_end(command.start("resume", directory, "--no-report"))
     summary = json.loads((directory / "summary.json").read_bytes())
     assert (summary["ended"], summary["updates"]) == ("completed", 300)
     assert summary["traffic"]["reconciled"]
@@ -191,7 +194,9 @@ def test_an_emulation_without_checkpoints_begins_anew_in_its_directory(
         event["event"] for event in started.events()
     ]
     simulated = to_the_end(
-        command.start("simulate", command.spec(content), "--out", command.folder / "s")
+        command.start(
+            "simulate", command.spec(content), "--out", command.folder / "s", "--no-report"
+        )
     )
     (other,) = (command.folder / "s").glob("*/*/*/summary.json")
     assert simulated.process.returncode == 0

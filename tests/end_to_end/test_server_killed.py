@@ -8,8 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.experiment.load import load
+from testbed.orchestrator.experiment import execute
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
 from testbed.orchestrator.ledgers import SERVER_KILLED
+from testbed.orchestrator.watching import Progress
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 _unable = _try_in_child(_make_namespaces)
@@ -78,11 +81,30 @@ def faults(directory: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
 
 
-def carried_out(command: CommandLine, what: str, content: dict[str, Any], name: str) -> Path:
-    out = command.folder / name
-    started = command.start(what, command.spec(content), "--out", out, out=out)
+class Nobody:
+    """A watcher that does not look."""
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def event(self, level: str, text: str) -> None:
+        pass
+
+
+def emulated(command: CommandLine, content: dict[str, Any]) -> Path:
+    """The directory of a run in namespaces."""
+    started = command.start_run(content)
     assert started.wait(200) == 0, started.said
     return started.run_directory
+
+
+def simulated(command: CommandLine, content: dict[str, Any], name: str) -> Path:
+    """The directory of a run in this process, which has its libraries loaded already."""
+    spec = load(command.spec(content), ["engine=simulation"])
+    execution = execute(spec, command.folder / name, lambda *_: Nobody(), report=False)
+    (summary,) = execution.summaries
+    assert summary["ended"] == "completed", summary["reason"]
+    return execution.directory / str(summary["algorithm"])
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -92,17 +114,15 @@ def test_it_ends_as_if_nothing_had_happened(command: CommandLine, name: str) -> 
         "faults": [*undisturbed.get("faults", ()), *KILLS],
         "checkpoints": {"every": 10},
     }
-    directory = carried_out(command, "run", disturbed, "emulated")
-    simulated = carried_out(command, "simulate", disturbed, "simulated")
-    other = carried_out(command, "simulate", undisturbed, "undisturbed")
+    directory = emulated(command, disturbed)
+    twin = simulated(command, disturbed, "disturbed")
+    other = simulated(command, undisturbed, "undisturbed")
     parameters = (directory / "parameters.npy").read_bytes()
-    assert parameters == (simulated / "parameters.npy").read_bytes()
+    assert parameters == (twin / "parameters.npy").read_bytes()
     assert parameters == (other / "parameters.npy").read_bytes()
-    assert as_text(rows(directory)) == as_text(rows(simulated)) == as_text(rows(other))
-    assert faults(directory) == faults(simulated)
-    mine, theirs = (
-        json.loads((one / "summary.json").read_bytes()) for one in (directory, simulated)
-    )
+    assert as_text(rows(directory)) == as_text(rows(twin)) == as_text(rows(other))
+    assert faults(directory) == faults(twin)
+    mine, theirs = (json.loads((one / "summary.json").read_bytes()) for one in (directory, twin))
     for key in ("payload_bytes", "message_bytes"):
         assert mine["ingress"][key] == theirs["ingress"][key]
         assert mine["ingress_after_drain"][key] == theirs["ingress_after_drain"][key]
@@ -136,7 +156,7 @@ def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> Non
     ]
     content = RUN | RUNS["adacomp, shaped, changed"]
     content |= {"clock": "wall", "training": {"updates": 200}, "faults": [*kills, *others]}
-    directory = carried_out(command, "run", content | {"checkpoints": {"every": 10}}, "wall")
+    directory = emulated(command, content | {"checkpoints": {"every": 10}})
     updates = rows(directory)
     applied = updates.filter(updates["applied"])
     assert applied["iteration"].to_pylist() == list(range(1, 201))

@@ -194,7 +194,7 @@ def test_a_bound_on_the_capture_is_kept_and_told(command: CommandLine) -> None:
 
 
 def test_the_capture_can_be_switched_off(command: CommandLine) -> None:
-    started = command.start_run(SMALL | {"traffic": {"capture": False}})
+    started = command.start_run(SMALL | {"traffic": {"capture": False}}, report=True)
     assert started.wait() == 0, started.said
     expected: dict[str, Any] = {"capture": None, "reconciled": None, "differences": []}
     assert started.record("summary")["traffic"] == expected

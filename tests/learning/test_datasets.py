@@ -8,7 +8,7 @@ import pytest
 
 from testbed.errors import DataError, SpecError
 from testbed.learning import sources
-from testbed.learning.datasets import contents, digits, load, scale, training_labels
+from testbed.learning.datasets import contents, load, scale, training_labels
 from testbed.learning.holdings import holdings
 from testbed.learning.partitions import equal
 
@@ -37,18 +37,6 @@ def test_digits() -> None:
         assert 0 <= images.min() <= images.max() == 1
     of_each = np.bincount(dataset.train_labels) + np.bincount(dataset.test_labels)
     assert np.abs(np.bincount(dataset.test_labels) / of_each - 0.2).max() < 0.01
-
-
-def test_digits_are_enlarged_bilinearly() -> None:
-    from sklearn.datasets import load_digits
-
-    small = load_digits().images[0] * (255 / 16)
-    centres = np.clip((np.arange(28) + 0.5) * 8 / 28 - 0.5, 0, 7)
-    low = np.minimum(centres.astype(int), 6)
-    weight = centres - low
-    rows = small[low] * (1 - weight)[:, None] + small[low + 1] * weight[:, None]
-    both = rows[:, low] * (1 - weight) + rows[:, low + 1] * weight
-    assert np.abs(digits()[0][0] - both).max() <= 0.5 + 1e-9
 
 
 def test_the_split_of_digits_does_not_depend_on_the_seed() -> None:

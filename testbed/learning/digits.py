@@ -1,0 +1,73 @@
+"""The 1,797 handwritten digits of 8 × 8 that come with scikit-learn: runs without a download.
+
+They are read from scikit-learn's file as its ``load_digits`` does, which would import all of
+scikit-learn and SciPy for it: seconds of every run, and memory of its devices.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import DataError
+
+TRAINING_IMAGES = 1442
+"""How many of the digits are for training; see ``read``."""
+
+
+def read() -> tuple[npt.NDArray[np.uint8], ...]:
+    """The digits, enlarged to 28 × 28 and split.
+
+    Enlarged bilinearly (pixel centres aligned as areas) and rounded to 0 to 255. Of each class
+    every fifth image, in the order of the file and starting with the fifth, is a test image: a
+    fixed split that holds the classes' shares, whatever the experiment's seed.
+
+    Returns:
+        Training images (1442, 28, 28), their labels, test images (355, 28, 28), their labels.
+
+    Raises:
+        DataError: scikit-learn is not there, or not whole.
+    """
+    import torch
+
+    grey, labels = _bundled()
+    small = torch.from_numpy(grey)[:, None]
+    large = torch.nn.functional.interpolate(
+        small, size=(28, 28), mode="bilinear", align_corners=False
+    )
+    images = np.rint(large[:, 0].numpy() * (255 / 16)).astype(np.uint8)
+    is_test = _for_tests(labels)
+    return images[~is_test], labels[~is_test], images[is_test], labels[is_test]
+
+
+def training_labels() -> npt.NDArray[np.uint8]:
+    """The labels of the training images, as ``read`` has them; without torch.
+
+    Raises:
+        DataError: as ``read``.
+    """
+    labels = _bundled()[1]
+    return labels[~_for_tests(labels)]
+
+
+def _bundled() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint8]]:
+    """Grey levels (1797, 8, 8), 0 to 16, and labels."""
+    package = find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise DataError("the digits come with scikit-learn, which is not installed: install it")
+    path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    try:
+        rows = np.loadtxt(path, delimiter=",")
+    except OSError as error:
+        raise DataError(
+            f"scikit-learn's digits cannot be read ({path}: {error}): install scikit-learn anew"
+        ) from error
+    return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1].astype(np.uint8)
+
+
+def _for_tests(labels: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    is_test = np.zeros(len(labels), dtype=bool)
+    for label in range(10):
+        is_test[np.flatnonzero(labels == label)[4::5]] = True
+    return is_test
