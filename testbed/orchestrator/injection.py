@@ -31,13 +31,13 @@ from testbed.checkpoints.marks import Mark
 from testbed.faults.fault import SERVER, Fault, Kind
 from testbed.faults.schedule import Schedule
 from testbed.faults.telling import told
+from testbed.orchestrator.earlier_faults import EarlierFaults
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
 from testbed.roles.pace import Paces
 from testbed.roles.settings import SERVER as THE_SERVER
 from testbed.roles.settings import Settings
-from testbed.roles.standing_faults import StandingFaults
 from testbed.telemetry.run_log import RunLog
 
 UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
@@ -154,8 +154,8 @@ class Injection:
         self._version = self._reached = 0
         self._over = False
         self._last_end = -math.inf
-        self._elapsed = 0.0
-        self._lasting: list[tuple[Fault, dict[int, int], float]] = []
+        self._elapsed = -math.inf
+        self._lasting: list[dict[str, Any]] = []
 
     # -- what happens
 
@@ -176,33 +176,15 @@ class Injection:
             worker.applied = int((pushed == number).sum())
             worker.killed, worker.exited, worker.closed = 0.0, 0.0, True
             worker.incarnation = -1
-        lasting, dead = StandingFaults(), {}
-        for record in records:
-            phase, kind = record["phase"], record["fault"]
-            if record["devices"] == [THE_SERVER]:
-                self._server.kills += phase == "begin"
-                continue
-            numbers = [self._numbers[name] for name in record["devices"]]
-            lasting.told({**record, "devices": numbers})
-            for number in numbers if kind == "kill" else ():
-                if phase == "begin":
-                    lasting.killed(number)
-                    dead[number] = record
-                else:
-                    del dead[number]
-                    self._workers[number].incarnation += 1
+        earlier = EarlierFaults.of(records, self._numbers)
+        self._server.kills = earlier.server_kills
+        for number, worker in self._workers.items():
+            worker.incarnation += earlier.incarnations[number]
         if not self._wall:
-            return  # the virtual clock knows it itself
-        for number, record in dead.items():
+            return  # the virtual clock knows what lasts
+        for number in earlier.dead:
             self._workers[number].killed = math.inf
-            self._left_over(number, record)
-        for record in lasting:
-            self._left_over(record["devices"][0], record)
-
-    def _left_over(self, number: int, record: Mapping[str, Any]) -> None:
-        """A fault lasted when the run was interrupted."""
-        struck = {number: self._workers[number].incarnation + 1}
-        self._lasting.append((_fault(record), struck, record["time"]))
+        self._lasting = earlier.lasting
 
     def training(self, when: float) -> None:
         """Training has begun, at a moment of CLOCK_MONOTONIC."""
@@ -212,12 +194,18 @@ class Injection:
         due = self._schedule.timed()
         self._timed = itertools.dropwhile(lambda one: one[0] <= self._elapsed, due)
         self._next = next(self._timed, None)
-        for fault, struck, began in self._lasting:
+        for record in self._lasting:
+            fault, devices = _fault(record), record["devices"]
             if fault.kind != "kill":
-                self._standings.begin(fault, list(struck))
-            if fault.duration is not None:
-                until = when + began + fault.duration
-                heapq.heappush(self._ends, _End(until, next(self._count), fault, struck))
+                self._standings.begin(fault, devices)
+            self._end_at(when + record["time"], fault, devices)
+
+    def _end_at(self, began: float, fault: Fault, devices: Sequence[int]) -> None:
+        """Have a fault end in time; it began at a moment of CLOCK_MONOTONIC."""
+        if fault.duration is not None:
+            struck = {number: self._workers[number].incarnation for number in devices}
+            end = _End(began + fault.duration, next(self._count), fault, struck)
+            heapq.heappush(self._ends, end)
 
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
         """Pushes were taken in, rows of ``records.UPDATE``, which led to this version."""
@@ -418,10 +406,8 @@ class Injection:
                 self._kill(number)
         else:
             self._standings.begin(fault, devices)
-        if self._wall and fault.duration is not None:
-            until = time.monotonic() + fault.duration
-            struck = {number: self._workers[number].incarnation for number in devices}
-            heapq.heappush(self._ends, _End(until, next(self._count), fault, struck))
+        if self._wall:
+            self._end_at(time.monotonic(), fault, devices)
         if self._wall and all(map(self._is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # the server finds that nobody is left

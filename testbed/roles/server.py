@@ -20,24 +20,21 @@ import math
 import selectors
 import socket
 import time
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
-
-import numpy as np
 
 from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
+from testbed.roles.evaluations import Asked, Evaluations
 from testbed.roles.greeting import Who
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
 from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.settings import PORT, Settings
-from testbed.roles.snapshots import SnapshotQueue
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice
@@ -58,20 +55,6 @@ SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have for that."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """An evaluation that was asked for, and where the server's ledger stood then.
-
-    Attributes:
-        when: by the run's clock, in seconds since training began.
-    """
-
-    version: int
-    when: float
-    payload_bytes: int
-    message_bytes: int
 
 
 class Server:
@@ -113,10 +96,9 @@ class Server:
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
         self._evaluator_done = False
-        self._snapshots = SnapshotQueue(len(self._parameters))
         self._checkpoints = checkpoints
-        self._asked: dict[int, Asked] = {}
-        self._unevaluated: deque[tuple[int, bytes]] = deque()
+        remembered = checkpoints is not None
+        self._evaluations = Evaluations(len(self._parameters), remembered=remembered)
         self._last_greeting = time.monotonic()
         self._last_report = 0.0
         self._started: float | None = None
@@ -204,10 +186,8 @@ class Server:
     def _watch(self, connection: Connection) -> None:
         """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
         # As many as the kernel takes: nothing would tell that there is room for another one.
-        while not connection.pending and connection is self._evaluator and self._snapshots:
-            version, parameters = self._snapshots.get()
-            if self._checkpoints is not None:
-                self._unevaluated.append((version, parameters))
+        while not connection.pending and connection is self._evaluator and self._evaluations:
+            version, parameters = self._evaluations.next()
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
         connection.watch(self._selector, self._reads(connection))
@@ -265,7 +245,7 @@ class Server:
             self._greet(connection, frame)
             return
         if connection is self._evaluator:
-            self._was_evaluated(frame.number)
+            self._evaluations.heard(frame.number)
             return
         number = connection.device
         self._service.count(number, frame.size)
@@ -398,17 +378,9 @@ class Server:
         version = service.half.version
         asked = Asked(version, self._now(), service.payload_bytes, service.message_bytes)
         self._report.checkpoint(*astuple(asked))
-        if self._checkpoints is not None:
-            self._asked[version] = asked
-        self._snapshots.put(version, self._parameters)
+        self._evaluations.ask(asked, self._parameters)
         if self._evaluator is not None and not self._evaluator.pending:
             self._watch(self._evaluator)
-
-    def _was_evaluated(self, version: int) -> None:
-        """The evaluator has told of a version's accuracy."""
-        self._asked.pop(version, None)
-        while self._unevaluated and self._unevaluated[0][0] <= version:
-            self._unevaluated.popleft()
 
     # -- checkpoints
 
@@ -422,26 +394,18 @@ class Server:
 
     def _state(self) -> dict[str, Any]:
         """What a server that comes back has to know; it shares this one's memory."""
-        evaluations = [
-            (*astuple(self._asked[version]), np.frombuffer(parameters, np.float32))
-            for version, parameters in (*self._unevaluated, *self._snapshots.all())
-            if version in self._asked
-        ]
         return {
             "version": self._service.half.version,
             "time": self._now(),
             "half": self._service.half.state(),
             "there": sorted(self._workers),
-            "evaluations": evaluations,
+            "evaluations": self._evaluations.state(),
         }
 
     def _ask_again(self, evaluations: Iterable[Any]) -> None:
         """Have those versions evaluated of which nothing was known when the checkpoint was written."""
-        for *asked, vector in evaluations:
-            one = Asked(*asked)
-            self._asked[one.version] = one
-            self._report.checkpoint(*astuple(one), again=True)
-            self._snapshots.put(one.version, as_bytes(vector))
+        for asked in self._evaluations.restore(evaluations):
+            self._report.checkpoint(*astuple(asked), again=True)
 
     def _now(self) -> float:
         """Seconds since training began by the run's clock."""
@@ -462,7 +426,7 @@ class Server:
         stopped = time.monotonic()
         while self._is_anybody_there(listener):
             evaluator = self._evaluator
-            if evaluator and not (self._evaluator_done or evaluator.pending or self._snapshots):
+            if evaluator and not (self._evaluator_done or evaluator.pending or self._evaluations):
                 self._evaluator_done = True
                 self._say_stop([evaluator])
             self._turn(listener)

@@ -1,0 +1,64 @@
+"""What the faults of an interrupted run had come to, by its records."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from testbed.roles.settings import SERVER
+from testbed.roles.standing_faults import StandingFaults
+
+
+@dataclass(slots=True)
+class EarlierFaults:
+    """Of all devices.
+
+    Attributes:
+        server_kills: how often the server was killed.
+        incarnations: how often each worker, by its number, was killed and came back.
+        dead: the workers that were killed and have not come back.
+        lasting: the faults that have not ended: their records, with the numbers of those on whom they
+            last.
+    """
+
+    server_kills: int = 0
+    incarnations: Counter[int] = field(default_factory=Counter)
+    dead: set[int] = field(default_factory=set)
+    lasting: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, Any]], numbers: Mapping[str, int]) -> Self:
+        """Read the records of a run's faults, which have names of devices.
+
+        Args:
+            numbers: of the workers, by their names.
+        """
+        found, standing = cls(), StandingFaults()
+        kills: dict[int, dict[str, Any]] = {}
+        for record in records:
+            begins = record["phase"] == "begin"
+            if record["devices"] == [SERVER]:
+                found.server_kills += begins
+                continue
+            struck = [numbers[name] for name in record["devices"]]
+            standing.told({**record, "devices": struck})
+            for number in struck if record["fault"] == "kill" else ():
+                if begins:
+                    standing.killed(number)
+                    kills[number] = {**record, "devices": [number]}
+                else:
+                    del kills[number]
+                    found.incarnations[number] += 1
+        found.dead = set(kills)
+        found.lasting = _together([*kills.values(), *standing])
+        return found
+
+
+def _together(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One record for all whom the same fault struck at once."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for record in records:
+        key = tuple(record[name] for name in ("fault", "rule", "time"))
+        one = merged.setdefault(key, record | {"devices": []})
+        one["devices"] += record["devices"]
+    return list(merged.values())
