@@ -298,8 +298,8 @@ class Injection:
                 _, struck, fault = self._next
                 self._next = next(self._timed, None)
                 self._begin(fault, struck, self._now(), self._version)
+        self._bring_server_back()  # even if it was killed when training had just ended
         if not self._over:
-            self._bring_server_back()
             self._bring_back()
 
     # -- the server
@@ -367,7 +367,8 @@ class Injection:
         """
         self._server.coming = False
         if incarnations is None:
-            self._bring_back()
+            if not self._over:
+                self._bring_back()
             return
         for number, worker in self._workers.items():
             alive, expected = worker.killed is None, number in there

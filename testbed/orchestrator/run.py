@@ -408,7 +408,10 @@ class Run:
 
     def _exited(self, device: str, status: int) -> None:
         self._alive.discard(device)
-        if status == 0 or self._injection.exited(device):
+        if status == 0:
+            return
+        if self._injection.exited(device):
+            self._ledgers.server_kills += device == self._hub
             return
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         how = self._complaints.pop(device, how)
@@ -532,7 +535,6 @@ class Run:
         if self._training is None:  # it is the run that goes on, with journals that end there
             self._event("info", text, SERVER)
             return
-        self._ledgers.server_kills = self._injection.server_kills
         if counts is not None:
             self._event("info", text, SERVER)
             self._once.back_to(counts)

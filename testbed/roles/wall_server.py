@@ -5,7 +5,8 @@ workers connect again, ask again, and go on with the parameters that there are t
 second time: what they had sent to the dead one is no update.
 
 A checkpoint is written when an update was applied, before anything else is read, so that none is ever
-written while gradients of the next version are gathered.
+written while gradients of the next version are gathered; and one when training has ended, if the server
+may be killed: one that comes back then has only to say so.
 """
 
 import socket
@@ -51,7 +52,20 @@ class WallServer(Server):
     def _train(self, listener: socket.socket) -> None:
         if self._came_back is not None:
             self._go_on_from_checkpoint(self._came_back)
+        if self._service.finished:
+            self._finished = True
+            self._wait_for_the_others(listener)
+            return
         super()._train(listener)
+        if self._service.finished and self._settings.server_absence is not None:
+            self._write_checkpoint()
+
+    def _wait_for_the_others(self, listener: socket.socket) -> None:
+        """Training had ended: whoever was not told is on its way."""
+        while time.monotonic() - self._last_greeting < BACK_TIMEOUT and (
+            self._awaited or (self._evaluations and self._evaluator is None)
+        ):
+            self._turn(listener)
 
     def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
         """Be what the server was, but for its workers, who are on their way."""
@@ -96,7 +110,8 @@ class WallServer(Server):
         super()._greet(connection, frame)
         if connection.device is not None:
             self._awaited.discard(connection.device)
-            self._begin_again()
+            if not self._finished:
+                self._begin_again()
 
     def _look_after(self) -> None:
         if self._awaited and time.monotonic() - self._last_greeting > BACK_TIMEOUT:

@@ -145,3 +145,24 @@ def test_what_was_evaluated_is_in_no_checkpoint(
         assert state["version"] == 3
         # The second was sent, and nothing was heard of it.
         assert [one[0] for one in state["evaluations"]] == [2]
+
+
+def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
+    changes: dict[str, Any] = {"updates": 5, "faults": (rule,)}
+    with running(monkeypatch, files, None, **changes) as first:
+        five_updates(first)
+        assert first.until("stopping")["stopping"] == 5
+    with running(monkeypatch, files, CameBack(1, time.monotonic()), **changes) as second:
+        assert second.until("restored")["restored"] == 5
+        # It waits for those that may not have heard: two workers, and the evaluator of 0, 2, 4 and 5.
+        worker, evaluator = second.connect(0), second.connect(2)
+        told = [receive(evaluator)[:2] for _ in range(4)]
+        assert told == [(Kind.PARAMETERS, version) for version in (0, 2, 4, 5)]
+        assert receive(worker)[0] is Kind.STOP
+        assert receive(evaluator)[0] is Kind.STOP
+        for connection in (worker, evaluator):
+            connection.close()
+        assert second.until("finished")["finished"] == 5
