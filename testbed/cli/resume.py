@@ -24,8 +24,8 @@ def resume(
     """Go on with a run that was interrupted or killed, or whose disk filled up.
 
     It goes on in its own directory from its last checkpoint (`checkpoints: {every: N}`), from the
-    beginning without one, and ends as if nothing had happened. Of an execution every run that is not
-    complete goes on, and those that were not begun are carried out.
+    beginning without one; under the virtual clock it ends as if nothing had happened. Of an execution
+    every run that is not complete goes on, and those that were not begun are carried out.
     """
     began = time.monotonic()
     from testbed.orchestrator import experiment, host, resuming
