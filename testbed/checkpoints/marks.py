@@ -23,6 +23,8 @@ class Mark:
         time: the run's seconds since training began, by the host's clock.
         updates, faults: rows of these journals that come before it.
         suspected, welcomed, workers_lost: how often that was told before.
+        forgotten: payload and message bytes that had reached a server that was killed, and of which the
+            one of that time does not know.
         wire_bytes: that had reached the server by then.
     """
 
@@ -33,6 +35,7 @@ class Mark:
     suspected: int
     welcomed: int
     workers_lost: int
+    forgotten: dict[str, int]
     wire_bytes: int
 
 

@@ -16,24 +16,28 @@ from typing import Any
 
 import numpy as np
 
+_NOTHING = {"payload_bytes": 0, "message_bytes": 0}
+
 
 class Ingress:
     """The ledgers of one run.
 
     Attributes:
         total: the server's ledger after the last connection was closed; None until then.
+        forgotten: payload and message bytes of which the server does not know.
     """
 
-    def __init__(self, wire_bytes: int = 0) -> None:
+    def __init__(self, wire_bytes: int = 0, forgotten: Mapping[str, int] = _NOTHING) -> None:
         """Begin to count.
 
         Args:
             wire_bytes: that reached the server before, if the run goes on.
+            forgotten: payload and message bytes that did, and that the server does not know of.
         """
         self.total: Mapping[str, int] | None = None
         self._before = wire_bytes
         self._complete: set[int] = set()
-        self._forgotten = {"payload_bytes": 0, "message_bytes": 0}
+        self.forgotten = dict(forgotten)
         self._stale: tuple[int, float] = (0, -math.inf)
         self._readings: list[tuple[float, int]] = []
         self._pending: OrderedDict[int, dict[str, Any]] = OrderedDict()
@@ -63,7 +67,7 @@ class Ingress:
             self.checkpoint(version, time, ledger)
 
     def _with_forgotten(self, ledger: Mapping[str, int]) -> dict[str, int]:
-        return {name: value + self._forgotten.get(name, 0) for name, value in ledger.items()}
+        return {name: value + self.forgotten.get(name, 0) for name, value in ledger.items()}
 
     def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
         """A server has come back that knows of no later version.
@@ -71,10 +75,9 @@ class Ingress:
         Args:
             since: when the one before was dead, in seconds of CLOCK_MONOTONIC; what an evaluator says
                 of later versions that it was sent before is of no interest any more.
-            forgotten: payload and message bytes that had reached that one, and this one does not know.
+            forgotten: payload and message bytes that had reached those before, and it does not know of.
         """
-        for name in self._forgotten:
-            self._forgotten[name] += forgotten[name]
+        self.forgotten = dict(forgotten)
         for later in [one for one in self._pending if one > version]:
             del self._pending[later]
         self._complete = {one for one in self._complete if one <= version}

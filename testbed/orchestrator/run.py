@@ -88,7 +88,7 @@ class Run:
         self._progress = Progress("loading", self._settings.workers, self._settings.updates)
         self._keeping = Keeping(directory, plan.spec.checkpoints.every, resumption)
         mark = self._keeping.mark
-        self._ingress = Ingress(mark.wire_bytes if mark else 0)
+        self._ingress = Ingress(mark.wire_bytes, mark.forgotten) if mark else Ingress()
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
@@ -539,10 +539,11 @@ class Run:
             self._event("info", text, SERVER)
             self._once.back_to(counts)
             return
-        lost, evaluations = self._log.go_back(version, self._keeping.of(version).updates)
+        mark = self._keeping.of(version)
+        lost, evaluations = self._log.go_back(version, mark.updates)
         told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
         self._event("info", told, SERVER)
-        forgotten = {name: int(lost[name].sum()) for name in ("payload_bytes", "message_bytes")}
+        forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
         self._ingress.go_back(version, self._injection.server_exited, forgotten)
         self._outcome.updates = version
         del self._outcome.accuracies[evaluations:]
@@ -560,6 +561,7 @@ class Run:
             outcome.suspected,
             outcome.welcomed,
             outcome.workers_lost,
+            dict(self._ingress.forgotten),
             0,
         )
         self._keeping.note(mark, when)

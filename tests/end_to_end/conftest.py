@@ -4,6 +4,7 @@ What a run puts on the host (processes, network namespaces, control groups) is n
 by looking at the host, and looked for again when it has ended.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -162,7 +163,10 @@ class Started:
         A device's second-last process id is the one that the fork server sees, which starts the
         server first, the evaluator second and the workers then.
         """
-        inside = {_id_for_fork_server(node): node for node in self.fork_server.children()}
+        inside = {}
+        for node in self.fork_server.children():
+            with contextlib.suppress(FileNotFoundError):  # one that has just ended
+                inside[_id_for_fork_server(node)] = node
         names = ["server", "evaluator", *(f"worker-{i}" for i in range(len(inside) - 2))]
         return dict(zip(names, (inside[key] for key in sorted(inside)), strict=True))
 

@@ -156,6 +156,7 @@ def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> Non
     ]
     content = RUN | RUNS["adacomp, shaped, changed"]
     content |= {"clock": "wall", "training": {"updates": 200}, "faults": [*kills, *others]}
+    content["network"] = {"uplink": "20mbit", "downlink": "50mbit"}
     directory = emulated(command, content | {"checkpoints": {"every": 10}})
     updates = rows(directory)
     applied = updates.filter(updates["applied"])

@@ -76,7 +76,7 @@ def test_a_server_that_went_back_has_forgotten_what_reached_it() -> None:
 
 
 def test_a_run_that_goes_on_counts_on() -> None:
-    ingress = Ingress(1000)
+    ingress = Ingress(1000, {"payload_bytes": 3, "message_bytes": 4})
     ingress.has([0, 100])
     assert ingress.newest == 1000
     ingress.checkpoint_again(100, 0.5, LEDGER)  # on record already
@@ -87,3 +87,4 @@ def test_a_run_that_goes_on_counts_on() -> None:
     ingress.counted(1.0, 10)
     (row,) = ingress.complete()
     assert (row["iteration"], row["wire_bytes"], ingress.newest) == (200, 1010, 1010)
+    assert (row["payload_bytes"], row["message_bytes"]) == (13, 24)
