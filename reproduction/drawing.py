@@ -31,7 +31,8 @@ def draw_part(part: Part, lines: Mapping[str, Line], folder: Path) -> Path | Non
     }
     if not drawn:
         return None
-    draw = {"fig1": _fig1, "fig3": _fig3, "table2": _table2, "fig4": _fig4}[part.name]
+    own = {"fig1": _fig1, "table2": _table2, "fig4": _fig4}
+    draw = own.get(part.name, _fig3)
     paths = [folder / f"{part.name}.{suffix}" for suffix in ("png", "svg")]
     style.write(lambda figure: draw(figure, drawn), paths)
     return paths[0]
