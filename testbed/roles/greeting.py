@@ -102,14 +102,17 @@ def connect(
     absence = settings.server_absence
     deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
     while True:
-        connection = call(settings.server_address, max(_RETRY, deadline - time.monotonic()))
-        if absence is not None and settings.clock == "wall":
-            _notice_its_end(connection)
+        connection = None
         try:
+            # It may die while it is being called, too.
+            connection = call(settings.server_address, max(_RETRY, deadline - time.monotonic()))
+            if absence is not None and settings.clock == "wall":
+                _notice_its_end(connection)
             before()
             return _greet(connection, settings, int(who), parameters)
         except (ConnectionError, TimeoutError):
-            connection.close()
+            if connection is not None:
+                connection.close()
             if absence is None or time.monotonic() > deadline:
                 raise
             time.sleep(_RETRY_GREETING)
