@@ -162,7 +162,7 @@ def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> Non
     content = RUN | RUNS["adacomp, shaped, changed"]
     content |= {"clock": "wall", "training": {"updates": 200}, "faults": [*kills, *others]}
     content["network"] = {"uplink": "20mbit", "downlink": "50mbit"}
-    directory = emulated(command, content | {"checkpoints": {"every": 10}})
+    directory = emulated(command, content | {"checkpoints": {"every": 20}})
     updates = rows(directory)
     applied = updates.filter(updates["applied"])
     assert applied["iteration"].to_pylist() == list(range(1, 201))
@@ -171,10 +171,10 @@ def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> Non
     lost = updates.num_rows - 200
     told = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
     back = [one["event"] for one in told if one["event"].startswith("back from the checkpoint")]
-    # The third is killed wherever it is; at 25 and at 28 it goes back to 20.
-    assert [text.split(";")[0] for text in back[:2]] == [
-        "back from the checkpoint of update 20"
-    ] * 2
+    # It is killed a little behind 25 and behind 28, and the third time wherever it is.
+    versions = [int(text.split(";")[0].rpartition(" ")[2]) for text in back]
+    assert len(versions) == 3
+    assert all(version >= 20 and version % 20 == 0 for version in versions)
     assert sum(int(text.split("; ")[1].split()[0]) for text in back) == lost >= 5
     assert [one["event"] for one in told if one["level"] != "info"] == []
     summary = json.loads((directory / "summary.json").read_bytes())
