@@ -1,7 +1,7 @@
 """Where an emulated run stood when its server wrote a checkpoint.
 
 The server writes its own state; how much of the journals and of the traffic belongs to it only the
-orchestrator knows. It notes that here, for as many checkpoints as there are files.
+orchestrator knows. It notes that here: for the two checkpoints that there are, and one on its way.
 """
 
 import json

@@ -38,7 +38,7 @@ from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.run_log import Kept, RunLog
 from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
@@ -152,18 +152,18 @@ class Run:
         with contextlib.ExitStack() as opened:
             try:
                 self._keeping.open(opened)
-                if self._keeping.mark is not None:
-                    self._go_on(self._keeping.mark)
+                if again is not None and self._keeping.mark is not None:
+                    self._go_on(again.kept, self._keeping.mark)
             except OSError as error:
                 raise RunError(explain(error, self._directory)) from error
             wake_up = opened.enter_context(signals())
             self._carry_out(wake_up)
             return self._write_end()
 
-    def _go_on(self, mark: Mark) -> None:
+    def _go_on(self, kept: Kept, mark: Mark) -> None:
         """Be where the run was at a checkpoint."""
-        rows, accuracies, faults = self._log.kept()
-        self._injection.go_on(rows, faults, mark)
+        rows, accuracies = kept.updates, kept.accuracies
+        self._injection.go_on(rows, kept.records, mark)
         self._ledgers.earlier_updates = len(rows)
         outcome = self._outcome
         if len(rows):

@@ -73,6 +73,23 @@ class Kept:
     faults: Sequence[str]
     resumed: dict[str, Any]
 
+    @property
+    def updates(self) -> npt.NDArray[Any]:
+        """The rows of updates, of ``records.UPDATE``."""
+        return _structured(self.tables["updates"])
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """The accuracies of the evaluations, by their versions."""
+        evaluations = self.tables["evaluations"]
+        columns = (evaluations[name].to_pylist() for name in ("iteration", "accuracy"))
+        return dict(zip(*columns, strict=True))
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The records of the faults."""
+        return [json.loads(line) for line in self.faults]
+
 
 class RunLog:
     """One run's directory; the orchestrator is its only writer, but for the capture's files.
@@ -108,7 +125,6 @@ class RunLog:
         self._reserve.write_bytes(os.urandom(_RESERVE))
         if kept is None:
             (directory / "spec.yaml").write_text(spec, encoding="utf-8")
-        self._kept = kept
         self._manifest = manifest | {
             "format": 1,
             "started": kept.manifest["started"] if kept else _now(),
@@ -176,24 +192,6 @@ class RunLog:
     def updates(self, rows: npt.NDArray[Any]) -> None:
         """Append applied updates, an array of ``records.UPDATE``."""
         self._updates.append({name: rows[name] for name in UPDATE.names or ()})
-
-    def kept(self) -> tuple[npt.NDArray[Any], dict[int, float], list[dict[str, Any]]]:
-        """What a run that goes on has already.
-
-        Returns:
-            The rows of its updates, of ``records.UPDATE``; the accuracies of its evaluations, by their
-            versions; and its faults.
-        """
-        tables = self._kept.tables if self._kept else {}
-        rows, accuracies = np.empty(0, UPDATE), {}
-        if self._kept:
-            rows = _structured(tables["updates"])
-            columns = (
-                tables["evaluations"][name].to_pylist() for name in ("iteration", "accuracy")
-            )
-            accuracies = dict(zip(*columns, strict=True))
-        faults = [json.loads(line) for line in self._kept.faults] if self._kept else []
-        return rows, accuracies, faults
 
     def go_back(self, version: int, updates: int) -> tuple[npt.NDArray[Any], int]:
         """What was applied and evaluated behind a version is lost: the server that had it is dead.
