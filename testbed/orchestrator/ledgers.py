@@ -11,10 +11,11 @@ second, device and direction, and ``traffic/connections.parquet``.
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ FILES = "packets captured and packets in the files"
 SERVER_KILLED = "the server was killed, and could not tell what it had received"
 """Why there may be connections that no server has told of."""
 _FILE = "ledgers.json"
+_Flow: TypeAlias = npt.NDArray[np.void]
+"""One direction of a TCP connection: a row of ``traffic.accounting.FLOW_COLUMNS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,36 +193,38 @@ class Ledgers:
         ]
 
     def _streams(self, found: Account, flaw: str | None) -> list[Difference]:
-        flows: dict[tuple[str, str, int, int], list[npt.NDArray[np.void]]] = {}
+        flows: dict[tuple[str, str, int, int], list[_Flow]] = {}
         for row in found.flows:
             ports = int(row["source_port"]), int(row["destination_port"])
             flows.setdefault((*found.pairs[int(row["pair"])], *ports), []).append(row)
 
         def taken(
-            source: str, to: str, source_port: int, to_port: int
-        ) -> npt.NDArray[np.void] | None:
-            """The flow of a connection; a port that is used again has a later one."""
+            source: str, to: str, source_port: int, to_port: int, fits: Callable[[_Flow], bool]
+        ) -> _Flow | None:
+            """The flow of a connection: of several from one port the first that fits, else the first.
+
+            A port that is used again has several; one may be a call that was refused, or belong to a
+            server that was killed and told of none.
+            """
             rows = flows.get((source, to, source_port, to_port))
-            return rows.pop(0) if rows else None
+            if not rows:
+                return None
+            return rows.pop(next((i for i, row in enumerate(rows) if fits(row)), 0))
 
         differences = []
         for one in self.connections:
             name = one.device or f"{one.address} port {one.port}"
-            inward = taken(one.address, self.server, one.port, one.local_port)
-            outward = taken(self.server, one.address, one.local_port, one.port)
-            received = one.message_bytes + one.incomplete_bytes
-            seen = 0 if inward is None else int(inward["stream_bytes"])
-            # What is behind a gap that nobody came to fill never reached the server.
-            cut_short = inward is not None and inward["reset"] and inward["whole_bytes"] == received
-            if seen != received and not cut_short:
-                reason = flaw or _why_not_received(one, inward)
+            arrived, left = partial(_has_arrived, one), partial(_has_left, one)
+            inward = taken(one.address, self.server, one.port, one.local_port, arrived)
+            outward = taken(self.server, one.address, one.local_port, one.port, left)
+            if not arrived(inward):
+                seen, reason = _bytes_of(inward), flaw or _why_not_received(one, inward)
                 differences.append(
-                    Difference(f"{MESSAGES}, to the server", name, received, seen, reason)
+                    Difference(f"{MESSAGES}, to the server", name, _received(one), seen, reason)
                 )
-            seen = 0 if outward is None else int(outward["stream_bytes"])
-            # The kernel may still have sent what it had when the connection was closed.
-            if not one.sent_bytes - one.unsent_bytes <= seen <= one.sent_bytes:
+            if not left(outward):
                 reason = flaw or _gap(outward) or "the connection was cut before it could be sent"
+                seen = _bytes_of(outward)
                 differences.append(
                     Difference(f"{MESSAGES}, from the server", name, one.sent_bytes, seen, reason)
                 )
@@ -233,7 +238,29 @@ class Ledgers:
         return differences
 
 
-def _why_not_received(one: Connection, flow: npt.NDArray[np.void] | None) -> str:
+def _bytes_of(flow: _Flow | None) -> int:
+    return 0 if flow is None else int(flow["stream_bytes"])
+
+
+def _received(one: Connection) -> int:
+    return one.message_bytes + one.incomplete_bytes
+
+
+def _has_arrived(one: Connection, flow: _Flow | None) -> bool:
+    """Whether a flow to the server is what the server says that it received."""
+    if _bytes_of(flow) == _received(one):
+        return True
+    # What is behind a gap that nobody came to fill never reached the server.
+    return flow is not None and bool(flow["reset"]) and flow["whole_bytes"] == _received(one)
+
+
+def _has_left(one: Connection, flow: _Flow | None) -> bool:
+    """Whether a flow from the server is what its kernel took."""
+    # It may still have sent what it had when the connection was closed.
+    return one.sent_bytes - one.unsent_bytes <= _bytes_of(flow) <= one.sent_bytes
+
+
+def _why_not_received(one: Connection, flow: _Flow | None) -> str:
     gap = _gap(flow)
     if gap:
         return gap
@@ -242,7 +269,7 @@ def _why_not_received(one: Connection, flow: npt.NDArray[np.void] | None) -> str
     return "no reason is known: one of the two counts wrongly"
 
 
-def _gap(flow: npt.NDArray[np.void] | None) -> str | None:
+def _gap(flow: _Flow | None) -> str | None:
     if flow is None:
         return "the capture has nothing of this connection"
     if not flow["opened"]:

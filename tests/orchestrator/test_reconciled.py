@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.orchestrator.ledgers import Connection, Ledgers
+from testbed.orchestrator.ledgers import SERVER_KILLED, Connection, Ledgers
 from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
 
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"
@@ -50,6 +50,22 @@ def test_a_port_that_is_used_again_has_a_flow_of_its_own() -> None:
     assert not ledgers(connection(100), connection(70)).reconcile(seen(first, second))
     differences = ledgers(connection(100), connection(71)).reconcile(seen(first, second))
     assert [(one.expected, one.found) for one in differences] == [(71, 70)]
+
+
+def test_a_call_that_was_refused_is_not_the_connection_from_the_same_port() -> None:
+    account = seen({}, {"stream_bytes": 100, "whole_bytes": 100})
+    account.flows["stream_bytes"][1] = 0
+    account.flows["opened"][1] = False  # a reset, and no SYN
+    assert not ledgers(connection(100)).reconcile(account)
+
+
+def test_a_killed_server_s_connection_from_the_same_port_is_not_that_of_the_next() -> None:
+    of_killed, of_next = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
+    told = ledgers(connection(70))
+    told.server_kills = 1
+    differences = told.reconcile(seen(of_killed, of_next))
+    assert {one.reason for one in differences} == {SERVER_KILLED}
+    assert [one.found for one in differences] == [100, 32]
 
 
 def test_what_is_behind_a_gap_that_was_not_filled_never_reached_the_server() -> None:
