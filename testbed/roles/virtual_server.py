@@ -77,11 +77,11 @@ class VirtualServer(Server):
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
         self._standing = StandingFaults()
         self._incarnations = [0] * settings.workers
-        protocol = WORKER_PROTOCOLS[half.protocol]
+        self._protocol = WORKER_PROTOCOLS[half.protocol]
         self._outstanding: Outstanding | None = None
         if checkpoints is not None:
             self._outstanding = Outstanding(
-                settings.workers, asks=protocol.asks, changed=settings.pulls == "changed"
+                settings.workers, asks=self._protocol.asks, changed=settings.pulls == "changed"
             )
         self._awaiting_back: set[int] = set()
         self._leaves = leaves
@@ -92,10 +92,8 @@ class VirtualServer(Server):
         self._push: Pushed | None = None
         self._sizes: list[int] = []
         self._keep = False
-        self._protocol = WORKER_PROTOCOLS[half.protocol]
         self._told_at = None  # at an iteration, too, it is the clock that has faults happen
         self._clock_runs = False
-        self._stopped: Counter[int] = Counter()
         self._away: dict[int, Connection | None] = {}
         self._greetings: dict[int, list[int]] = {}
 
@@ -124,6 +122,7 @@ class VirtualServer(Server):
                 self._report.event("error", "nobody will push any more")
         self._clock.drain()
         self._finished = True
+        stopped = self._standing.under(STOPPING)
         for connection in list(self._connections):
             number = connection.device
             if number is None or connection is self._evaluator:
@@ -131,7 +130,7 @@ class VirtualServer(Server):
             # Who is stopped or cut off does not hear that the run is over, nor is it heard any more. Of
             # one that was killed while it was cut off, nobody may ever hear that it is gone.
             gone = self._workers.get(number) is not connection
-            if gone or self._stopped[number] or number in self._away:
+            if gone or number in stopped or number in self._away:
                 self._close(connection, None)
         for leave in self._leaves:
             leave.give(What.STOP)
@@ -159,7 +158,6 @@ class VirtualServer(Server):
             "asked": self._busy.asked,
             "outstanding": self._outstanding.state(),
             "standing": self._standing.state(),
-            "stopped": dict(self._stopped),
             "incarnations": self._incarnations,
             "away": sorted(self._away),
         }
@@ -179,7 +177,6 @@ class VirtualServer(Server):
         self._outstanding.restore(state["outstanding"])
         self._standing.restore(state["standing"])
         self._counts.update(state["counts"])
-        self._stopped.update(state["stopped"])
         self._incarnations = state["incarnations"]
         self._away = dict.fromkeys(state["away"])
         self._awaiting_back = set(state["there"])
@@ -418,10 +415,6 @@ class VirtualServer(Server):
 
     def fault(self, record: dict[str, Any]) -> None:
         """Have the orchestrator make it real, and write it down."""
-        if record["fault"] in STOPPING:
-            by = {"begin": 1, "end": -1}[record["phase"]]
-            for worker in record["devices"]:
-                self._stopped[worker] += by
         self._counts["faults"] += 1
         self._standing.told(record)
         self._report.flush()
@@ -449,7 +442,6 @@ class VirtualServer(Server):
         if connection is not None:
             self._watch(connection)  # for its end
         self._away[worker] = None
-        self._stopped[worker] = 0
         self._incarnations[worker] += 1
         self._standing.killed(worker)
         if self._outstanding is not None:
