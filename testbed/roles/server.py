@@ -465,7 +465,8 @@ class Server:
         return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
 
     def _say_stop(self, connections: Iterable[Connection]) -> None:
-        for connection in list(connections):
+        """Say STOP to those that were not told yet, and nothing behind it."""
+        for connection in [one for one in connections if not one.ending]:
             try:
                 connection.send([header(Kind.STOP)])
                 if connection is not self._evaluator:

@@ -167,4 +167,5 @@ def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
         assert receive(evaluator)[0] is Kind.STOP
         for connection in (worker, evaluator):
             connection.close()
+        assert second.until("connection")["reason"] is None  # it was told once, and hung up
         assert second.until("finished")["finished"] == 5
