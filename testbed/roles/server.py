@@ -335,9 +335,13 @@ class Server:
         if self._started is not None:
             return
         self._started = time.monotonic()
-        self._report.send(training=self._started)
         self._service.begin()
+        self._before_training()
+        self._report.send(training=self._started)
         self._send_due()
+
+    def _before_training(self) -> None:
+        """Training begins, and nobody has been told."""
 
     def _answer(self, connection: Connection, number: int) -> int:
         """Send a worker what it is due; returns the message's bytes."""

@@ -92,11 +92,9 @@ class WallServer(Server):
         }
         return super()._state() | ledger
 
-    def _start(self) -> None:
-        if self._started is None:
-            super()._start()
-            if self._checkpoints is not None:
-                self._write_checkpoint()
+    def _before_training(self) -> None:
+        if self._checkpoints is not None:  # whoever knows of training may kill this server
+            self._write_checkpoint()
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
         version = self._service.half.version

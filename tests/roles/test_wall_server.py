@@ -86,6 +86,18 @@ def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
         assert second.server._now() == pytest.approx(time.monotonic() - training, abs=0.5)
 
 
+def test_it_can_come_back_before_anybody_knows_that_training_begins(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as server:
+        for number in (0, 1):
+            server.connect(number)
+        server.until("training")
+        kinds = [next(iter(message.fields)) for message in server.messages]
+        assert kinds.index("keeping") < kinds.index("training")
+        assert files.newest()["version"] == 0
+
+
 def test_it_does_not_wait_for_the_dead(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
