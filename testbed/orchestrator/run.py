@@ -390,7 +390,6 @@ class Run:
                     "kills": self._injection.server_kills,
                     "training": None,
                     "elapsed": mark.time,
-                    "version": mark.version,
                 }
             self._start(self._hub, role)
 
