@@ -162,7 +162,7 @@ class Run:
 
     def _go_on(self, kept: Kept, mark: Mark) -> None:
         """Be where the run was at a checkpoint."""
-        rows, accuracies = kept.updates, kept.accuracies
+        rows, evaluations = kept.updates, kept.evaluations
         self._injection.go_on(rows, kept.records, mark)
         self._ledgers.earlier_updates = len(rows)
         outcome = self._outcome
@@ -170,8 +170,8 @@ class Run:
             outcome.took_in(rows, mark.version)
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self._progress.lost = mark.workers_lost
-        outcome.accuracies = list(accuracies.values())
-        self._ingress.has(accuracies)
+        outcome.accuracies = [row["accuracy"] for row in evaluations]
+        self._ingress.has(evaluations)
 
     def _ask(self, request: dict[str, Any]) -> None:
         """Ask the agent for something."""
