@@ -271,17 +271,20 @@ class Injection:
         """Seconds until ``turn`` has something to do."""
         due = [self._ends[0].when] if self._ends else []
         due += [self._training + self._next[0]] if self._next and self._training else []
-        waiting = any(worker.exited is not None for worker in self._workers.values())
+        waiting = any(
+            worker.exited is not None and worker.killed != math.inf
+            for worker in self._workers.values()
+        )
         if self._server.exited is not None:
             due.append(max(self._server.back, time.monotonic() + 0.02))
         if waiting and not self._over:
             due.append(time.monotonic() + 0.02)
         return max(0.0, min(due, default=math.inf) - time.monotonic())
 
-    def turn(self) -> None:
-        """Do what is due."""
+    def turn(self, until: float = math.inf) -> None:
+        """Do what is due by now, or was by an earlier moment of CLOCK_MONOTONIC."""
         while not self._over:
-            now = time.monotonic()
+            now = min(until, time.monotonic())
             begins = math.inf
             if self._next is not None and self._training is not None:
                 begins = self._training + self._next[0]

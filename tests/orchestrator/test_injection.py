@@ -1,0 +1,69 @@
+"""What the orchestrator does of faults by the wall clock, and when it has nothing to do."""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.faults.fault import Fault
+from testbed.orchestrator.injection import Injection
+from testbed.orchestrator.once import Once
+from testbed.telemetry.run_log import RunLog
+from tests.roles.test_server import settings
+
+Make = Callable[..., tuple[Injection, list[dict[str, Any]]]]
+
+
+def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
+    return {
+        "stream": f"faults {index}",
+        "fault": fault.to_json(),
+        "devices": [index],
+        "time": time,
+    }
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def made(*rules: dict[str, Any]) -> tuple[Injection, list[dict[str, Any]]]:
+        asked: list[dict[str, Any]] = []
+        injection = Injection(
+            settings(faults=rules),
+            {0: "worker-0", 1: "worker-1"},
+            ask=asked.append,
+            start=lambda device, role: asked.append({"start": device, "role": role}),
+            event=lambda level, text, device: None,
+            log=RunLog(tmp_path / "run", "", {}),
+            once=Once(),
+        )
+        return injection, asked
+
+    return made
+
+
+def test_nobody_is_waited_for_who_was_killed_for_good(make: Make) -> None:
+    injection, asked = make(rule(0, Fault(0, "kill"), 1.0))
+    injection.training(time.monotonic() - 2)
+    assert injection.patience == 0
+    injection.turn()
+    assert asked[0] == {"kill": "worker-0"}
+    assert injection.exited("worker-0")
+    assert injection.patience == math.inf
+
+
+def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make) -> None:
+    injection, asked = make(rule(0, Fault(0, "kill", 0.5), 1.0))
+    injection.training(time.monotonic() - 2)
+    injection.turn()
+    assert injection.exited("worker-0")
+    assert 0.3 < injection.patience <= 0.5
+    time.sleep(0.6)
+    injection.turn()
+    assert 0 < injection.patience <= 0.02
+    injection.closed(0)
+    injection.turn()
+    assert asked[-1]["start"] == "worker-0" and asked[-1]["role"]["incarnation"] == 1
+    assert injection.patience == math.inf
