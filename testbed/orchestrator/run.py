@@ -549,8 +549,9 @@ class Run:
 
     def _keeps(self, version: int, when: float) -> None:
         """The server is about to write a checkpoint: note what belongs to it."""
-        elapsed = 0.0 if self._training is None else time.monotonic() - self._training
-        self._injection.turn()  # what is due by then has begun
+        now = time.monotonic()
+        elapsed = 0.0 if self._training is None else now - self._training
+        self._injection.turn(now)  # what is due by then has begun, and nothing else
         counts, outcome = self._log.counts, self._outcome
         mark = Mark(
             version,

@@ -67,3 +67,14 @@ def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make) -> No
     injection.turn()
     assert asked[-1]["start"] == "worker-0" and asked[-1]["role"]["incarnation"] == 1
     assert injection.patience == math.inf
+
+
+def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make) -> None:
+    both = [rule(i, Fault(i, "freeze", 60.0), time) for i, time in enumerate((1.0, 2.0))]
+    injection, asked = make(*both)
+    began = time.monotonic() - 3
+    injection.training(began)
+    injection.turn(began + 1.5)
+    assert asked == [{"freeze": "worker-0"}]
+    injection.turn()
+    assert asked == [{"freeze": "worker-0"}, {"freeze": "worker-1"}]
