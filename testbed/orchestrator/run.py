@@ -40,6 +40,7 @@ from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
+from testbed.telemetry.texts import DIED, TRAINING
 from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
@@ -410,7 +411,7 @@ class Run:
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
         self._progress.lost += 1
         self._outcome.workers_lost += 1
-        self._event("warning", f"{device} died: {how}", device)
+        self._event("warning", f"{device} {DIED}{how}", device)
 
     # -- what the roles say
 
@@ -484,7 +485,7 @@ class Run:
         self._ledgers.began_monotonic = when
         self._ledgers.save(self._log.traffic)
         self._injection.training(when)
-        self._event("info", "training begins", self._hub)
+        self._event("info", TRAINING, self._hub)
         self._progress.phase = "training"
 
     def _parted(self, message: Message) -> None:
