@@ -18,7 +18,7 @@ from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
-from testbed.clock.star import StarClock
+from testbed.clock.star import Devices, StarClock
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
@@ -136,15 +136,13 @@ class VirtualServer(Server):
             leave.give(What.STOP)
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
-        return star_clock(
-            self._service,
-            self,
-            self._schedule,
-            workers=workers,
+        devices = Devices(
+            workers,
             protocol=self._protocol,
             busy=self._busy,
             lines=lambda worker: lines(self._settings, worker),
         )
+        return star_clock(self._service, self, devices, self._schedule)
 
     # -- checkpoints
 
