@@ -24,9 +24,7 @@ from collections.abc import Iterable
 from dataclasses import astuple
 from typing import Any
 
-from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
-from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
+from testbed.algorithms.interface import as_bytes
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
 from testbed.roles.evaluations import Asked, Evaluations
@@ -34,7 +32,8 @@ from testbed.roles.greeting import Who
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
 from testbed.roles.service import Answer, Pushed, UpdateRow
-from testbed.roles.settings import PORT, Settings
+from testbed.roles.serving import Serving
+from testbed.roles.settings import PORT
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice
@@ -58,27 +57,17 @@ REPORT_PERIOD = 0.2
 
 
 class Server:
-    """Serves one run; see ``serve``."""
+    """Serves one run; see ``serve``.
 
-    def __init__(
-        self,
-        settings: Settings,
-        half: ServerHalf,
-        layout: Layout,
-        channel: Channel,
-        board: Board | None = None,
-        *,
-        checkpoints: Checkpoints | None = None,
-    ) -> None:
-        """Prepare.
+    One that has come back waits for the workers in ``_awaited``, which were there before.
+    """
 
-        Args:
-            board: where to write how it stands, if there is one.
-            checkpoints: which it writes, if any.
-        """
+    def __init__(self, serving: Serving) -> None:
+        """Prepare."""
+        settings, half, layout = serving.settings, serving.half, serving.layout
         self._settings = settings
-        self._report = Report(channel)
-        board = board or Board.private(lines_of(settings.workers))
+        self._report = Report(serving.channel)
+        board = serving.board or Board.private(lines_of(settings.workers))
         self._line, self._own_line = board.server(), board.device(hub_line(settings.workers))
         self._stamps = board.shared
         self._service = MeasuredService(half, layout, settings, self, self._line)
@@ -96,8 +85,10 @@ class Server:
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
         self._evaluator_done = False
-        self._checkpoints = checkpoints
-        remembered = checkpoints is not None
+        self._checkpoints = serving.checkpoints
+        self._came_back = serving.came_back
+        self._awaited: set[int] = set()
+        remembered = serving.checkpoints is not None
         self._evaluations = Evaluations(len(self._parameters), remembered=remembered)
         self._last_greeting = time.monotonic()
         self._last_report = 0.0

@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
-from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
+from testbed.algorithms.interface import as_bytes
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
 from testbed.clock.star import Devices, StarClock
@@ -28,10 +26,9 @@ from testbed.roles.leave import Leave, What
 from testbed.roles.outstanding import Outstanding
 from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.service import Answer, Pushed, UpdateRow
-from testbed.roles.settings import Settings
+from testbed.roles.serving import Serving
 from testbed.roles.standing_faults import StandingFaults
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
-from testbed.telemetry.board import Board
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import HEADER, Frame, Kind, header
@@ -50,18 +47,7 @@ class VirtualServer(Server):
     """Serves one run; a ``testbed.clock.stage.FaultStage``."""
 
     def __init__(
-        self,
-        settings: Settings,
-        half: ServerHalf,
-        layout: Layout,
-        channel: Channel,
-        *,
-        times: Times,
-        local_steps: int,
-        leaves: list[Leave],
-        board: Board | None = None,
-        checkpoints: Checkpoints | None = None,
-        came_back: CameBack | None = None,
+        self, serving: Serving, *, times: Times, local_steps: int, leaves: list[Leave]
     ) -> None:
         """Prepare.
 
@@ -69,26 +55,23 @@ class VirtualServer(Server):
             times: the devices', as the clock draws them.
             local_steps: of each computation.
             leaves: the channels to the workers.
-            checkpoints: which this writes, if any.
-            came_back: if it was killed, and is to go on from the last of them.
         """
-        super().__init__(settings, half, layout, channel, board, checkpoints=checkpoints)
-        self._came_back = came_back
+        super().__init__(serving)
+        settings = serving.settings
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
         self._standing = StandingFaults()
         self._incarnations = [0] * settings.workers
-        self._protocol = WORKER_PROTOCOLS[half.protocol]
+        self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
         self._outstanding: Outstanding | None = None
-        if checkpoints is not None:
+        if serving.checkpoints is not None:
             self._outstanding = Outstanding(
                 settings.workers, asks=self._protocol.asks, changed=settings.pulls == "changed"
             )
-        self._awaiting_back: set[int] = set()
         self._leaves = leaves
         self._busy = times.busy(local_steps)
         self._listener: socket.socket | None = None
         self._clock: StarClock | None = None
-        self._awaited: Connection | None = None
+        self._reading: Connection | None = None
         self._push: Pushed | None = None
         self._sizes: list[int] = []
         self._keep = False
@@ -177,7 +160,7 @@ class VirtualServer(Server):
         self._counts.update(state["counts"])
         self._incarnations = state["incarnations"]
         self._away = dict.fromkeys(state["away"])
-        self._awaiting_back = set(state["there"])
+        self._awaited = set(state["there"])
         self._started = came_back.began()
         self._report.send(
             restored=state["version"],
@@ -187,13 +170,13 @@ class VirtualServer(Server):
         )
         self._ask_again(state["evaluations"])
         deadline = time.monotonic() + RETURN_TIMEOUT
-        while self._awaiting_back and time.monotonic() < deadline:
+        while self._awaited and time.monotonic() < deadline:
             self._turn(self._listener)
             self._look_after()
-        for worker in sorted(self._awaiting_back):
+        for worker in sorted(self._awaited):
             text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
             self._report.event("warning", text, worker)
-        self._awaiting_back.clear()
+        self._awaited.clear()
         if came_back.training is None:
             self._started = came_back.began()
             self._report.send(training=self._started)
@@ -216,7 +199,7 @@ class VirtualServer(Server):
         connection.receiver.accept(self._working)
         self._line.sent(HEADER.size)
         self._workers[number] = connection
-        self._awaiting_back.discard(number)
+        self._awaited.discard(number)
         self._watch(connection)
 
     def _note(self, number: int, answer: Answer) -> None:
@@ -258,7 +241,7 @@ class VirtualServer(Server):
             return
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        if number in self._awaiting_back and who.incarnation == self._incarnations[number]:
+        if number in self._awaited and who.incarnation == self._incarnations[number]:
             self._greet_again(connection, number)
             return
         if self._came_back and who.kills < self._came_back.kills:
@@ -318,7 +301,7 @@ class VirtualServer(Server):
             return True
         if self._workers.get(connection.device) is not connection:
             return True
-        return connection is self._awaited
+        return connection is self._reading
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
         number = connection.device
@@ -379,7 +362,7 @@ class VirtualServer(Server):
         if connection is None:
             return None
         assert self._listener is not None
-        self._push, self._keep, self._awaited = None, keep, connection
+        self._push, self._keep, self._reading = None, keep, connection
         self._sizes.clear()
         self._watch(connection)
         expected = 2 if self._protocol.asks else 1
@@ -390,7 +373,7 @@ class VirtualServer(Server):
             if time.monotonic() - told > PATIENCE:
                 told += PATIENCE
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
-        self._awaited = None
+        self._reading = None
         if connection not in self._connections or self._push is None:
             return None
         self._watch(connection)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.roles import wall_server
 from testbed.roles.coming_back import STORED, CameBack
+from testbed.roles.serving import Serving
 from testbed.roles.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.test_server import Running, dense, pull, receive
@@ -33,7 +34,9 @@ def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
 def running(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: CameBack | None, **changes: Any
 ) -> Iterator[Running]:
-    make = partial(WallServer, checkpoints=Checkpoints(3, files), came_back=back)
+    def make(serving: Serving) -> WallServer:
+        return WallServer(replace(serving, checkpoints=Checkpoints(3, files), came_back=back))
+
     one = Running(monkeypatch, make, **ALL | changes)
     yield one
     one.close()
