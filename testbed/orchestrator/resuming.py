@@ -77,7 +77,8 @@ class Resumption:
         What there is of earlier times goes to a folder of its own.
         """
         folder = directory / "traffic"
-        earlier = [path for path in folder.iterdir() if not path.name.startswith("earlier")]
+        # A run that was killed as soon as it was begun has no such folder.
+        earlier = [path for path in folder.glob("*") if not path.name.startswith("earlier")]
         if earlier:
             aside = folder / f"earlier-{len(self.kept.manifest.get('resumed', ())) + 1}"
             aside.mkdir(exist_ok=True)
