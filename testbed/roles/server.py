@@ -284,6 +284,7 @@ class Server:
     def _go_on(self) -> None:
         """Fewer workers are there: an update may have come about."""
         if self._started is not None:
+            self._tell_reached()
             self._finished = self._service.finished
             self._send_due()
 
@@ -354,10 +355,14 @@ class Server:
     def row(self, row: UpdateRow, version: int) -> None:
         """A push was taken in, which led to this version."""
         self._report.row(row, version)
-        if version == self._told_at:
-            self._told_at = self._schedule.next_iteration(version)
+        self._tell_reached()
+
+    def _tell_reached(self) -> None:
+        """Tell that a version is there at which something is to happen."""
+        while self._told_at is not None and self._service.half.version >= self._told_at:
             self._report.flush()
-            self._report.send(reached=version)
+            self._report.send(reached=self._told_at)
+            self._told_at = self._schedule.next_iteration(self._told_at)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """A worker has been silent for so many seconds, and is left out from now on."""
