@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.faults.fault import Fault
+from testbed.faults.fault import SERVER, Fault
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.once import Once
 from testbed.telemetry.run_log import RunLog
@@ -62,7 +62,7 @@ def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make) -> No
     assert 0.3 < injection.patience <= 0.5
     time.sleep(0.6)
     injection.turn()
-    assert 0 < injection.patience <= 0.02
+    assert 0 < injection.patience < 0.1
     injection.closed(0)
     injection.turn()
     assert asked[-1]["start"] == "worker-0" and asked[-1]["role"]["incarnation"] == 1
@@ -78,3 +78,22 @@ def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make) -> None:
     assert asked == [{"freeze": "worker-0"}]
     injection.turn()
     assert asked == [{"freeze": "worker-0"}, {"freeze": "worker-1"}]
+
+
+def test_a_server_is_started_again_when_it_has_been_away_for_so_long(make: Make) -> None:
+    killed = rule(0, Fault(0, "kill", 0.5), 1.0) | {"devices": [SERVER]}
+    injection, asked = make(killed)
+    began = time.monotonic() - 2
+    injection.training(began)
+    injection.turn()
+    assert asked == [{"kill": "server"}]
+    assert injection.patience == math.inf  # until its process has ended
+    assert injection.exited("server") and injection.server_exited <= time.monotonic()
+    injection.turn()
+    assert len(asked) == 1 and 0.3 < injection.patience <= 0.5
+    time.sleep(0.6)
+    injection.turn()
+    role = {"role": "server", "number": SERVER, "restore": True, "kills": 1, "training": began}
+    assert asked[1:] == [{"start": "server", "role": role}]
+    assert injection.server_kills == 1 and injection.patience == math.inf
+    assert not injection.exited("server")  # not the testbed's doing
