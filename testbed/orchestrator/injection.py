@@ -198,7 +198,10 @@ class Injection:
         fault, devices, phase = _fault(record), record["devices"], record["phase"]
         when = self._now() if self._wall else record["time"]
         if "pushes" in record:
-            self._workers[devices[0]].pushes = record["pushes"]
+            worker = self._workers[devices[0]]
+            worker.pushes = record["pushes"]
+            if self._over and worker.killed is None and fault.kind in ("freeze", "kill"):
+                self._kill(devices[0])  # it stands still by itself, and hears of no end
         if phase == "begin":
             self._begin(fault, devices, when, record["iteration"])
         else:

@@ -97,3 +97,22 @@ def test_a_server_is_started_again_when_it_has_been_away_for_so_long(make: Make)
     assert asked[1:] == [{"start": "server", "role": role}]
     assert injection.server_kills == 1 and injection.patience == math.inf
     assert not injection.exited("server")  # not the testbed's doing
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked_for"),
+    [
+        (Fault(0, "kill"), [{"kill": "worker-0"}]),
+        (Fault(0, "freeze", 60.0), [{"kill": "worker-0"}]),
+        (Fault(0, "stop-network", 60.0), []),
+    ],
+)
+def test_who_stands_still_by_itself_when_training_is_over_is_released(
+    make: Make, fault: Fault, asked_for: list[dict[str, Any]]
+) -> None:
+    injection, asked = make(rule(0, Fault(0, "freeze"), 1e6))
+    injection.training(time.monotonic() - 30)
+    injection.release()
+    assert asked == []
+    injection.told(fault.record("begin", [0], 0.0, 7) | {"pushes": 3})
+    assert asked == asked_for
