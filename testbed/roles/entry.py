@@ -17,6 +17,7 @@ import torch
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -107,7 +108,7 @@ class _Role:
         try:
             roles[arguments["role"]]()
         except Exception as error:
-            if not isinstance(error, OSError | WireError):
+            if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
             text = f"{type(error).__name__}: {error}"[:1000]
             self.report.send({"event": text, "level": "error", "number": number})

@@ -25,6 +25,7 @@ from dataclasses import astuple
 from typing import Any
 
 from testbed.algorithms.interface import as_bytes
+from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
 from testbed.roles.evaluations import Asked, Evaluations
@@ -385,12 +386,22 @@ class Server:
     # -- checkpoints
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint of what there is now."""
+        """Write a checkpoint of what there is now.
+
+        Raises:
+            RunError: there is no room; not to be taken for an error of the connection that led here.
+        """
         assert self._checkpoints is not None
         version = self._service.half.version
         self._report.flush()
         self._report.send(keeping=version, time=time.monotonic())
-        self._checkpoints.write(version, self._state())
+        try:
+            self._checkpoints.write(version, self._state())
+        except OSError as error:
+            raise RunError(
+                f"the checkpoint of update {version:,} cannot be written: {error.strerror}; free some "
+                "room and resume the run"
+            ) from error
 
     def _state(self) -> dict[str, Any]:
         """What a server that comes back has to know; it shares this one's memory."""

@@ -1,5 +1,6 @@
 """A server that comes back under the wall clock, with real sockets, in a thread on loopback."""
 
+import os
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.errors import RunError
 from testbed.roles import wall_server
 from testbed.roles.coming_back import STORED, CameBack
 from testbed.roles.serving import Serving
@@ -99,6 +101,27 @@ def test_it_can_come_back_before_anybody_knows_that_training_begins(
         kinds = [next(iter(message.fields)) for message in server.messages]
         assert kinds.index("keeping") < kinds.index("training")
         assert files.newest()["version"] == 0
+
+
+def test_a_checkpoint_that_cannot_be_written_is_no_worker_s_doing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: raised.append(told.exc_value))
+    full = [os.open("/dev/full", os.O_RDWR) for _ in range(2)]
+    with (
+        CheckpointFiles((full[0], full[1]), STORED) as files,
+        running(monkeypatch, files, None) as server,
+    ):
+        for number in (0, 1):
+            server.connect(number)
+        server.thread.join(10)
+        assert not server.thread.is_alive()
+        server.reader.join(10)
+        assert not [m.fields for m in server.messages if "connection" in m.fields]
+    (error,) = raised
+    assert isinstance(error, RunError)
+    assert "checkpoint of update 0 cannot be written: No space left" in str(error)
 
 
 def test_it_does_not_wait_for_the_dead(
