@@ -8,8 +8,6 @@ roles started by them, where an engine with the image of this code answers. Ends
 anything differs.
 """
 
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.command import execute
 from testbed.orchestrator import containers
 from testbed.results.quantities import as_bytes
 
@@ -78,27 +77,10 @@ def carry_out(
     command: str, spec: Path, out: Path, overrides: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The summaries of ``testbed run`` or ``testbed simulate``."""
-    options = [part for override in overrides for part in ("--set", override)]
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "testbed",
-            command,
-            str(spec),
-            "--out",
-            str(out),
-            "--no-report",
-            "--json",
-            *options,
-        ],
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    if ran.returncode:
-        raise SystemExit(f"agree: testbed {command} {spec} ended with status {ran.returncode}")
-    summaries: list[dict[str, Any]] = json.loads(ran.stdout)["runs"]
-    return summaries
+    done = execute(command, spec, out, overrides)
+    if done.status:
+        raise SystemExit(f"agree: testbed {command} {spec} ended with status {done.status}")
+    return done.summaries
 
 
 def pairs(

@@ -11,8 +11,6 @@ a seed is enough to see a failure again: ``python -m bench.chaos --seeds 17``.
 import argparse
 import collections
 import json
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +22,7 @@ import numpy as np
 import yaml
 
 from bench.agree import Pair
+from bench.command import execute
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.orchestrator.ledgers import SERVER_KILLED
 from testbed.results.faults import CRASHES
@@ -198,32 +197,9 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
 
 def _carry_out(command: str, path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
     """Run a ``testbed`` command with one run; its directory and summary."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "testbed",
-            command,
-            str(path),
-            "--out",
-            str(out),
-            "--no-report",
-            "--json",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        printed, complaints = process.communicate(timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)  # it takes its devices down, and writes its end
-        printed, complaints = process.communicate()
-    if not printed:
-        raise SystemExit(f"chaos: testbed {command} {path}: {complaints.strip()[-500:]}")
-    told = json.loads(printed)
-    (summary,) = told["runs"]
-    return Path(told["directory"]) / summary["algorithm"], summary
+    done = execute(command, path, out, seconds=TIMEOUT, quiet=True)
+    (summary,) = done.summaries
+    return done.directory / summary["algorithm"], summary
 
 
 def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDATES) -> list[str]:

@@ -44,17 +44,8 @@ class Checkpoints:
         self._seconds += time.monotonic() - began
 
     def newest(self) -> Any:
-        """The state of the last one; None if there is none yet."""
-        # A newer one may be left of before the run was resumed: its journals were cut back behind it.
-        return self._files.newest(lambda one: one["version"] <= self.last)
-
-    def go_on(self, version: int | None = None) -> Any:
-        """The newest state that there is, for whoever comes after its writer; None without one.
-
-        Args:
-            version: of the newest that counts; None: any does.
-        """
-        state = self._files.newest(lambda one: version is None or one["version"] <= version)
+        """The state of the last one, from which its writer or another one goes on; None without one."""
+        state = self._files.newest()
         if state is not None:
             self.last = state["version"]
         return state

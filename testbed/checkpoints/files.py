@@ -103,6 +103,14 @@ class CheckpointFiles:
                 return state
         return None
 
+    def cut_back(self, version: int) -> None:
+        """Have no later state than that of a version any more."""
+        at = len(MAGIC) + _FIXED.size
+        for descriptor in self.descriptors:
+            start = os.pread(descriptor, _BEFORE_JSON.size, at)
+            if len(start) < _BEFORE_JSON.size or _BEFORE_JSON.unpack(start)[0] > version:
+                os.ftruncate(descriptor, 0)
+
     def _state(self, content: bytearray) -> Any:
         _, length = _BEFORE_JSON.unpack_from(content)
         at = _BEFORE_JSON.size + length

@@ -75,7 +75,18 @@ class Marks:
         """
         # A server that has gone back passes the same versions again.
         before = [one for one in self._marks if one.version < mark.version]
-        self._marks = [*before, mark][-_KEPT:]
+        self._write([*before, mark][-_KEPT:])
+
+    def cut_back(self, version: int) -> None:
+        """Have none of a later version any more.
+
+        Raises:
+            OSError: there is no room.
+        """
+        self._write([one for one in self._marks if one.version <= version])
+
+    def _write(self, marks: list[Mark]) -> None:
+        self._marks = marks
         partial = self._path.with_suffix(".partial")
         partial.write_text(json.dumps([asdict(one) for one in self._marks]), encoding="utf-8")
         partial.replace(self._path)

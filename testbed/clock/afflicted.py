@@ -21,11 +21,10 @@ from typing import Any
 
 from testbed.clock import star
 from testbed.clock.stage import Arrived, FaultStage
-from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, StarClock
+from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, Devices, StarClock
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
 from testbed.roles.service import ParameterService
-from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER
 
 
@@ -63,26 +62,10 @@ class AfflictedClock(StarClock):
 
     _stage: FaultStage
 
-    def __init__(
-        self,
-        service: ParameterService,
-        stage: FaultStage,
-        *,
-        workers: Sequence[int],
-        protocol: Callable[[], WorkerProtocol],
-        busy: Callable[[int, float], float],
-        lines: Callable[[int], tuple[Line, Line]],
-    ) -> None:
+    def __init__(self, service: ParameterService, stage: FaultStage, devices: Devices) -> None:
         """Prepare, with workers that are all well."""
-        super().__init__(
-            service,
-            stage,
-            workers=workers,
-            protocol=protocol,
-            busy=lambda worker, now: busy(worker, now) * self._conditions[worker].factor,
-            lines=lines,
-        )
-        self._conditions = {worker: Condition() for worker in workers}
+        super().__init__(service, stage, devices)
+        self._conditions = {worker: Condition() for worker in devices.workers}
 
     def drain(self) -> None:
         # What was told to who is cut off does not arrive any more.
@@ -113,6 +96,9 @@ class AfflictedClock(StarClock):
                 time += condition.owed
                 condition.owed = 0.0
         return time
+
+    def _seconds(self, worker: int) -> float:
+        return super()._seconds(worker) * self._conditions[worker].factor
 
     def _compute(self, worker: int, state: Any, version: int) -> None:
         self._conditions[worker].owed = 0.0

@@ -14,12 +14,10 @@ from typing import Any, Literal
 from testbed.clock import afflicted
 from testbed.clock.afflicted import AfflictedClock
 from testbed.clock.stage import FaultStage
-from testbed.clock.star import StarClock
-from testbed.clock.transfers import Line
+from testbed.clock.star import Devices, StarClock
 from testbed.faults.fault import SERVER, Fault
 from testbed.faults.schedule import Schedule
 from testbed.roles.service import ParameterService
-from testbed.roles.worker_protocols import WorkerProtocol
 
 FRUITLESS = 10_000
 """Faults without a push in between after which none is expected any more: what is struck more often
@@ -54,23 +52,15 @@ class FaultyClock(AfflictedClock):
     made_anew = frozenset({"_schedule", "_timed"})
 
     def __init__(
-        self,
-        service: ParameterService,
-        stage: FaultStage,
-        *,
-        workers: Sequence[int],
-        protocol: Callable[[], WorkerProtocol],
-        busy: Callable[[int, float], float],
-        lines: Callable[[int], tuple[Line, Line]],
-        schedule: Schedule,
+        self, service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
     ) -> None:
         """Prepare.
 
         Args:
             schedule: whom faults strike, and when.
         """
-        super().__init__(service, stage, workers=workers, protocol=protocol, busy=busy, lines=lines)
-        self._pushes = dict.fromkeys(workers, 0)
+        super().__init__(service, stage, devices)
+        self._pushes = dict.fromkeys(devices.workers, 0)
         self._schedule = schedule
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(service.half.version)
@@ -216,9 +206,9 @@ class FaultyClock(AfflictedClock):
 
 
 def star_clock(
-    service: ParameterService, stage: FaultStage, schedule: Schedule, **rest: Any
+    service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
 ) -> StarClock:
-    """The clock of a run; ``rest`` as ``StarClock`` takes it. Without faults, they cost nothing."""
+    """The clock of a run. Without faults, they cost nothing."""
     if not schedule.rules:
-        return StarClock(service, stage, **rest)
-    return FaultyClock(service, stage, schedule=schedule, **rest)
+        return StarClock(service, stage, devices)
+    return FaultyClock(service, stage, devices, schedule)

@@ -70,6 +70,24 @@ STORED: tuple[type, ...] = (
 """What the states of a clock and its service are made of, beside plain values and arrays."""
 
 
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The workers of a run, as its clock has to know them.
+
+    Attributes:
+        workers: their numbers; each has joined the service, and asked if that is the protocol.
+        protocol: makes a worker's state.
+        busy: seconds that a worker computes and then waits, from a moment on; asked once for each
+            computation, in its order.
+        lines: makes a worker's uplink and downlink.
+    """
+
+    workers: Sequence[int]
+    protocol: Callable[[], WorkerProtocol]
+    busy: Callable[[int, float], float]
+    lines: Callable[[int], tuple[Line, Line]]
+
+
 class StarClock(Stateful):
     """Runs one run's events.
 
@@ -79,31 +97,17 @@ class StarClock(Stateful):
 
     made_anew = frozenset({"_service", "_stage", "_busy", "_protocol"})
 
-    def __init__(
-        self,
-        service: ParameterService,
-        stage: Stage,
-        *,
-        workers: Sequence[int],
-        protocol: Callable[[], WorkerProtocol],
-        busy: Callable[[int, float], float],
-        lines: Callable[[int], tuple[Line, Line]],
-    ) -> None:
-        """Prepare.
-
-        Args:
-            workers: their numbers; each has joined the service, and asked if that is the protocol.
-            protocol: makes a worker's state.
-            busy: seconds that a worker computes and then waits, from a moment on; asked once for
-                each computation, in its order.
-            lines: makes a worker's uplink and downlink.
-        """
+    def __init__(self, service: ParameterService, stage: Stage, devices: Devices) -> None:
+        """Prepare."""
         self.now = 0.0
         self._service = service
         self._stage = stage
-        self._busy = busy
-        self._protocol = protocol
-        self._workers = {w: _Worker(protocol(), *lines(w)) for w in workers}
+        self._busy = devices.busy
+        self._protocol = devices.protocol
+        self._workers = {
+            worker: _Worker(devices.protocol(), *devices.lines(worker))
+            for worker in devices.workers
+        }
         self._events: list[tuple[float, int, int, float]] = []
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0
@@ -168,7 +172,7 @@ class StarClock(Stateful):
         state.begun += 1
         state.finished = False
         self._stage.compute(worker, version)
-        end = self.now + self._busy(worker, self.now)
+        end = self.now + self._seconds(worker)
         heapq.heappush(self._events, (end, FINISHED, worker, state.begun))
         if state.protocol.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
@@ -232,6 +236,10 @@ class StarClock(Stateful):
         self._send_due()
 
     # -- what goes wrong, in ``testbed.clock.afflicted``
+
+    def _seconds(self, worker: int) -> float:
+        """What a worker takes to compute and then to wait, from now on."""
+        return self._busy(worker, self.now)
 
     def _reachable(self, worker: int) -> bool:
         """Whether a worker hears what it is told."""

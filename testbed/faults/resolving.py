@@ -78,7 +78,7 @@ def _devices(
     if "class" in who:
         return sorted(classes[who["class"]])
     if "devices" in who:
-        return sorted(names[name] for name in who["devices"])
+        return sorted({names[name] for name in who["devices"]})
     if "name" in who:
         return list(range(count))
     number = who.get("number") or apportion([who["share"], 1 - who["share"]], count)[0]

@@ -122,8 +122,8 @@ class Schedule:
         if "time" in rule:
             yield iter([(rule["time"], devices, fault)])
             return
-        sets = [devices] if fault.kind == "partition" else [(device,) for device in devices]
-        for struck in sets:
+        together = fault.kind == "partition" and devices  # a small share may be nobody
+        for struck in [devices] if together else [(device,) for device in devices]:
             generator = stream(self._seed, rule["stream"], struck[0] - SERVER)
             yield _again_and_again(rule["mean_time"], struck, fault, generator)
 

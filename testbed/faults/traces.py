@@ -86,8 +86,9 @@ def _row(
     cells = {name: cell.strip() for name, cell in zip(heading, row, strict=True)}
     device = devices.get(cells["device"])
     if device is None:
-        known = f"{next(iter(devices))} to {list(devices)[-1]}"
-        raise SpecError(f"{where}: there is no device '{cells['device'][:40]}', only {known}")
+        names = list(devices)
+        known = f"only {names[0]} to {names[-1]}" if names else "nor any other"  # of a small class
+        raise SpecError(f"{where}: there is no device '{cells['device'][:40]}', {known}")
     kind = next((one for one in PLAIN if one == cells.get("kind")), None)
     if cells.get("kind") and kind is None:
         raise SpecError(f"{where}: '{cells['kind'][:40]}' is not one of {', '.join(PLAIN)}")

@@ -124,6 +124,9 @@ class LiveRun:
                     self._suspect(number, yes=True)
                 case {"welcomed": number}:
                     self._suspect(number, yes=False)
+                case {"restored": _, **rest} if "counts" not in rest:
+                    # By the wall clock it is a server that has not waited for anybody yet.
+                    self._suspect(slice(None), yes=False)
 
     def fault(self, record: Mapping[str, Any]) -> None:
         """Take a record of a fault, as the run log gets it."""
@@ -136,7 +139,7 @@ class LiveRun:
         with self.lock:
             self._suspect(number, yes=yes)
 
-    def _suspect(self, number: int, *, yes: bool) -> None:
+    def _suspect(self, number: int | slice, *, yes: bool) -> None:
         self._devices.striking.suspected[number] = yes
         self._state.stands(self._devices.striking)
 

@@ -24,6 +24,7 @@ from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading import Run
 from testbed.telemetry.records import UPDATE
+from testbed.telemetry.texts import DIED, SUSPECTED, TRAINING, WELCOMED
 from traffic import TrafficError
 from traffic.counters import COUNTS
 
@@ -182,16 +183,16 @@ class Recorded:
     def suspicions(self) -> list[tuple[float, int, bool]]:
         """When the server came to suspect which worker, and (False) when it no longer did."""
         return [
-            (event.time - self._began, _number(event.device), "suspected" in event.event)
+            (event.time - self._began, _number(event.device), SUSPECTED in event.event)
             for event in self.run.events
-            if event.device and ("is suspected" in event.event or "welcomed back" in event.event)
+            if event.device and (SUSPECTED in event.event or WELCOMED in event.event)
         ]
 
     @property
     def _began(self) -> float:
         """Seconds from the command to the beginning of training."""
         events = self.run.events
-        return next((e.time for e in events if e.event == "training begins"), 0.0)
+        return next((e.time for e in events if e.event == TRAINING), 0.0)
 
     @cached_property
     def deaths(self) -> list[tuple[float, int]]:
@@ -199,7 +200,7 @@ class Recorded:
         return [
             (event.time - self._began, _number(event.device))
             for event in self.run.events
-            if event.device and event.level == "warning" and f"{event.device} died" in event.event
+            if event.device and event.level == "warning" and f"{event.device} {DIED}" in event.event
         ]
 
     def account(self, direction: str, column: str) -> tuple[Moments, npt.NDArray[np.int64]] | None:

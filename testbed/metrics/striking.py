@@ -41,6 +41,8 @@ class Striking:
         kind, begins = record["fault"], record["phase"] == "begin"
         devices: Sequence[int] = record["devices"]
         numbers = np.array([number for number in devices if number >= 0], np.int64)
+        if kind == "kill":
+            self.suspected[numbers] = False  # the next incarnation is another one
         if begins:
             self.struck[kind] = self.struck.get(kind, 0) + len(devices)
             if kind == "kill":

@@ -48,9 +48,11 @@ class Ingress:
         """Checkpoints whose evaluation or wire bytes are not known yet."""
         return len(self._pending)
 
-    def has(self, versions: Iterable[int]) -> None:
-        """Of these everything is on record already."""
-        self._complete.update(versions)
+    def has(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Of these evaluations everything is on record already; in order."""
+        for row in rows:
+            self._complete.add(row["iteration"])
+            self._last = row
 
     def counted(self, time: float, wire_bytes: int) -> None:
         """Take a reading of the kernel's counter."""
@@ -109,10 +111,11 @@ class Ingress:
         """Payload, message and wire bytes at the last checkpoint: the last update of a full run."""
         if self._last is None:
             return {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
+        known = self._last.get("wire_bytes")  # of one that is on record
         return {
             "payload_bytes": self._last["payload_bytes"],
             "message_bytes": self._last["message_bytes"],
-            "wire_bytes": self.wire_bytes(self._last["time"]),
+            "wire_bytes": self.wire_bytes(self._last["time"]) if known is None else known,
         }
 
     def after_drain(self) -> dict[str, int] | None:

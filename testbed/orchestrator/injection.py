@@ -16,12 +16,10 @@ while TCP still waits for longer and longer) are killed, with their links up: th
 once that the connection is over, and no ledger has to wait for it.
 """
 
-import heapq
-import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -31,7 +29,9 @@ from testbed.checkpoints.marks import Mark
 from testbed.faults.fault import SERVER, Fault, Kind
 from testbed.faults.schedule import Schedule
 from testbed.faults.telling import told
+from testbed.orchestrator.agenda import Agenda, Beginning
 from testbed.orchestrator.earlier_faults import EarlierFaults
+from testbed.orchestrator.killed_server import KilledServer
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
@@ -44,6 +44,8 @@ UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds that keep a device from being heard, and from hearing."""
 SETTLED = 2.0
 """Seconds behind an outage, and its length once more, until TCP goes on as before."""
+LOOK_PERIOD = 0.02
+"""Seconds between two looks for what is not told."""
 CLOSING_TIMEOUT = 2.0
 """Seconds in which the server tells of a killed worker's connection, if it can notice its end."""
 Phase: TypeAlias = Literal["begin", "end"]
@@ -76,36 +78,6 @@ class _Worker:
     started: float = -math.inf
 
 
-@dataclass(slots=True)
-class _Server:
-    """How often the server was killed.
-
-    Attributes:
-        killed: whether it is to be killed or is, and was not started again.
-        exited: when its process had ended, once it was killed, in seconds of CLOCK_MONOTONIC.
-        coming: whether it was started again, and has not said whom it expects.
-        fault: under the wall clock, what killed it.
-        back: and when it is to be started again.
-    """
-
-    kills: int = 0
-    killed: bool = False
-    exited: float | None = None
-    coming: bool = False
-    fault: Fault | None = None
-    back: float = -math.inf
-
-
-@dataclass(order=True, slots=True)
-class _End:
-    """A fault's end to come; whom it struck, and in which of their incarnations."""
-
-    when: float
-    number: int
-    fault: Fault = field(compare=False)
-    struck: Mapping[int, int] = field(compare=False)
-
-
 def _fault(record: Mapping[str, Any]) -> Fault:
     """Of which somebody tells."""
     details = {key: record[key] for key in _DETAILS if key in record}
@@ -136,7 +108,7 @@ class Injection:
             once: knows what was written down already.
         """
         self._once = once
-        self._server = _Server()
+        self._server = KilledServer(ask, start)
         self._settings = settings
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
@@ -146,14 +118,10 @@ class Injection:
         self.paces = Paces.make(settings.workers) if settings.faults and self._wall else None
         self._standings = Standings(names, ask, self.paces)
         self._workers = {number: _Worker() for number in names}
-        self._timed: Iterator[tuple[float, tuple[int, ...], Fault]] = iter(())
-        self._next: tuple[float, tuple[int, ...], Fault] | None = None
-        self._ends: list[_End] = []
-        self._count = itertools.count()
+        self._agenda = Agenda(self._schedule)
         self._training: float | None = None
         self._version = self._reached = 0
         self._over = False
-        self._last_end = -math.inf
         self._elapsed = -math.inf
         self._lasting: list[dict[str, Any]] = []
 
@@ -191,9 +159,7 @@ class Injection:
         self._training = when
         if not self._wall:
             return
-        due = self._schedule.timed()
-        self._timed = itertools.dropwhile(lambda one: one[0] <= self._elapsed, due)
-        self._next = next(self._timed, None)
+        self._agenda.begin(when, self._elapsed)
         for record in self._lasting:
             fault, devices = _fault(record), record["devices"]
             if fault.kind != "kill":
@@ -204,8 +170,7 @@ class Injection:
         """Have a fault end in time; it began at a moment of CLOCK_MONOTONIC."""
         if fault.duration is not None:
             struck = {number: self._workers[number].incarnation for number in devices}
-            end = _End(began + fault.duration, next(self._count), fault, struck)
-            heapq.heappush(self._ends, end)
+            self._agenda.end_at(began + fault.duration, fault, struck)
 
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
         """Pushes were taken in, rows of ``records.UPDATE``, which led to this version."""
@@ -233,7 +198,10 @@ class Injection:
         fault, devices, phase = _fault(record), record["devices"], record["phase"]
         when = self._now() if self._wall else record["time"]
         if "pushes" in record:
-            self._workers[devices[0]].pushes = record["pushes"]
+            worker = self._workers[devices[0]]
+            worker.pushes = record["pushes"]
+            if self._over and worker.killed is None and fault.kind in ("freeze", "kill"):
+                self._kill(devices[0])  # it stands still by itself, and hears of no end
         if phase == "begin":
             self._begin(fault, devices, when, record["iteration"])
         else:
@@ -241,8 +209,7 @@ class Injection:
 
     def exited(self, device: str) -> bool:
         """A device's process has ended; whether that was the testbed's doing."""
-        if device == THE_SERVER and self._server.killed:
-            self._server.exited = time.monotonic()
+        if device == THE_SERVER and self._server.exited():
             if not self._wall:
                 self._undo()
             return True
@@ -269,35 +236,25 @@ class Injection:
     @property
     def patience(self) -> float:
         """Seconds until ``turn`` has something to do."""
-        due = [self._ends[0].when] if self._ends else []
-        due += [self._training + self._next[0]] if self._next and self._training else []
-        waiting = any(worker.exited is not None for worker in self._workers.values())
-        if self._server.exited is not None:
-            due.append(max(self._server.back, time.monotonic() + 0.02))
+        now = time.monotonic()
+        due = min(self._agenda.due, max(self._server.due, now + LOOK_PERIOD))
+        waiting = any(
+            worker.exited is not None and worker.killed != math.inf
+            for worker in self._workers.values()
+        )
         if waiting and not self._over:
-            due.append(time.monotonic() + 0.02)
-        return max(0.0, min(due, default=math.inf) - time.monotonic())
+            due = min(due, now + LOOK_PERIOD)
+        return max(0.0, due - now)
 
-    def turn(self) -> None:
-        """Do what is due."""
-        while not self._over:
-            now = time.monotonic()
-            begins = math.inf
-            if self._next is not None and self._training is not None:
-                begins = self._training + self._next[0]
-            ends = self._ends[0].when if self._ends else math.inf
-            if min(begins, ends) > now:
-                break
-            if ends <= begins:
-                end = heapq.heappop(self._ends)
-                devices = [n for n, life in end.struck.items() if self._lasts(end.fault, n, life)]
-                if devices:
-                    self._end(end.fault, devices, self._now(), self._version)
-            else:
-                assert self._next is not None
-                _, struck, fault = self._next
-                self._next = next(self._timed, None)
-                self._begin(fault, struck, self._now(), self._version)
+    def turn(self, until: float = math.inf) -> None:
+        """Do what is due by now, or was by an earlier moment of CLOCK_MONOTONIC."""
+        while due := self._agenda.take(min(until, time.monotonic())):
+            if isinstance(due, Beginning):
+                self._begin(due.fault, due.devices, self._now(), self._version)
+                continue
+            devices = [n for n, life in due.struck.items() if self._lasts(due.fault, n, life)]
+            if devices:
+                self._end(due.fault, devices, self._now(), self._version)
         self._bring_server_back()  # even if it was killed when training had just ended
         if not self._over:
             self._bring_back()
@@ -307,7 +264,7 @@ class Injection:
     @property
     def server_exited(self) -> float:
         """When the last server that was killed had ended, in seconds of CLOCK_MONOTONIC."""
-        return self._last_end
+        return self._server.last_end
 
     @property
     def server_kills(self) -> int:
@@ -317,17 +274,13 @@ class Injection:
     def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
         """The clock has the server killed, for this time; it waits for that."""
         self._tell_of_server(record)
-        self._server = _Server(number, killed=True)
-        self._ask({"kill": THE_SERVER})
+        self._server.kill(number)
 
     def _kill_server_now(self, fault: Fault, when: float, version: int) -> None:
         if self._over or self._server.killed or self._server.coming:
             return
         self._write("begin", fault, [SERVER], when, version)
-        back = time.monotonic() + (fault.duration or 0.0)
-        kills = self._server.kills + 1
-        self._server = _Server(kills, killed=True, fault=fault, back=back)
-        self._ask({"kill": THE_SERVER})
+        self._server.kill(self._server.kills + 1, fault)
 
     def _tell_of_server(self, record: Mapping[str, Any]) -> None:
         fault = Fault(record["rule"], record["fault"], record["duration"])
@@ -346,16 +299,13 @@ class Injection:
 
     def _bring_server_back(self) -> None:
         server = self._server
-        if server.exited is None or time.monotonic() < server.back:
+        if time.monotonic() < server.due:
             return
         if server.fault is not None:
             self._write("end", server.fault, [SERVER], self._now(), self._version)
         elif any(one.killed is not None and one.exited is None for one in self._workers.values()):
             return  # they are to be gone, too
-        self._last_end = server.exited
-        self._server = _Server(server.kills, coming=True)
-        role = {"role": "server", "number": SERVER, "restore": True, "kills": self._server.kills}
-        self._start(THE_SERVER, role | {"training": self._training})
+        server.start_again(self._training)
 
     def restored(self, there: Sequence[int], incarnations: Sequence[int] | None) -> None:
         """The server is back: have those workers that it expects, in the incarnations they had.
@@ -387,8 +337,7 @@ class Injection:
     def release(self) -> None:
         """Training has ended: nothing begins any more, and nobody is to keep it from its end."""
         self._over = True
-        self._next = None
-        self._ends.clear()
+        self._agenda.clear()
         for number in self._names:
             self._release(number)
 
@@ -468,7 +417,7 @@ class Injection:
     def _is_lost(self, number: int) -> bool:
         """Whether nothing can come of a worker any more."""
         if self._workers[number].killed == math.inf:
-            return not any(number in end.struck for end in self._ends if end.fault.kind == "kill")
+            return not self._agenda.has_end(number)
         return self._standings.has(number, ("freeze", *UNHEARD), for_good=True)
 
     def _release(self, number: int) -> None:

@@ -40,7 +40,10 @@ class Keeping:
         self._unwritten: list[tuple[float, Mark]] = []
 
     def open(self, opened: ExitStack) -> None:
-        """Open the files; those of a run that begins anew are of no use.
+        """Open the files, without what the run does not go on from.
+
+        Nothing of a run that begins anew is of use; nor is what was written behind the mark: from there
+        a server would go on that is killed before it has written another checkpoint.
 
         Args:
             opened: closes what is opened here.
@@ -55,6 +58,9 @@ class Keeping:
         if self._files is None:
             self._files = opened.enter_context(CheckpointFiles.open(self._folder, ()))
         self._marks = Marks.load(self._folder)
+        if self.mark is not None:
+            self._files.cut_back(self.mark.version)
+            self._marks.cut_back(self.mark.version)
 
     @property
     def descriptors(self) -> tuple[int, ...]:

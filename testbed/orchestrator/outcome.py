@@ -11,6 +11,7 @@ from testbed.code_digest import package_digest
 from testbed.metrics.classes import device_classes
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.versions import commit, host, versions
+from testbed.telemetry.texts import SUSPECTED, WELCOMED
 
 
 @dataclass(slots=True)
@@ -54,13 +55,13 @@ class Outcome:
             time: when it is, in seconds since training began by the run's clock.
         """
         self.suspected += 1
-        left_out = f"it is suspected {time:.6g} s into training, and left out"
+        left_out = f"it {SUSPECTED} {time:.6g} s into training, and left out"
         return "warning", f"nothing was heard for {silent:.6g} s: {left_out}"
 
     def welcomes(self, time: float) -> tuple[str, str]:
         """Count a suspected worker that has come back; returns the level and the text of an event."""
         self.welcomed += 1
-        return "info", f"it is heard again {time:.6g} s into training, and welcomed back"
+        return "info", f"it is heard again {time:.6g} s into training, and {WELCOMED}"
 
     def summary(
         self,

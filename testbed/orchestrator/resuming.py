@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.marks import NAME as MARKS
 from testbed.checkpoints.marks import Mark, Marks
 from testbed.code_digest import package_digest
 from testbed.errors import SpecError
@@ -77,7 +79,8 @@ class Resumption:
         What there is of earlier times goes to a folder of its own.
         """
         folder = directory / "traffic"
-        earlier = [path for path in folder.iterdir() if not path.name.startswith("earlier")]
+        # A run that was killed as soon as it was begun has no such folder.
+        earlier = [path for path in folder.glob("*") if not path.name.startswith("earlier")]
         if earlier:
             aside = folder / f"earlier-{len(self.kept.manifest.get('resumed', ())) + 1}"
             aside.mkdir(exist_ok=True)
@@ -150,15 +153,25 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
         types: whose objects its checkpoints may hold.
 
     Raises:
-        SpecError: it is being resumed already.
+        SpecError: it is being resumed already, or its marks are damaged.
         OSError: its directory cannot be read.
     """
     lock = os.open(run.directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise SpecError(f"{run.id} is being resumed by another process already") from None
+    with ExitStack() as opened:
+        opened.callback(os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SpecError(f"{run.id} is being resumed by another process already") from None
+        files = None
+        if (run.directory / FOLDER).is_dir():
+            files = opened.enter_context(CheckpointFiles.open(run.directory / FOLDER, types))
+        found = _read(run, files, lock)
+        opened.pop_all()  # from here on it is the resumption that closes them
+        return found
+
+
+def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
     evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
     faults = _lines(run.directory / "faults.jsonl")
@@ -167,16 +180,13 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
         "evaluations": evaluations.num_rows,
         "faults": len(faults),
     }
-    files = state = mark = None
+    state = mark = None
     emulated = run.manifest.engine == "emulation"
-    folder = run.directory / FOLDER
-    if folder.is_dir():
-        files = CheckpointFiles.open(folder, types)
-        if emulated:
-            state, mark = _emulated(files, Marks.load(folder), there)
-        else:
-            # A host that crashed may have lost what a checkpoint has already counted.
-            state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
+    if files is not None and emulated:
+        state, mark = _emulated(files, _marks(run), there)
+    elif files is not None:
+        # A host that crashed may have lost what a checkpoint has already counted.
+        state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
     counts = dict.fromkeys(there, 0)
     if mark is not None:
         early = pc.less_equal(evaluations["iteration"], mark.version)
@@ -195,6 +205,17 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
     return Resumption(kept, state, mark, files, seconds, lock)
+
+
+def _marks(run: Run) -> Marks:
+    folder = run.directory / FOLDER
+    try:
+        return Marks.load(folder)
+    except ValueError:  # the host crashed
+        raise SpecError(
+            f"{folder / MARKS} is damaged, and nothing else says how far {run.id} was at a checkpoint: "
+            f"remove {folder}, and it begins anew"
+        ) from None
 
 
 def _emulated(

@@ -25,6 +25,7 @@ from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
 from testbed.orchestrator.agent_process import AgentProcess
+from testbed.orchestrator.attendance import Attendance
 from testbed.orchestrator.ending import EndError, explain, signals
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
@@ -39,14 +40,11 @@ from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
+from testbed.telemetry.texts import DIED, TRAINING
 from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
 """Seconds until training must have begun."""
-LEAVING_TIMEOUT = 30.0
-"""Seconds that workers have to end when the server has ended, which waited for them already."""
-SUSPECTED_TIMEOUT = 1.0
-"""Seconds that workers have for that which the server suspected to the last."""
 SETUP_TIMEOUT_STARTED = 10.0
 """Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
@@ -92,9 +90,7 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
-        self._alive: set[str] = set()
-        self._suspected: set[str] = set()
-        self._killed: set[str] = set()
+        self._attendance = Attendance(plan.workers)
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -103,7 +99,6 @@ class Run:
             plan.spec.traffic.capture,
         )
         self._stopping = self._observed = False
-        self._leaving: float | None = None
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
@@ -162,7 +157,7 @@ class Run:
 
     def _go_on(self, kept: Kept, mark: Mark) -> None:
         """Be where the run was at a checkpoint."""
-        rows, accuracies = kept.updates, kept.accuracies
+        rows, evaluations = kept.updates, kept.evaluations
         self._injection.go_on(rows, kept.records, mark)
         self._ledgers.earlier_updates = len(rows)
         outcome = self._outcome
@@ -170,8 +165,8 @@ class Run:
             outcome.took_in(rows, mark.version)
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self._progress.lost = mark.workers_lost
-        outcome.accuracies = list(accuracies.values())
-        self._ingress.has(accuracies)
+        outcome.accuracies = [row["accuracy"] for row in evaluations]
+        self._ingress.has(evaluations)
 
     def _ask(self, request: dict[str, Any]) -> None:
         """Ask the agent for something."""
@@ -301,21 +296,14 @@ class Run:
             self._metrics.progress(self._progress)
 
     def _insist(self) -> None:
-        """End workers that do not end by themselves: somebody may have paused them, and left it so."""
-        if self._leaving is None:
-            return
-        passed = time.monotonic() - self._leaving
-        for device in sorted(self._alive & set(self._workers) - self._killed):
-            patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
-            if passed < patience:
-                continue
+        """End workers that do not end by themselves."""
+        for device, patience in self._attendance.overdue(time.monotonic()):
             text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
             self._control.send({"kill": device})
-            self._killed.add(device)
 
     def _complete(self) -> bool:
-        return self._finished and not self._alive and not self._ingress.due
+        return self._finished and not self._attendance.anybody and not self._ingress.due
 
     def _verdict(self) -> tuple[str, str | None]:
         if self._outcome.updates == self._settings.updates:
@@ -390,7 +378,6 @@ class Run:
                     "kills": self._injection.server_kills,
                     "training": None,
                     "elapsed": mark.time,
-                    "version": mark.version,
                 }
             self._start(self._hub, role)
 
@@ -404,10 +391,10 @@ class Run:
 
     def _start(self, device: str, role: dict[str, Any]) -> None:
         self._control.send({"start": device, "role": role})
-        self._alive.add(device)
+        self._attendance.started(device)
 
     def _exited(self, device: str, status: int) -> None:
-        self._alive.discard(device)
+        self._attendance.exited(device)
         if status == 0:
             return
         if self._injection.exited(device):
@@ -424,7 +411,7 @@ class Run:
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
         self._progress.lost += 1
         self._outcome.workers_lost += 1
-        self._event("warning", f"{device} died: {how}", device)
+        self._event("warning", f"{device} {DIED}{how}", device)
 
     # -- what the roles say
 
@@ -461,7 +448,7 @@ class Run:
                 self._parameters[start:] = message.raw
             case {"finished": version, **ledger}:
                 self._finished = True
-                self._leaving = time.monotonic()
+                self._attendance.over(time.monotonic())
                 self._peers = ledger.pop("peers", {})
                 self._outcome.updates = version
                 self._ingress.total = ledger
@@ -482,11 +469,11 @@ class Run:
                     self._event("info" if expected else level, text, told)
             case {"suspected": number, "silent": silent, "time": when}:
                 device = self._names[number]
-                self._suspected.add(device)
+                self._attendance.suspected(device, yes=True)
                 self._event(*self._outcome.suspects(silent, when), device)
             case {"welcomed": number, "time": when}:
                 device = self._names[number]
-                self._suspected.discard(device)
+                self._attendance.suspected(device, yes=False)
                 self._event(*self._outcome.welcomes(when), device)
             case _:
                 self._parted(message)
@@ -498,7 +485,7 @@ class Run:
         self._ledgers.began_monotonic = when
         self._ledgers.save(self._log.traffic)
         self._injection.training(when)
-        self._event("info", "training begins", self._hub)
+        self._event("info", TRAINING, self._hub)
         self._progress.phase = "training"
 
     def _parted(self, message: Message) -> None:
@@ -539,6 +526,7 @@ class Run:
             self._event("info", text, SERVER)
             self._once.back_to(counts)
             return
+        self._attendance.nobody_suspected()
         mark = self._keeping.of(version)
         lost, evaluations = self._log.go_back(version, mark.updates)
         told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
@@ -550,8 +538,9 @@ class Run:
 
     def _keeps(self, version: int, when: float) -> None:
         """The server is about to write a checkpoint: note what belongs to it."""
-        elapsed = 0.0 if self._training is None else time.monotonic() - self._training
-        self._injection.turn()  # what is due by then has begun
+        now = time.monotonic()
+        elapsed = 0.0 if self._training is None else now - self._training
+        self._injection.turn(now)  # what is due by then has begun, and nothing else
         counts, outcome = self._log.counts, self._outcome
         mark = Mark(
             version,

@@ -20,13 +20,11 @@ class CameBack:
         kills: how often it was killed so far.
         training: when training began, in seconds of CLOCK_MONOTONIC; None of an interrupted run.
         elapsed: how long an interrupted run had trained, by the host's clock.
-        version: of the newest checkpoint that it may go on from; None: whichever there is.
     """
 
     kills: int
     training: float | None
     elapsed: float = 0.0
-    version: int | None = None
 
     @classmethod
     def told(cls, role: Mapping[str, Any]) -> Self | None:
@@ -34,7 +32,7 @@ class CameBack:
         if not role.get("restore"):
             return None
         elapsed = float(role.get("elapsed", 0.0))
-        return cls(int(role["kills"]), role.get("training"), elapsed, role.get("version"))
+        return cls(int(role["kills"]), role.get("training"), elapsed)
 
     def began(self) -> float:
         """When training began, as if an interrupted run went on just now."""

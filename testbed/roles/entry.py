@@ -17,6 +17,7 @@ import torch
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -34,6 +35,7 @@ from testbed.roles.parking import Parking
 from testbed.roles.peer import Peer
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
+from testbed.roles.serving import Serving
 from testbed.roles.settings import Settings
 from testbed.roles.sharing import EVERY, NO_SETTINGS, Shared
 from testbed.roles.turn_taking import TurnTaking
@@ -106,7 +108,7 @@ class _Role:
         try:
             roles[arguments["role"]]()
         except Exception as error:
-            if not isinstance(error, OSError | WireError):
+            if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
             text = f"{type(error).__name__}: {error}"[:1000]
             self.report.send({"event": text, "level": "error", "number": number})
@@ -116,30 +118,22 @@ class _Role:
     def _serve(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
-        checkpoints, came_back = self._checkpoints(), CameBack.told(arguments)
-        if self.shared.leaves is None:
-            WallServer(
-                settings,
-                half,
-                layout,
-                self.report,
-                self.shared.board,
-                checkpoints=checkpoints,
-                came_back=came_back,
-            ).serve()
-            return
-        local_steps = computation.worker_half(settings, layout, 0).local_steps
-        VirtualServer(
+        serving = Serving(
             settings,
             half,
             layout,
             self.report,
-            times=self.loaded.times,
-            local_steps=local_steps,
-            leaves=self.shared.leaves.of_clock(),
-            board=self.shared.board,
-            checkpoints=checkpoints,
-            came_back=came_back,
+            self.shared.board,
+            checkpoints=self._checkpoints(),
+            came_back=CameBack.told(arguments),
+        )
+        if self.shared.leaves is None:
+            WallServer(serving).serve()
+            return
+        local_steps = computation.worker_half(settings, layout, 0).local_steps
+        leaves = self.shared.leaves.of_clock()
+        VirtualServer(
+            serving, times=self.loaded.times, local_steps=local_steps, leaves=leaves
         ).serve()
 
     def _checkpoints(self) -> Checkpoints | None:

@@ -24,9 +24,8 @@ from collections.abc import Iterable
 from dataclasses import astuple
 from typing import Any
 
-from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
-from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
+from testbed.algorithms.interface import as_bytes
+from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
 from testbed.roles.connection import Connection
 from testbed.roles.evaluations import Asked, Evaluations
@@ -34,7 +33,8 @@ from testbed.roles.greeting import Who
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
 from testbed.roles.service import Answer, Pushed, UpdateRow
-from testbed.roles.settings import PORT, Settings
+from testbed.roles.serving import Serving
+from testbed.roles.settings import PORT
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice
@@ -58,27 +58,17 @@ REPORT_PERIOD = 0.2
 
 
 class Server:
-    """Serves one run; see ``serve``."""
+    """Serves one run; see ``serve``.
 
-    def __init__(
-        self,
-        settings: Settings,
-        half: ServerHalf,
-        layout: Layout,
-        channel: Channel,
-        board: Board | None = None,
-        *,
-        checkpoints: Checkpoints | None = None,
-    ) -> None:
-        """Prepare.
+    One that has come back waits for the workers in ``_awaited``, which were there before.
+    """
 
-        Args:
-            board: where to write how it stands, if there is one.
-            checkpoints: which it writes, if any.
-        """
+    def __init__(self, serving: Serving) -> None:
+        """Prepare."""
+        settings, half, layout = serving.settings, serving.half, serving.layout
         self._settings = settings
-        self._report = Report(channel)
-        board = board or Board.private(lines_of(settings.workers))
+        self._report = Report(serving.channel)
+        board = serving.board or Board.private(lines_of(settings.workers))
         self._line, self._own_line = board.server(), board.device(hub_line(settings.workers))
         self._stamps = board.shared
         self._service = MeasuredService(half, layout, settings, self, self._line)
@@ -96,8 +86,10 @@ class Server:
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
         self._evaluator_done = False
-        self._checkpoints = checkpoints
-        remembered = checkpoints is not None
+        self._checkpoints = serving.checkpoints
+        self._came_back = serving.came_back
+        self._awaited: set[int] = set()
+        remembered = serving.checkpoints is not None
         self._evaluations = Evaluations(len(self._parameters), remembered=remembered)
         self._last_greeting = time.monotonic()
         self._last_report = 0.0
@@ -293,6 +285,7 @@ class Server:
     def _go_on(self) -> None:
         """Fewer workers are there: an update may have come about."""
         if self._started is not None:
+            self._tell_reached()
             self._finished = self._service.finished
             self._send_due()
 
@@ -335,9 +328,13 @@ class Server:
         if self._started is not None:
             return
         self._started = time.monotonic()
-        self._report.send(training=self._started)
         self._service.begin()
+        self._before_training()
+        self._report.send(training=self._started)
         self._send_due()
+
+    def _before_training(self) -> None:
+        """Training begins, and nobody has been told."""
 
     def _answer(self, connection: Connection, number: int) -> int:
         """Send a worker what it is due; returns the message's bytes."""
@@ -359,10 +356,14 @@ class Server:
     def row(self, row: UpdateRow, version: int) -> None:
         """A push was taken in, which led to this version."""
         self._report.row(row, version)
-        if version == self._told_at:
-            self._told_at = self._schedule.next_iteration(version)
+        self._tell_reached()
+
+    def _tell_reached(self) -> None:
+        """Tell that a version is there at which something is to happen."""
+        while self._told_at is not None and self._service.half.version >= self._told_at:
             self._report.flush()
-            self._report.send(reached=version)
+            self._report.send(reached=self._told_at)
+            self._told_at = self._schedule.next_iteration(self._told_at)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """A worker has been silent for so many seconds, and is left out from now on."""
@@ -385,12 +386,22 @@ class Server:
     # -- checkpoints
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint of what there is now."""
+        """Write a checkpoint of what there is now.
+
+        Raises:
+            RunError: there is no room; not to be taken for an error of the connection that led here.
+        """
         assert self._checkpoints is not None
         version = self._service.half.version
         self._report.flush()
         self._report.send(keeping=version, time=time.monotonic())
-        self._checkpoints.write(version, self._state())
+        try:
+            self._checkpoints.write(version, self._state())
+        except OSError as error:
+            raise RunError(
+                f"the checkpoint of update {version:,} cannot be written: {error.strerror}; free some "
+                "room and resume the run"
+            ) from error
 
     def _state(self) -> dict[str, Any]:
         """What a server that comes back has to know; it shares this one's memory."""
@@ -465,7 +476,8 @@ class Server:
         return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
 
     def _say_stop(self, connections: Iterable[Connection]) -> None:
-        for connection in list(connections):
+        """Say STOP to those that were not told yet, and nothing behind it."""
+        for connection in [one for one in connections if not one.ending]:
             try:
                 connection.send([header(Kind.STOP)])
                 if connection is not self._evaluator:

@@ -1,10 +1,10 @@
 """Which faults last on which workers, by the records that the clock tells of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.faults.fault import SERVER
+from testbed.faults.fault import SERVER, Kind
 
 
 class StandingFaults(Stateful):
@@ -42,6 +42,10 @@ class StandingFaults(Stateful):
             else:
                 kept.append((whose, record))
         self._lasting = kept
+
+    def under(self, kinds: Collection[Kind]) -> set[int]:
+        """The workers on whom a fault of these kinds lasts."""
+        return {worker for worker, record in self._lasting if record["fault"] in kinds}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The records of their beginnings, one for each worker."""

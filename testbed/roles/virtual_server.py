@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.algorithms.interface import Layout, ServerHalf, as_bytes
-from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
+from testbed.algorithms.interface import as_bytes
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
-from testbed.clock.star import StarClock
+from testbed.clock.star import Devices, StarClock
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
@@ -28,10 +26,9 @@ from testbed.roles.leave import Leave, What
 from testbed.roles.outstanding import Outstanding
 from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.service import Answer, Pushed, UpdateRow
-from testbed.roles.settings import Settings
+from testbed.roles.serving import Serving
 from testbed.roles.standing_faults import StandingFaults
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
-from testbed.telemetry.board import Board
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import HEADER, Frame, Kind, header
@@ -50,18 +47,7 @@ class VirtualServer(Server):
     """Serves one run; a ``testbed.clock.stage.FaultStage``."""
 
     def __init__(
-        self,
-        settings: Settings,
-        half: ServerHalf,
-        layout: Layout,
-        channel: Channel,
-        *,
-        times: Times,
-        local_steps: int,
-        leaves: list[Leave],
-        board: Board | None = None,
-        checkpoints: Checkpoints | None = None,
-        came_back: CameBack | None = None,
+        self, serving: Serving, *, times: Times, local_steps: int, leaves: list[Leave]
     ) -> None:
         """Prepare.
 
@@ -69,33 +55,28 @@ class VirtualServer(Server):
             times: the devices', as the clock draws them.
             local_steps: of each computation.
             leaves: the channels to the workers.
-            checkpoints: which this writes, if any.
-            came_back: if it was killed, and is to go on from the last of them.
         """
-        super().__init__(settings, half, layout, channel, board, checkpoints=checkpoints)
-        self._came_back = came_back
+        super().__init__(serving)
+        settings = serving.settings
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
         self._standing = StandingFaults()
         self._incarnations = [0] * settings.workers
-        protocol = WORKER_PROTOCOLS[half.protocol]
+        self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
         self._outstanding: Outstanding | None = None
-        if checkpoints is not None:
+        if serving.checkpoints is not None:
             self._outstanding = Outstanding(
-                settings.workers, asks=protocol.asks, changed=settings.pulls == "changed"
+                settings.workers, asks=self._protocol.asks, changed=settings.pulls == "changed"
             )
-        self._awaiting_back: set[int] = set()
         self._leaves = leaves
         self._busy = times.busy(local_steps)
         self._listener: socket.socket | None = None
         self._clock: StarClock | None = None
-        self._awaited: Connection | None = None
+        self._reading: Connection | None = None
         self._push: Pushed | None = None
         self._sizes: list[int] = []
         self._keep = False
-        self._protocol = WORKER_PROTOCOLS[half.protocol]
         self._told_at = None  # at an iteration, too, it is the clock that has faults happen
         self._clock_runs = False
-        self._stopped: Counter[int] = Counter()
         self._away: dict[int, Connection | None] = {}
         self._greetings: dict[int, list[int]] = {}
 
@@ -124,6 +105,7 @@ class VirtualServer(Server):
                 self._report.event("error", "nobody will push any more")
         self._clock.drain()
         self._finished = True
+        stopped = self._standing.under(STOPPING)
         for connection in list(self._connections):
             number = connection.device
             if number is None or connection is self._evaluator:
@@ -131,21 +113,19 @@ class VirtualServer(Server):
             # Who is stopped or cut off does not hear that the run is over, nor is it heard any more. Of
             # one that was killed while it was cut off, nobody may ever hear that it is gone.
             gone = self._workers.get(number) is not connection
-            if gone or self._stopped[number] or number in self._away:
+            if gone or number in stopped or number in self._away:
                 self._close(connection, None)
         for leave in self._leaves:
             leave.give(What.STOP)
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
-        return star_clock(
-            self._service,
-            self,
-            self._schedule,
-            workers=workers,
+        devices = Devices(
+            workers,
             protocol=self._protocol,
             busy=self._busy,
             lines=lambda worker: lines(self._settings, worker),
         )
+        return star_clock(self._service, self, devices, self._schedule)
 
     # -- checkpoints
 
@@ -159,7 +139,6 @@ class VirtualServer(Server):
             "asked": self._busy.asked,
             "outstanding": self._outstanding.state(),
             "standing": self._standing.state(),
-            "stopped": dict(self._stopped),
             "incarnations": self._incarnations,
             "away": sorted(self._away),
         }
@@ -169,7 +148,7 @@ class VirtualServer(Server):
         assert self._checkpoints is not None
         assert self._outstanding is not None
         assert self._listener is not None
-        state = self._checkpoints.go_on(came_back.version)
+        state = self._checkpoints.newest()
         self._service.half.restore(state["half"])
         self._service.restore(state["service"])
         self._clock = self._make_clock(range(self._settings.workers))
@@ -179,10 +158,9 @@ class VirtualServer(Server):
         self._outstanding.restore(state["outstanding"])
         self._standing.restore(state["standing"])
         self._counts.update(state["counts"])
-        self._stopped.update(state["stopped"])
         self._incarnations = state["incarnations"]
         self._away = dict.fromkeys(state["away"])
-        self._awaiting_back = set(state["there"])
+        self._awaited = set(state["there"])
         self._started = came_back.began()
         self._report.send(
             restored=state["version"],
@@ -192,13 +170,13 @@ class VirtualServer(Server):
         )
         self._ask_again(state["evaluations"])
         deadline = time.monotonic() + RETURN_TIMEOUT
-        while self._awaiting_back and time.monotonic() < deadline:
+        while self._awaited and time.monotonic() < deadline:
             self._turn(self._listener)
             self._look_after()
-        for worker in sorted(self._awaiting_back):
+        for worker in sorted(self._awaited):
             text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
             self._report.event("warning", text, worker)
-        self._awaiting_back.clear()
+        self._awaited.clear()
         if came_back.training is None:
             self._started = came_back.began()
             self._report.send(training=self._started)
@@ -221,7 +199,7 @@ class VirtualServer(Server):
         connection.receiver.accept(self._working)
         self._line.sent(HEADER.size)
         self._workers[number] = connection
-        self._awaiting_back.discard(number)
+        self._awaited.discard(number)
         self._watch(connection)
 
     def _note(self, number: int, answer: Answer) -> None:
@@ -263,7 +241,7 @@ class VirtualServer(Server):
             return
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        if number in self._awaiting_back and who.incarnation == self._incarnations[number]:
+        if number in self._awaited and who.incarnation == self._incarnations[number]:
             self._greet_again(connection, number)
             return
         if self._came_back and who.kills < self._came_back.kills:
@@ -323,7 +301,7 @@ class VirtualServer(Server):
             return True
         if self._workers.get(connection.device) is not connection:
             return True
-        return connection is self._awaited
+        return connection is self._reading
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
         number = connection.device
@@ -384,7 +362,7 @@ class VirtualServer(Server):
         if connection is None:
             return None
         assert self._listener is not None
-        self._push, self._keep, self._awaited = None, keep, connection
+        self._push, self._keep, self._reading = None, keep, connection
         self._sizes.clear()
         self._watch(connection)
         expected = 2 if self._protocol.asks else 1
@@ -395,7 +373,7 @@ class VirtualServer(Server):
             if time.monotonic() - told > PATIENCE:
                 told += PATIENCE
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
-        self._awaited = None
+        self._reading = None
         if connection not in self._connections or self._push is None:
             return None
         self._watch(connection)
@@ -418,10 +396,6 @@ class VirtualServer(Server):
 
     def fault(self, record: dict[str, Any]) -> None:
         """Have the orchestrator make it real, and write it down."""
-        if record["fault"] in STOPPING:
-            by = {"begin": 1, "end": -1}[record["phase"]]
-            for worker in record["devices"]:
-                self._stopped[worker] += by
         self._counts["faults"] += 1
         self._standing.told(record)
         self._report.flush()
@@ -449,7 +423,6 @@ class VirtualServer(Server):
         if connection is not None:
             self._watch(connection)  # for its end
         self._away[worker] = None
-        self._stopped[worker] = 0
         self._incarnations[worker] += 1
         self._standing.killed(worker)
         if self._outstanding is not None:

@@ -12,14 +12,9 @@ may be killed: one that comes back then has only to say so.
 import socket
 import time
 
-from testbed.algorithms.interface import Layout, ServerHalf
-from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
 from testbed.roles.coming_back import CameBack
 from testbed.roles.connection import Connection
 from testbed.roles.server import RETURN_TIMEOUT, Server
-from testbed.roles.settings import Settings
-from testbed.telemetry.board import Board
 from testbed.wire.frames import Frame
 
 BACK_TIMEOUT = 2.0
@@ -28,26 +23,6 @@ BACK_TIMEOUT = 2.0
 
 class WallServer(Server):
     """Serves one run."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        half: ServerHalf,
-        layout: Layout,
-        channel: Channel,
-        board: Board | None = None,
-        *,
-        checkpoints: Checkpoints | None = None,
-        came_back: CameBack | None = None,
-    ) -> None:
-        """Prepare.
-
-        Args:
-            came_back: if it is to go on from the last checkpoint.
-        """
-        super().__init__(settings, half, layout, channel, board, checkpoints=checkpoints)
-        self._came_back = came_back
-        self._awaited: set[int] = set()
 
     def _train(self, listener: socket.socket) -> None:
         if self._came_back is not None:
@@ -70,7 +45,7 @@ class WallServer(Server):
     def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
         """Be what the server was, but for its workers, who are on their way."""
         assert self._checkpoints is not None
-        state = self._checkpoints.go_on(came_back.version)
+        state = self._checkpoints.newest()
         half = self._service.half
         half.restore(state["half"])
         for worker in state["there"]:
@@ -92,11 +67,9 @@ class WallServer(Server):
         }
         return super()._state() | ledger
 
-    def _start(self) -> None:
-        if self._started is None:
-            super()._start()
-            if self._checkpoints is not None:
-                self._write_checkpoint()
+    def _before_training(self) -> None:
+        if self._checkpoints is not None:  # whoever knows of training may kill this server
+            self._write_checkpoint()
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
         version = self._service.half.version

@@ -178,6 +178,8 @@ class SimulatedRun:
         if going_on is None:
             return
         self._recording.event("info", going_on.told)
+        if files is not None:  # what was written behind that is of no use any more
+            files.cut_back(going_on.state["version"] if going_on.state else -1)
         if going_on.state is not None:
             self._restore(going_on.state)
         self._system.went_on(going_on.host_seconds, self._server_kills)

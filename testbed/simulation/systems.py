@@ -10,7 +10,7 @@ from testbed.algorithms import is_served
 from testbed.algorithms.interface import FloatVector
 from testbed.clock.faults import star_clock
 from testbed.clock.mesh import MeshClock
-from testbed.clock.star import StarClock
+from testbed.clock.star import Devices, StarClock
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -125,15 +125,13 @@ class StarSystem(System):
             told=observer.fault,
         )
         self._busy = Times.of(settings).busy(computations[0].half.local_steps)
-        self.clock = star_clock(
-            self._service,
-            self._workers,
-            Schedule.of(settings),
-            workers=range(settings.workers),
+        devices = Devices(
+            range(settings.workers),
             protocol=protocol,
             busy=self._busy,
             lines=lambda number: lines(settings, number),
         )
+        self.clock = star_clock(self._service, self._workers, devices, Schedule.of(settings))
 
     @property
     def version(self) -> int:

@@ -79,11 +79,10 @@ class Kept:
         return _structured(self.tables["updates"])
 
     @property
-    def accuracies(self) -> dict[int, float]:
-        """The accuracies of the evaluations, by their versions."""
-        evaluations = self.tables["evaluations"]
-        columns = (evaluations[name].to_pylist() for name in ("iteration", "accuracy"))
-        return dict(zip(*columns, strict=True))
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The rows of evaluations, with a value for each of ``CURVE_COLUMNS``."""
+        rows: list[dict[str, Any]] = self.tables["evaluations"].to_pylist()
+        return rows
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -27,3 +27,11 @@ def test_a_version_that_is_passed_again_has_the_new_mark(tmp_path: Path) -> None
         marks.note(mark(version, updates=1))
     marks.note(mark(20, updates=2))
     assert [(one.version, one.updates) for one in marks] == [(10, 1), (20, 2)]
+
+
+def test_none_of_a_later_version_is_left(tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    for version in (10, 20, 30):
+        marks.note(mark(version))
+    marks.cut_back(20)
+    assert list(marks) == list(Marks.load(tmp_path)) == [mark(10), mark(20)]

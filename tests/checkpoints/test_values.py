@@ -162,6 +162,20 @@ def test_one_that_does_not_fit_is_written_over(tmp_path: Path, files: Checkpoint
     assert newest(tmp_path) == {"version": 15}
 
 
+@pytest.mark.parametrize(("version", "left"), [(9, None), (10, 10), (19, 10), (20, 20), (30, 20)])
+def test_none_of_a_later_version_is_left(
+    tmp_path: Path, files: CheckpointFiles, version: int, left: int | None
+) -> None:
+    for written in (10, 20):
+        files.write(written, {"version": written})
+    files.cut_back(version)
+    found = newest(tmp_path)
+    assert (found and found["version"]) == left
+    files.newest()
+    files.write(15, {"version": 15})
+    assert newest(tmp_path)["version"] == max(15, left or 0)
+
+
 # -- what is an object's state
 
 

@@ -22,7 +22,7 @@ from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.clock.stage import Arrived
-from testbed.clock.star import AHEAD, StarClock
+from testbed.clock.star import AHEAD, Devices, StarClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
@@ -121,14 +121,13 @@ class Played:
             if case.asks:
                 self.service.asked(worker)
         up, down = case.uplink, case.downlink
-        self.clock = StarClock(
-            self.service,
-            self,
-            workers=range(case.workers),
+        devices = Devices(
+            range(case.workers),
             protocol=WORKER_PROTOCOLS[case.protocol],
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
         )
+        self.clock = StarClock(self.service, self, devices)
 
     def busy(self, worker: int, now: float) -> float:
         assert now == self.clock.now

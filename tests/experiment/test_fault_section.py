@@ -78,7 +78,7 @@ def test_whom_it_strikes(tmp_path: Path) -> None:
         tmp_path,
         how | {"who": {"number": 5}},
         how | {"who": {"share": "10%"}},
-        how | {"who": {"devices": ["worker-7", "worker-3"]}},
+        how | {"who": {"devices": ["worker-7", "worker-3", "worker-7"]}},
         how | {"who": "server"},
         **GOES_ON,
     )

@@ -123,6 +123,10 @@ def test_a_partition_is_one_event_of_the_set() -> None:
     assert [devices for _, devices, _ in events] == [(2, 3)] * 5
 
 
+def test_a_partition_of_nobody_never_comes() -> None:
+    assert times(schedule(rule(0, "partition", 1.0, mean_time=5.0, devices=[])), 1) == []
+
+
 def test_times_are_merged_in_order() -> None:
     trace = [[9.0, None, 1, Fault(1, "kill").to_json()], [1.0, None, 2, Fault(1, "kill").to_json()]]
     plan = schedule(

@@ -54,3 +54,10 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"time,device\n\xff\xfe,worker-1\n")
     with pytest.raises(SpecError, match="is not CSV in UTF-8"):
         load_trace(tmp_path / "bytes.csv", DEVICES)
+
+
+def test_a_trace_for_nobody_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "faults.csv"
+    path.write_text("time,device\n1,worker-1\n")
+    with pytest.raises(SpecError, match="line 2: there is no device 'worker-1', nor any other"):
+        load_trace(path, {})

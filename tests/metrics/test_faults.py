@@ -110,6 +110,18 @@ def test_suspected_until_it_is_heard_again() -> None:
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
+def test_suspected_until_it_is_another_one_or_the_server_is() -> None:
+    run = LiveRun(planned(3), "time-1")
+    for number in range(3):
+        run.from_role(Message({"suspected": number, "time": 40.0, "iteration": 9, "silent": 30.0}))
+    run.fault(record("kill", 1))
+    assert total(exported(run), "testbed_workers_suspected") == 2
+    run.from_role(Message({"restored": 7, "there": [0], "counts": {}, "incarnations": [0, 1, 0]}))
+    assert total(exported(run), "testbed_workers_suspected") == 2  # by the virtual clock it knows
+    run.from_role(Message({"restored": 7, "there": [0]}))
+    assert total(exported(run), "testbed_workers_suspected") == 0
+
+
 def test_classes_are_those_of_the_devices_and_workers_can_be_joined_to_them() -> None:
     classes = [
         {"name": "phone", "share": "75%"},

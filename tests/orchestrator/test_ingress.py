@@ -77,7 +77,7 @@ def test_a_server_that_went_back_has_forgotten_what_reached_it() -> None:
 
 def test_a_run_that_goes_on_counts_on() -> None:
     ingress = Ingress(1000, {"payload_bytes": 3, "message_bytes": 4})
-    ingress.has([0, 100])
+    ingress.has({"iteration": version, "wire_bytes": 900, **LEDGER} for version in (0, 100))
     assert ingress.newest == 1000
     ingress.checkpoint_again(100, 0.5, LEDGER)  # on record already
     ingress.checkpoint_again(200, 0.5, LEDGER)
@@ -88,3 +88,13 @@ def test_a_run_that_goes_on_counts_on() -> None:
     (row,) = ingress.complete()
     assert (row["iteration"], row["wire_bytes"], ingress.newest) == (200, 1010, 1010)
     assert (row["payload_bytes"], row["message_bytes"]) == (13, 24)
+
+
+def test_a_run_that_goes_on_at_its_end_came_to_what_is_on_record() -> None:
+    ingress = Ingress(1000)
+    ingress.has([{"iteration": 200, "time": 7.5, "wire_bytes": 900, **LEDGER}])
+    ingress.counted(8.0, 10)
+    ingress.checkpoint_again(200, 9.0, LEDGER)
+    assert ingress.at_last_checkpoint() == {**LEDGER, "wire_bytes": 900}
+    ingress.go_back(150, 10.0, {})
+    assert ingress.at_last_checkpoint()["wire_bytes"] == 0

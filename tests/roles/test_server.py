@@ -19,6 +19,7 @@ from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate, Upda
 from testbed.channel import Channel, Message
 from testbed.roles import server as server_module
 from testbed.roles.server import Server
+from testbed.roles.serving import Serving
 from testbed.roles.settings import Settings
 from testbed.telemetry.records import UPDATE
 from testbed.wire.choice import EncodingChoice
@@ -82,7 +83,7 @@ class Running:
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
-        self.server = make(settings(**changes), half, self.layout, theirs)
+        self.server = make(Serving(settings(**changes), half, self.layout, theirs))
         self.messages: list[Message] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)

@@ -3,10 +3,17 @@
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
+from testbed.roles.server import Server
+from testbed.roles.serving import Serving
 from testbed.wire.frames import Kind, header
-from tests.roles.test_server import Running, dense, pull, receive, run_server
+from tests.roles.test_server import SIZE, Running, dense, pull, receive, run_server
 
 __all__ = ["run_server"]
 KILLED = {
@@ -85,3 +92,28 @@ def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> No
     again = running.connect(0)
     again.sendall(header(Kind.PULL))
     assert receive(again)[:2] == (Kind.PARAMETERS, 0)
+
+
+def test_the_orchestrator_hears_of_a_version_that_came_about_as_somebody_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make(serving: Serving) -> Server:
+        half = SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 2, "pull")
+        return Server(replace(serving, half=half))
+
+    later = AT_TWO | {"stream": "faults 2", "iteration": 3}
+    running = Running(monkeypatch, make, faults=(AT_TWO, later), updates=4, evaluate_every=100)
+    first, second = running.connect(0), running.connect(1)
+    for version in (0, 1):
+        for worker in (first, second):
+            assert pull(worker)[0] == version
+        if version == 0:
+            second.sendall(dense(0, 1.0))
+        first.sendall(dense(version, 1.0))
+    running.until("updates")
+    second.close()  # the first one's gradient was waiting for this one's
+    assert running.until("reached")["reached"] == 2
+    assert pull(first)[0] == 2
+    first.sendall(dense(2, 1.0))
+    assert running.until("reached")["reached"] == 3
+    running.close()

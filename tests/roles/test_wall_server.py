@@ -1,11 +1,12 @@
 """A server that comes back under the wall clock, with real sockets, in a thread on loopback."""
 
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.errors import RunError
 from testbed.roles import wall_server
 from testbed.roles.coming_back import STORED, CameBack
+from testbed.roles.serving import Serving
 from testbed.roles.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.test_server import Running, dense, pull, receive
@@ -33,7 +36,9 @@ def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
 def running(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: CameBack | None, **changes: Any
 ) -> Iterator[Running]:
-    make = partial(WallServer, checkpoints=Checkpoints(3, files), came_back=back)
+    def make(serving: Serving) -> WallServer:
+        return WallServer(replace(serving, checkpoints=Checkpoints(3, files), came_back=back))
+
     one = Running(monkeypatch, make, **ALL | changes)
     yield one
     one.close()
@@ -86,6 +91,39 @@ def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
         assert second.server._now() == pytest.approx(time.monotonic() - training, abs=0.5)
 
 
+def test_it_can_come_back_before_anybody_knows_that_training_begins(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as server:
+        for number in (0, 1):
+            server.connect(number)
+        server.until("training")
+        kinds = [next(iter(message.fields)) for message in server.messages]
+        assert kinds.index("keeping") < kinds.index("training")
+        assert files.newest()["version"] == 0
+
+
+def test_a_checkpoint_that_cannot_be_written_is_no_worker_s_doing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: raised.append(told.exc_value))
+    full = [os.open("/dev/full", os.O_RDWR) for _ in range(2)]
+    with (
+        CheckpointFiles((full[0], full[1]), STORED) as files,
+        running(monkeypatch, files, None) as server,
+    ):
+        for number in (0, 1):
+            server.connect(number)
+        server.thread.join(10)
+        assert not server.thread.is_alive()
+        server.reader.join(10)
+        assert not [m.fields for m in server.messages if "connection" in m.fields]
+    (error,) = raised
+    assert isinstance(error, RunError)
+    assert "checkpoint of update 0 cannot be written: No space left" in str(error)
+
+
 def test_it_does_not_wait_for_the_dead(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
@@ -106,8 +144,9 @@ def test_the_clock_of_an_interrupted_run_stands_still(
 ) -> None:
     with running(monkeypatch, files, None) as first:
         five_updates(first)
-    with running(monkeypatch, files, CameBack(0, None, elapsed=50.0, version=0)) as second:
-        assert second.until("restored")["restored"] == 0  # the newer one does not count
+    files.cut_back(0)
+    with running(monkeypatch, files, CameBack(0, None, elapsed=50.0)) as second:
+        assert second.until("restored")["restored"] == 0
         time.sleep(1)
         workers = [second.connect(number) for number in (0, 1)]
         began = second.until("training")["training"]
@@ -167,4 +206,5 @@ def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
         assert receive(evaluator)[0] is Kind.STOP
         for connection in (worker, evaluator):
             connection.close()
+        assert second.until("connection")["reason"] is None  # it was told once, and hung up
         assert second.until("finished")["finished"] == 5

@@ -25,6 +25,7 @@ from testbed.roles import server as server_module
 from testbed.roles.computation import Times
 from testbed.roles.greeting import Who
 from testbed.roles.server import Server
+from testbed.roles.serving import Serving
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker import work
@@ -92,7 +93,7 @@ class Ran:
         layout = learners[0].layout
         self.half = computation.server_half(chosen, layout, initial.copy())
         report, theirs = Channel.pair()
-        server = Server(chosen, self.half, layout, theirs)
+        server = Server(Serving(chosen, self.half, layout, theirs))
         serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
         serving.start()
         first = report.receive()

@@ -1,0 +1,64 @@
+"""The testbed's command line, as comparisons start it: one experiment, its summaries as JSON."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """An experiment that was carried out.
+
+    Attributes:
+        status: of the command; 1 if a run is not complete.
+        directory: the execution's.
+        summaries: of its runs.
+    """
+
+    status: int
+    directory: Path
+    summaries: list[dict[str, Any]]
+
+
+def execute(
+    command: str,
+    spec: Path,
+    out: Path,
+    overrides: Sequence[str] = (),
+    *,
+    seconds: float | None = None,
+    quiet: bool = False,
+) -> CarriedOut:
+    """Carry out ``testbed run`` or ``testbed simulate``.
+
+    Args:
+        overrides: as ``--set`` takes them.
+        seconds: after which it is told to end, as by SIGTERM; it then writes what it has.
+        quiet: whether what it says meanwhile is for nobody.
+
+    Raises:
+        SystemExit: it told of no run.
+    """
+    options = [part for override in overrides for part in ("--set", override)]
+    whole = [command, str(spec), "--out", str(out), "--no-report", "--json", *options]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "testbed", *whole],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if quiet else None,
+        text=True,
+    )
+    try:
+        printed, complaints = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        printed, complaints = process.communicate()
+    if not printed:
+        why = (complaints or "").strip()[-500:]
+        raise SystemExit(f"testbed {command} {spec} ended with status {process.returncode} {why}")
+    told = json.loads(printed)
+    return CarriedOut(process.returncode, Path(told["directory"]), told["runs"])

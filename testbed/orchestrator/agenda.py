@@ -1,0 +1,89 @@
+"""What faults do next by the wall clock: the schedule's times, and the ends of what has begun."""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from testbed.faults.fault import Fault
+from testbed.faults.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A fault that begins, and whom it strikes."""
+
+    fault: Fault
+    devices: Sequence[int]
+
+
+@dataclass(order=True, slots=True)
+class End:
+    """A fault's end to come; whom it struck, and in which of their incarnations."""
+
+    when: float
+    number: int
+    fault: Fault = field(compare=False)
+    struck: Mapping[int, int] = field(compare=False)
+
+
+class Agenda:
+    """Of one run; moments are of CLOCK_MONOTONIC, in seconds."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        """Nothing is due before training."""
+        self._schedule = schedule
+        self._timed: Iterator[tuple[float, Sequence[int], Fault]] = iter(())
+        self._next: tuple[float, Sequence[int], Fault] | None = None
+        self._training = 0.0
+        self._ends: list[End] = []
+        self._count = itertools.count()
+
+    def begin(self, training: float, elapsed: float) -> None:
+        """Training has begun.
+
+        Args:
+            elapsed: seconds of training whose faults have begun already.
+        """
+        self._training = training
+        due = self._schedule.timed()
+        self._timed = itertools.dropwhile(lambda one: one[0] <= elapsed, due)
+        self._next = next(self._timed, None)
+
+    def end_at(self, when: float, fault: Fault, struck: Mapping[int, int]) -> None:
+        """Have a fault end.
+
+        Args:
+            struck: the incarnations of those that it struck, by their numbers.
+        """
+        heapq.heappush(self._ends, End(when, next(self._count), fault, struck))
+
+    def has_end(self, number: int) -> bool:
+        """Whether a worker that was killed is to come back."""
+        return any(number in end.struck for end in self._ends if end.fault.kind == "kill")
+
+    def clear(self) -> None:
+        """Nothing is due any more."""
+        self._next = None
+        self._ends.clear()
+
+    @property
+    def due(self) -> float:
+        """When the next thing is; infinite if nothing is to come."""
+        return min(self._begins, self._ends[0].when if self._ends else math.inf)
+
+    @property
+    def _begins(self) -> float:
+        return math.inf if self._next is None else self._training + self._next[0]
+
+    def take(self, now: float) -> Beginning | End | None:
+        """The next thing if it is due by now; of one moment, ends come first."""
+        if self.due > now:
+            return None
+        if self._ends and self._ends[0].when <= self._begins:
+            return heapq.heappop(self._ends)
+        assert self._next is not None
+        _, devices, fault = self._next
+        self._next = next(self._timed, None)
+        return Beginning(fault, devices)

@@ -1,0 +1,63 @@
+"""Whose processes are there, and who has to be killed when training is over.
+
+Workers end by themselves when the server has told them. Somebody may have paused one, and left it so:
+who does not end in time is killed, and sooner whom the server suspected to the last.
+"""
+
+import math
+from collections.abc import Collection, Iterator
+
+LEAVING_TIMEOUT = 30.0
+"""Seconds that workers have to end when the server has ended, which waited for them already."""
+SUSPECTED_TIMEOUT = 1.0
+"""Seconds that workers have for that which the server suspected to the last."""
+
+
+class Attendance:
+    """Of the devices of one run; moments are of CLOCK_MONOTONIC, in seconds."""
+
+    def __init__(self, workers: Collection[str]) -> None:
+        """Nobody is there yet.
+
+        Args:
+            workers: those devices that have to end by themselves.
+        """
+        self._workers = frozenset(workers)
+        self._alive: set[str] = set()
+        self._suspected: set[str] = set()
+        self._killed: set[str] = set()
+        self._over = math.inf
+
+    @property
+    def anybody(self) -> bool:
+        """Whether any device's process is there."""
+        return bool(self._alive)
+
+    def started(self, device: str) -> None:
+        """A device's process is there."""
+        self._alive.add(device)
+
+    def exited(self, device: str) -> None:
+        """A device's process has ended; the next one, if it comes back, is not suspected."""
+        self._alive.discard(device)
+        self._suspected.discard(device)
+
+    def suspected(self, device: str, *, yes: bool) -> None:
+        """The server suspects a worker, or does so no more."""
+        (self._suspected.add if yes else self._suspected.discard)(device)
+
+    def nobody_suspected(self) -> None:
+        """It is another server, which has not waited for anybody yet."""
+        self._suspected.clear()
+
+    def over(self, moment: float) -> None:
+        """The server has ended."""
+        self._over = moment
+
+    def overdue(self, now: float) -> Iterator[tuple[str, float]]:
+        """Those that are to be killed now, each once, and how long they had."""
+        for device in sorted((self._alive & self._workers) - self._killed):
+            patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
+            if now - self._over >= patience:
+                self._killed.add(device)
+                yield device, patience

@@ -1,0 +1,48 @@
+"""What the orchestrator keeps of a run that goes on, of its checkpoints."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.marks import Mark, Marks
+from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.keeping import Keeping
+from testbed.orchestrator.resuming import FOLDER, Resumption
+from testbed.telemetry.run_log import Kept
+
+
+def mark(version: int, updates: int) -> Mark:
+    return Mark(version, version / 10, updates, 0, 0, 0, 0, {}, 0)
+
+
+def test_a_server_that_is_killed_finds_nothing_of_an_earlier_session_s_future(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / FOLDER
+    with CheckpointFiles.open(folder, ()) as files:
+        marks = Marks(folder)
+        for version in (20, 30):
+            files.write(version, {"version": version})
+            marks.note(mark(version, updates=version + 5))
+        # The journals of the host, which crashed, end in between.
+        lock = os.open(tmp_path, os.O_RDONLY)
+        again = Resumption(
+            Kept({}, {}, (), {}), {"version": 20}, mark(20, 25), files, host_seconds=2.0, lock=lock
+        )
+        keeping = Keeping(tmp_path, 10, again)
+        with ExitStack() as opened:
+            keeping.open(opened)
+            server = Checkpoints(10, CheckpointFiles(files.descriptors, ()))
+            assert server.newest() == {"version": 20}
+            # It writes another one, and nobody gets to note how far the run is.
+            server.write(30, {"version": 30})
+            assert Marks.load(folder).of(30) is None
+            keeping.note(mark(30, updates=31), when=1.0)
+            ingress = Ingress()
+            ingress.counted(2.0, 100)
+            keeping.write_marks(ingress)
+            noted = Marks.load(folder).of(30)
+            assert noted is not None and noted.updates == 31
+        os.close(lock)
