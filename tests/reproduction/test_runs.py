@@ -32,7 +32,8 @@ def test_each_experiment_file_is_of_the_papers_setting(scale: Scale) -> None:
             assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
             assert (spec.waiting.distribution, spec.waiting.mean) == ("uniform", 1.0)
             assert spec.evaluation.images is None
-            assert spec.model.name == ("mlp-large" if part is TABLE2 else "cnn")
+            assert spec.model.name == ("mlp" if part is TABLE2 else "cnn")
+            assert spec.dataset.scaling == ("unit" if part is TABLE2 else "standardised")
             assert spec.training.updates == (scale.updates or 250_000)
 
 
