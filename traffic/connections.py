@@ -69,6 +69,8 @@ class Flows:
     _current: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     _hashes: Addresses = field(default_factory=lambda: np.zeros(0, np.uint64))
     _whose: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    # Of flows that were met in the batch at hand, in which row.
+    _met: dict[int, int] = field(default_factory=dict)
 
     def number(self, records: Records, headers: Headers) -> Integers:
         """The flow of each packet of a batch; new ones are added."""
@@ -76,6 +78,7 @@ class Flows:
         hashes = _hash(keys)
         place = self._find(hashes)
         unknown = np.flatnonzero(place < 0)
+        self._met.clear()
         if len(unknown):
             _, where = np.unique(hashes[unknown], return_index=True)
             self._meet(unknown[np.sort(where)], keys, hashes, headers)
@@ -108,10 +111,14 @@ class Flows:
         at = np.searchsorted(self._hashes, hashes[rows][order])
         self._hashes = np.insert(self._hashes, at, hashes[rows][order])
         self._whose = np.insert(self._whose, at, known + order)
-        parts = zip(keys[rows].tolist(), headers.sequence[rows].tolist(), strict=True)
-        for place, (key, initial) in enumerate(parts, known):
+        parts = zip(
+            rows.tolist(), keys[rows].tolist(), headers.sequence[rows].tolist(), strict=True
+        )
+        for place, (row, key, initial) in enumerate(parts, known):
             self._places[tuple(key)] = place
-            self._agree(self._add(tuple(key), place, initial))
+            number = self._add(tuple(key), place, initial)
+            self._met[number] = row
+            self._agree(number)
 
     def _add(self, key: Key, place: int, initial: int) -> int:
         """Make a flow the one that a key means from now on."""
@@ -139,8 +146,8 @@ class Flows:
             flow.opened = True
             segment = maximum_segment_size(records, headers, row)
             flow.limit = DEFAULT_SEGMENT[flow.version] if segment == 0 else segment
-            # When a connection begins, the other direction is still an earlier one's.
-            first = not headers.flags[row] & ACK
+            # When a connection begins, the other direction is still an earlier one's, if it was met.
+            first = not headers.flags[row] & ACK and not self._is_met_behind(flow.key, row)
             self._agree(number, alone=first and (anew or not self._answered(flow.key)))
         if again:
             rows = np.flatnonzero(np.isin(key, key[list(again)]))
@@ -149,6 +156,11 @@ class Flows:
             # Numbers rise: from a SYN on, a key's packets have its number or a later one's.
             apart = key[rows] * len(self.all)
             flows[rows] = np.maximum.accumulate(flows[rows] + apart) - apart
+
+    def _is_met_behind(self, key: Key, row: int) -> bool:
+        """Whether the other direction was first met in the batch at hand, behind a row."""
+        other = self._places.get(reverse(key))
+        return other is not None and self._met.get(int(self._current[other]), -1) > row
 
     def _answered(self, key: Key) -> bool:
         """Whether the SYN of the other direction was seen."""

@@ -228,6 +228,21 @@ def test_ports_used_again_with_another_segment_size(tmp_path: Path) -> None:
     assert found.flows["stream_bytes"].tolist() == [3000] * 4
 
 
+@pytest.mark.parametrize("chunk", [64, 5000])
+def test_the_segment_size_of_a_connection_whose_answer_was_not_captured(
+    tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "packets"
+    sent = []
+    for source, flags, size, kept in (("a", "S", 0, 60), ("b", "SA", 0, 40), ("b", "A", 1447, 60)):
+        tcp = segment(source, 5000, 1, flags, [])  # without the option MSS: 536
+        raw = frame(source, 0, network(4, source, False, False) / tcp / Raw(bytes(size)), 0x0800)
+        sent.append(Sent(raw, kept, 10**18))
+    write(path, sent, "<nano")
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    assert account([path]).totals["frames"] == 1 + 1 + 3
+
+
 def test_headers_that_contradict_each_other_are_other(tmp_path: Path) -> None:
     path = tmp_path / "packets"
     whole = frame("a", 0, network(4, "a", False, False) / segment("a", 1, 1, "A", []), 0x0800)
