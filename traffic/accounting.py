@@ -19,15 +19,28 @@ import numpy.typing as npt
 
 from traffic import TrafficError
 from traffic.batches import DamagedError, Records
-from traffic.connections import Flows
+from traffic.connections import Flows, Key, reverse
 from traffic.growth import enlarged
-from traffic.headers import ARP, FIN, MAC, RST, SYN, TCP, Headers, Integers, LinkTypeError, dissect
+from traffic.headers import (
+    ACK,
+    ARP,
+    FIN,
+    MAC,
+    RST,
+    SYN,
+    TCP,
+    Headers,
+    Integers,
+    LinkTypeError,
+    dissect,
+)
 from traffic.quantities import QUANTITIES, Seconds, add_up, occupied
 from traffic.records import CaptureFile
 from traffic.streams import Positions
 
 __all__ = ["FLOW_COLUMNS", "QUANTITIES", "Account", "Ledger", "account"]
 
+_NONE = -1
 _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
@@ -71,12 +84,14 @@ FLOW_COLUMNS = np.dtype(
         ("last", "i8"),
         ("missing_bytes", "i8"),
         ("whole_bytes", "i8"),
+        ("acknowledged_bytes", "i8"),
         *((name, "i8") for name in QUANTITIES),
     ]
 )
 """segment: largest segment, options included. opened, closed, reset: whether a SYN, FIN, RST was seen.
 first, last: nanoseconds since 1970. missing_bytes: gaps in the stream that the capture never saw;
-whole_bytes: what is before the first of them."""
+whole_bytes: what is before the first of them; acknowledged_bytes: how much of the stream the other
+side has acknowledged."""
 
 
 def account(paths: Iterable[Path]) -> Account:
@@ -118,6 +133,7 @@ class Ledger:
     _flags: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     _first: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     _last: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    _acknowledgement: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def add(self, records: Records) -> None:
         """Count a batch."""
@@ -132,6 +148,9 @@ class Ledger:
         self._seconds.add(records.time, self._pair[flow], quantities)
         speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
         np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
+        # Of a flow's packets that say it, the last one's number is what stays.
+        acknowledging = np.flatnonzero(headers.flags & (ACK | RST) == ACK)
+        self._acknowledgement[flow[acknowledging]] = headers.acknowledgement[acknowledging]
         np.minimum.at(self._first, flow, records.time)
         np.maximum.at(self._last, flow, records.time)
 
@@ -145,13 +164,12 @@ class Ledger:
         self._pair[self._known : count] = [
             self._pairs.setdefault(flow.key[:4], len(self._pairs)) for flow in new
         ]
-        # A SYN takes a sequence number of its own.
-        first = [flow.initial + flow.opened & 0xFFFFFFFF for flow in new]
-        self._positions.begin(np.array(first, np.int64))
+        self._positions.begin(np.array([flow.first for flow in new], np.int64))
         self._sums = enlarged(self._sums, count)
         self._flags = enlarged(self._flags, count)
         self._first = enlarged(self._first, count, _LATEST)
         self._last = enlarged(self._last, count, _EARLIEST)
+        self._acknowledgement = enlarged(self._acknowledgement, count, _NONE)
         self._known = count
 
     def _count(self, headers: Headers, flow: Integers) -> Integers:
@@ -184,6 +202,28 @@ class Ledger:
         result[:, 9] = np.where(tcp | arp, 0, wire)
         return result
 
+    def _acknowledged(self) -> Integers:
+        """How much of each flow's stream the other direction has acknowledged last."""
+        result = np.zeros(self._known, np.int64)
+        by_key: dict[Key, list[int]] = {}
+        for number, flow in enumerate(self._flows.all):
+            by_key.setdefault(flow.key, []).append(number)
+        end = self._positions.end
+        for number, flow in enumerate(self._flows.all):
+            told = int(self._acknowledgement[number])
+            others = by_key.get(reverse(flow.key), [])
+            if told == _NONE or not others:
+                continue
+            # A FIN takes a number, too. Where ports were used again, what was acknowledged is near the
+            # end of one stream, and anywhere in the others.
+            behind = {
+                one: (self._flows.all[one].first + int(end[one]) + 1 - told) % 2**32
+                for one in others
+            }
+            nearest = min(behind, key=behind.__getitem__)
+            result[nearest] = max(0, min(end[nearest], end[nearest] + 1 - behind[nearest]))
+        return result
+
     def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:
         """What it came to."""
         flows, count = self._flows.all, self._known
@@ -199,6 +239,7 @@ class Ledger:
         rows["first"], rows["last"] = self._first[:count], self._last[:count]
         rows["missing_bytes"] = self._positions.missing
         rows["whole_bytes"] = self._positions.whole
+        rows["acknowledged_bytes"] = self._acknowledged()
         for i, name in enumerate(QUANTITIES):
             rows[name] = self._sums[:count, i]
         totals = self._sums[:count].sum(axis=0).tolist()

@@ -45,6 +45,11 @@ class Flow:
     assumed: bool = True
 
     @property
+    def first(self) -> int:
+        """Sequence number of its first byte: a SYN takes one of its own."""
+        return self.initial + self.opened & 0xFFFFFFFF
+
+    @property
     def version(self) -> int:
         """Of IP: 4 or 6."""
         return 4 if self.key[0] == 0 and self.key[1] >> 32 == 0xFFFF else 6

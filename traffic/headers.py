@@ -50,6 +50,7 @@ class Headers:
             there is none, a MAC address.
         ports: source port << 16 | destination port; 0 where not TCP.
         sequence: TCP's sequence number; 0 where not TCP.
+        acknowledgement: TCP's acknowledgement number; counts if ACK is among the flags.
         flags: TCP's flags; 0 where not TCP.
         transport: where in the packet TCP's header begins.
         payload: bytes of TCP payload.
@@ -62,6 +63,7 @@ class Headers:
     destination: Addresses
     ports: Integers
     sequence: Integers
+    acknowledgement: Integers
     flags: npt.NDArray[np.uint8]
     transport: Integers
     payload: Integers
@@ -119,7 +121,8 @@ class _Dissection:
         self._source = np.zeros((count, 2), np.uint64)
         self._destination = np.zeros((count, 2), np.uint64)
         self._source[:, 0] = self._destination[:, 0] = MAC
-        self._ports, self._sequence, self._payload, self._options = np.zeros((4, count), np.int64)
+        self._ports, self._payload, self._options = np.zeros((3, count), np.int64)
+        self._sequence, self._acknowledgement = np.zeros((2, count), np.int64)
         self._flags = np.zeros(count, np.uint8)
         self._network = np.full(count, link, np.int64)  # where the network header begins
         # Where the transport header begins, how long IP says that the packet is from there on, and
@@ -143,6 +146,7 @@ class _Dissection:
             self._destination,
             self._ports,
             self._sequence,
+            self._acknowledgement,
             self._flags,
             self._transport,
             self._payload,
@@ -254,6 +258,7 @@ class _Dissection:
         self._kind[rows] = TCP
         self._ports[rows] = _word(head, 0)
         self._sequence[rows] = _word(head, 4)
+        self._acknowledgement[rows] = _word(head, 8)
         self._flags[rows] = head[:, 13]
         self._payload[rows] = self._rest[rows] - header
         self._options[rows] += header - 20

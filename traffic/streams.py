@@ -43,6 +43,11 @@ class Positions:
         self._count = count
 
     @property
+    def end(self) -> Integers:
+        """Where each stream ends, as far as it was seen."""
+        return self._end[: self._count]
+
+    @property
     def missing(self) -> Integers:
         """Bytes before the furthest one seen that were not seen, by stream."""
         result = np.zeros(self._count, np.int64)

@@ -248,10 +248,13 @@ def _received(one: Connection) -> int:
 
 def _has_arrived(one: Connection, flow: _Flow | None) -> bool:
     """Whether a flow to the server is what the server says that it received."""
-    if _bytes_of(flow) == _received(one):
-        return True
-    # What is behind a gap that nobody came to fill never reached the server.
-    return flow is not None and bool(flow["reset"]) and flow["whole_bytes"] == _received(one)
+    received = _received(one)
+    if flow is None or _bytes_of(flow) <= received:
+        return _bytes_of(flow) == received
+    # What is behind a gap that nobody came to fill never reached the server, nor what came when it had
+    # closed the connection: its kernel has not acknowledged that.
+    cut_short = bool(flow["reset"]) and flow["whole_bytes"] == received
+    return cut_short or bool(flow["acknowledged_bytes"] == received)
 
 
 def _has_left(one: Connection, flow: _Flow | None) -> bool:

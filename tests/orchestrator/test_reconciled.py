@@ -74,3 +74,11 @@ def test_what_is_behind_a_gap_that_was_not_filled_never_reached_the_server() -> 
     # Another number of bytes, or a connection that went on: somebody counts wrongly.
     assert ledgers(connection(120)).reconcile(seen(cut))
     assert ledgers(connection(100)).reconcile(seen(cut | {"reset": False}))
+
+
+def test_what_came_after_the_server_had_closed_the_connection_never_reached_it() -> None:
+    late = {"stream_bytes": 150, "whole_bytes": 150, "acknowledged_bytes": 100}
+    assert not ledgers(connection(100)).reconcile(seen(late))
+    # What its kernel had acknowledged, it had.
+    assert ledgers(connection(100)).reconcile(seen(late | {"acknowledged_bytes": 120}))
+    assert ledgers(connection(160)).reconcile(seen(late | {"acknowledged_bytes": 160}))

@@ -243,6 +243,32 @@ def test_the_segment_size_of_a_connection_whose_answer_was_not_captured(
     assert account([path]).totals["frames"] == 1 + 1 + 3
 
 
+@pytest.mark.parametrize("initial", [1000, 2**32 - 50, 2**32 - 102])
+def test_what_was_acknowledged(tmp_path: Path, initial: int) -> None:
+    """The other side closes at 100 bytes, of 150; and the same ports are used again."""
+    path = tmp_path / "packets"
+    sent = []
+    for begin, first_bytes in ((initial, 100), (initial + 10**9, 60)):
+        packets = (
+            ("a", 0, 0, "S", 0),
+            ("b", 0, 1, "SA", 0),
+            ("a", 1, 1, "A", first_bytes),
+            ("b", 1, 1 + first_bytes, "FA", 0),
+            ("a", 1 + first_bytes, 2, "A", 50),
+            ("b", 2, 0, "R", 0),
+        )
+        for source, sequence, acknowledged, flags, size in packets:
+            own, other_s = (begin, begin + 7) if source == "a" else (begin + 7, begin)
+            tcp = segment(source, 5000, own + sequence, flags, [])
+            tcp.ack = (other_s + acknowledged) % 2**32
+            packet = network(4, source, False, False) / tcp / Raw(bytes(size))
+            sent.append(Sent(frame(source, 0, packet, 0x0800), 60, 10**18))
+    write(path, sent, "<nano")
+    flows = account([path]).flows
+    assert flows["stream_bytes"].tolist() == [150, 0, 110, 0]
+    assert flows["acknowledged_bytes"].tolist() == [100, 0, 60, 0]
+
+
 def test_headers_that_contradict_each_other_are_other(tmp_path: Path) -> None:
     path = tmp_path / "packets"
     whole = frame("a", 0, network(4, "a", False, False) / segment("a", 1, 1, "A", []), 0x0800)
