@@ -223,10 +223,14 @@ def engine(run: Run) -> str:
 
 
 def wall_seconds(run: Run) -> float | None:
-    """From a run's first moment to its last, by the host's clock."""
-    if run.manifest.finished is None:
+    """From a run's first moment to its last by the host's clock, without what is between sessions."""
+    manifest = run.manifest
+    if manifest.finished is None:
         return run.summary.host_seconds
-    return (run.manifest.finished - run.manifest.started).total_seconds()
+    if not manifest.resumed:
+        return (manifest.finished - manifest.started).total_seconds()
+    last = manifest.resumed[-1]
+    return last.host_seconds + (manifest.finished - last.at).total_seconds()
 
 
 def verdicts(found: Sequence[Claim]) -> str:

@@ -48,6 +48,20 @@ class DeviceClass(_Record):
     devices: tuple[int, ...]
 
 
+class Resumed(_Record):
+    """A session of a run behind its first.
+
+    Attributes:
+        version: from which it went on.
+        host_seconds: of training in all sessions before, what was lost of them too.
+        at: when it began.
+    """
+
+    version: int
+    host_seconds: float
+    at: Moment
+
+
 class Manifest(_Record):
     """``manifest.json``: what was run, where and by which versions.
 
@@ -72,6 +86,7 @@ class Manifest(_Record):
     versions: dict[str, str] = {}
     commit: str | None = None
     host: Host = Host()
+    resumed: tuple[Resumed, ...] = ()
 
 
 class Ingress(_Record):
