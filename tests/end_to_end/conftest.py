@@ -75,9 +75,15 @@ class Traces:
     """What one run has on this host."""
 
     processes: list[psutil.Process]
-    networks: set[str]
+    networks: dict[str, int]
+    """Network namespaces by name, each held open: the kernel gives the name of one that has gone
+    to the next one at once, which is another test's."""
     groups: set[Path]
     links_before: set[str]
+
+    def close(self) -> None:
+        while self.networks:
+            os.close(self.networks.popitem()[1])
 
     def left(self) -> list[str]:
         """What of it is still there."""
@@ -85,7 +91,7 @@ class Traces:
         here = {_network(name) for name in os.listdir("/proc") if name.isdigit()}
         return [
             *processes,
-            *sorted(self.networks & here),
+            *sorted(self.networks.keys() & here),
             *(str(group) for group in self.groups if group.exists()),
             *sorted(_links() - self.links_before),
         ]
@@ -106,6 +112,7 @@ class Started:
     output: Path
     errors: Path
     links_before: set[str] = field(default_factory=_links)
+    noted: list[Traces] = field(default_factory=list)
 
     @property
     def said(self) -> str:
@@ -173,13 +180,22 @@ class Started:
     def traces(self) -> Traces:
         agent = self.agent
         processes = [psutil.Process(self.process.pid), *self.process.children(recursive=True)]
-        networks = {_network(process.pid) for process in processes}
+        networks: dict[str, int] = {}
+        for process in processes:
+            with contextlib.suppress(OSError):  # it has just ended
+                held = os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                name = str(Path(f"/proc/self/fd/{held}").readlink())
+                if name == _network("self") or name in networks:
+                    os.close(held)
+                else:
+                    networks[name] = held
         groups = {
             path
             for place in control_group.hierarchies()
             for path in place.path.glob(f"{run_names.PREFIX}{agent.pid}-*")
         }
-        return Traces(processes, networks - {"", _network("self")}, groups, self.links_before)
+        self.noted.append(Traces(processes, networks, groups, self.links_before))
+        return self.noted[-1]
 
     def wait(self, seconds: float = DEADLINE) -> int:
         """Its exit status."""
@@ -190,6 +206,8 @@ class Started:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def close(self) -> None:
+        for traces in self.noted:
+            traces.close()
         if self.process.poll() is None:
             self.process.terminate()
             try:
