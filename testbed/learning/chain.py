@@ -21,10 +21,14 @@ from testbed.learning.layers import (
     Relu,
     Slot,
 )
+from testbed.learning.recognising import (
+    FEW_CHANNELS,
+    plain_pool,
+    pool_first,
+    same_convolution,
+    side,
+)
 from testbed.learning.winograd import WinogradConvolution
-
-_FEW_CHANNELS = 4
-"""Up to here gathering patches costs less than it saves."""
 
 
 class Chain:
@@ -96,21 +100,13 @@ def build(
     batch, channels, height, width = shape
     current: tuple[int, ...] = (batch, height, width, channels)
     layers: list[Layer] = []
-    for name, part in _pool_first(list(module.named_children())):
+    for name, part in pool_first(list(module.named_children())):
         layer = _translate(name, part, current, slots, first=not layers)
         if layer is None:
             return None
         layers.append(layer)
         current = layer.output_shape
     return Chain(layers) if len(current) == 2 else None
-
-
-def _pool_first(parts: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
-    """Put each max-pool before the ReLU that precedes it."""
-    for i in range(len(parts) - 1):
-        if isinstance(parts[i][1], nn.ReLU) and isinstance(parts[i + 1][1], nn.MaxPool2d):
-            parts[i], parts[i + 1] = parts[i + 1], parts[i]
-    return parts
 
 
 def _translate(
@@ -125,34 +121,12 @@ def _translate(
             layer = Relu(shape)
         case nn.Flatten(start_dim=1, end_dim=-1) if images:
             layer = Flatten(shape)
-        case nn.MaxPool2d() if images and _plain_pool(part):
-            layer = MaxPool(shape, _side(part.kernel_size))
-        case nn.Conv2d() if images and part.bias is not None and _same_convolution(part):
+        case nn.MaxPool2d() if images and plain_pool(part):
+            layer = MaxPool(shape, side(part.kernel_size))
+        case nn.Conv2d() if images and part.bias is not None and same_convolution(part):
             weight, bias = slots[f"{name}.weight"], slots[f"{name}.bias"]
-            if first and part.in_channels <= _FEW_CHANNELS:
+            if first and part.in_channels <= FEW_CHANNELS:
                 layer = PatchConvolution(shape, weight, bias)
             elif part.kernel_size == (3, 3) and shape[1] % 2 == shape[2] % 2 == 0:
                 layer = WinogradConvolution(shape, weight, bias)
     return layer
-
-
-def _plain_pool(part: nn.MaxPool2d) -> bool:
-    """Square windows side by side, nothing dilated, padded or rounded up."""
-    size = _side(part.kernel_size)
-    plain = (part.padding, part.dilation, part.ceil_mode, part.return_indices)
-    return size > 0 and _side(part.stride) == size and plain == (0, 1, False, False)
-
-
-def _same_convolution(part: nn.Conv2d) -> bool:
-    """Square kernel of odd size, output as large as the input, one group."""
-    size = _side(part.kernel_size)
-    same = part.padding == "same" or part.padding == (size // 2, size // 2)
-    plain = (part.stride, part.dilation, part.groups, part.padding_mode)
-    return size % 2 == 1 and same and plain == ((1, 1), (1, 1), 1, "zeros")
-
-
-def _side(size: int | tuple[int, ...] | None) -> int:
-    """Side of a square given as torch does, by one number or two; 0 if it is not a square."""
-    if isinstance(size, tuple):
-        return size[0] if len(set(size)) == 1 else 0
-    return size or 0

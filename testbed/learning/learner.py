@@ -13,10 +13,12 @@ library's result may depend on it in the last bit.
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from testbed.algorithms.interface import FloatVector, Layout
+from testbed.learning import inference
 from testbed.learning.chain import Chain, build
+from testbed.learning.inference import Inference
 from testbed.learning.layers import Slot
 from testbed.learning.models import IMAGE, structure
 
@@ -55,8 +57,8 @@ class Learner:
         self._module = module
         self._batch_size = batch_size
         self._autograd = autograd
-        self._training = self._chain(batch_size)
-        self._evaluation: tuple[int, Chain | None] = (batch_size, self._training)
+        self._training = self._chain()
+        self._evaluation: tuple[int, Inference | None] | None = None
         if self._training is None:
             for name, slot in self._slots.items():
                 _put(module, name, slot)
@@ -90,8 +92,13 @@ class Learner:
         """Whether the gradient is computed without autograd."""
         return self._training is not None
 
-    def _chain(self, batch: int) -> Chain | None:
-        return None if self._autograd else build(self._module, (batch, *IMAGE), self._slots)
+    def _chain(self) -> Chain | None:
+        shape = (self._batch_size, *IMAGE)
+        return None if self._autograd else build(self._module, shape, self._slots)
+
+    def _inference(self, batch: int) -> Inference | None:
+        shape = (batch, *IMAGE)
+        return None if self._autograd else inference.build(self._module, shape, self._slots)
 
     def gradient(
         self,
@@ -134,7 +141,7 @@ class Learner:
         self,
         images: npt.NDArray[np.float32],
         labels: npt.NDArray[np.int64],
-        batch: int = 20,
+        batch: int = 50,
     ) -> tuple[float, float]:
         """Accuracy in percent and mean cross-entropy at ``parameters``.
 
@@ -143,25 +150,18 @@ class Learner:
             labels: int64, (N,).
             batch: how many images to take at a time; memory grows with it, speed hardly.
         """
-        if self._evaluation[0] != batch:
-            self._evaluation = (batch, self._chain(batch))
-        chain = self._evaluation[1]
+        if self._evaluation is None or self._evaluation[0] != batch:
+            self._evaluation = batch, self._inference(batch)
+        logits_of = self._evaluation[1] or self._module
         right, loss = 0, 0.0
         with torch.inference_mode():
             for start in range(0, len(images), batch):
                 some = torch.from_numpy(images[start : start + batch])
                 truth = torch.from_numpy(labels[start : start + batch])
-                logits = self._module(some) if chain is None else _logits(chain, some)
+                logits = logits_of(some)
                 right += int((logits.argmax(1) == truth).sum())
                 loss += float(nn.functional.cross_entropy(logits, truth, reduction="sum"))
         return 100 * right / len(images), loss / len(images)
-
-
-def _logits(chain: Chain, images: Tensor) -> Tensor:
-    """Logits of up to the chain's batch of images; the rest of the batch is left as it was."""
-    chain.images[: len(images)].copy_(images)
-    chain.forward()
-    return chain.logits[: len(images)]
 
 
 def _put(module: nn.Module, name: str, slot: Slot) -> None:

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from testbed.algorithms.interface import Layout
+from testbed.learning import inference
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import load
+from testbed.learning.layers import Slot
 from testbed.learning.learner import Learner
-from testbed.learning.models import MODELS, initialise
+from testbed.learning.models import IMAGE, MODELS, initialise
 from testbed.streams import stream
 
 Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
@@ -169,19 +171,54 @@ def test_digits_are_learned() -> None:
     assert loss < loss_before / 3
 
 
+def _without_pool() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 784, 10)
+    )
+
+
+def _cut_off() -> nn.Module:
+    """Windows that leave a border over."""
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(3 * 81, 10)
+    )
+
+
+def _rectified() -> nn.Module:
+    """Nothing between the images and what could be done in place."""
+    return nn.Sequential(nn.MaxPool2d(1), nn.ReLU(), nn.Flatten(), nn.ReLU(), nn.Linear(784, 10))
+
+
 @pytest.mark.parametrize("autograd", [False, True])
 @pytest.mark.parametrize("size", [1, 10, 64, 1000])
-def test_evaluation(autograd: bool, size: int) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [*MODELS.values(), _wide, _without_pool, _cut_off, _rectified, _strided, _Residual],
+    ids=[*MODELS, "wide", "without pool", "cut off", "rectified", "strided", "residual"],
+)
+def test_evaluation(make: Callable[[], nn.Module], size: int, autograd: bool) -> None:
+    torch.manual_seed(3)
     dataset = load("digits")
-    learner = Learner("cnn", 10, autograd)
-    learner.parameters[:] = initialise("cnn", "torch", np.random.default_rng(1))
-    images, labels = dataset.test_images[:93], dataset.test_labels[:93]
-    with torch.no_grad():
-        logits = filled(MODELS["cnn"](), learner.parameters)(torch.from_numpy(images))
-    truth = torch.from_numpy(labels)
-    accuracy, loss = learner.evaluate(images, labels, size)
-    assert accuracy == pytest.approx(100 * float((logits.argmax(1) == truth).float().mean()))
-    assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, truth)), rel=1e-5)
+    module = make()
+    learner = Learner(make(), 10, autograd)
+    images, labels = dataset.test_images[:93].copy(), dataset.test_labels[:93]
+    for _ in range(2):  # what an evaluation keeps is not that of other parameters
+        learner.parameters[:] = nn.utils.parameters_to_vector(module.parameters()).detach()
+        with torch.no_grad():
+            logits = copy.deepcopy(module).double()(torch.from_numpy(images).double())
+        truth = torch.from_numpy(labels)
+        accuracy, loss = learner.evaluate(images, labels, size)
+        assert accuracy == pytest.approx(100 * float((logits.argmax(1) == truth).float().mean()))
+        assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, truth)), rel=1e-5)
+        module = make()
+    assert images.tobytes() == dataset.test_images[:93].tobytes()
+
+
+@pytest.mark.parametrize("make", [*MODELS.values(), _wide, _cut_off])
+def test_evaluations_know_what_training_knows(make: Callable[[], nn.Module]) -> None:
+    module = make()
+    slots = {n: Slot(p.detach(), torch.empty_like(p)) for n, p in module.named_parameters()}
+    assert inference.build(module, (10, *IMAGE), slots) is not None
 
 
 @pytest.mark.parametrize("autograd", [False, True])
