@@ -198,17 +198,17 @@ def _print_table(execution: "Execution") -> None:
     from testbed.results.verdict import verdict
 
     runs = resolve(str(execution.directory), execution.directory.parent.parent)
-    print_comparison(compare(runs))
+    comparison = compare(runs)
+    print_comparison(comparison)
     if all(run.summary.traffic and run.summary.traffic.modelled for run in runs):
         typer.echo("\nbytes: payload and messages counted, wire modelled (headers, ACKs)")
-        typer.echo(_where_the_report_is(execution))
-        return
-    states = [verdict(run).state for run in runs]
-    checked = len(states) - states.count("unknown")
-    unchecked = f"; {states.count('unknown')} not checked" if checked < len(states) else ""
-    typer.echo(
-        f"\nbytes: the three ledgers agree in {states.count('good')} of {checked} run(s){unchecked}"
-    )
+    else:
+        found = [(row.name, verdict(run)) for row, run in zip(comparison.rows, runs, strict=True)]
+        agreed = sum(one.state == "good" for _, one in found)
+        typer.echo(f"\nbytes: the three ledgers agree in {agreed} of {len(runs)} run(s)")
+        for name, one in found:
+            if one.state == "unknown":
+                typer.echo(f"  {name}: {one.text}")
     typer.echo(_where_the_report_is(execution))
 
 

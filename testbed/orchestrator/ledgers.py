@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.results.journals import read_updates
+from testbed.results.records import SERVER_KILLED
 from testbed.roles.settings import PORT, worker_name
 from testbed.wire.frames import HEADER
 from traffic import TrafficError
@@ -32,8 +33,6 @@ MESSAGES = "messages and captured TCP streams"
 COUNTED_FRAMES = "class counter and captured frames"
 COUNTED_BYTES = "class counter and captured bytes"
 FILES = "packets captured and packets in the files"
-SERVER_KILLED = "the server was killed, and could not tell what it had received"
-"""Why there may be connections that no server has told of."""
 _FILE = "ledgers.json"
 _Flow: TypeAlias = npt.NDArray[np.void]
 """One direction of a TCP connection: a row of ``traffic.accounting.FLOW_COLUMNS``."""
@@ -228,13 +227,17 @@ class Ledgers:
                 differences.append(
                     Difference(f"{MESSAGES}, from the server", name, one.sent_bytes, seen, reason)
                 )
-        for (source, _, source_port, _), rows in flows.items():
+        for (source, to, source_port, to_port), rows in flows.items():
             seen = sum(int(row["stream_bytes"]) for row in rows)
             if seen:
-                name = f"{source} port {source_port}"
+                way, peer, port = "from", to, to_port
+                if to == self.server:
+                    way, peer, port = "to", source, source_port
+                which = f"{MESSAGES}, {way} the server"
+                name = f"{self.devices.get(peer, peer)} port {port}"
                 unknown = "the server told of no such connection"
                 reason = flaw or (SERVER_KILLED if self.server_kills else unknown)
-                differences.append(Difference(MESSAGES, name, 0, seen, reason))
+                differences.append(Difference(which, name, 0, seen, reason))
         return differences
 
 

@@ -119,6 +119,10 @@ class Capture(_Record):
     complete: bool = False
 
 
+SERVER_KILLED = "the server was killed, and could not tell what it had received"
+"""The reason for which there may be connections that no server has told of."""
+
+
 class Difference(_Record):
     """Two ledgers that should be equal to the byte and are not; device None for all together."""
 

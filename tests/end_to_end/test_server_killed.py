@@ -11,8 +11,8 @@ import pytest
 from testbed.experiment.load import load
 from testbed.orchestrator.experiment import execute
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
-from testbed.orchestrator.ledgers import SERVER_KILLED
 from testbed.orchestrator.watching import Progress
+from testbed.results.records import SERVER_KILLED
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 _unable = _try_in_child(_make_namespaces)

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed.orchestrator.ledgers import SERVER_KILLED, Connection, Ledgers
+from testbed.orchestrator.ledgers import Connection, Ledgers
+from testbed.results.records import SERVER_KILLED
 from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
 
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"

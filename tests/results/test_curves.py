@@ -11,6 +11,7 @@ from testbed.results.ingress import ingress_of
 from testbed.results.journals import NoRunError
 from testbed.results.reaching import reaching
 from testbed.results.reading import Run
+from testbed.results.records import SERVER_KILLED
 from testbed.results.staleness import histograms
 from testbed.results.table import compare
 from testbed.results.verdict import verdict
@@ -142,20 +143,27 @@ def test_staleness_in_bars(three: Path) -> None:
 
 def test_verdicts(write_run: WriteRun) -> None:
     difference = {"ledgers": "a", "expected": 1, "found": 2, "reason": "b"}
+    untold = {"ledgers": "a", "expected": 0, "found": 7_000, "reason": SERVER_KILLED}
     states = {
         "old": None,
         "off": traffic(capture=None, reconciled=None),
         "cut": traffic(reconciled=None),
         "good": traffic(),
         "bad": traffic(reconciled=False, differences=[difference]),
+        "untold": traffic(reconciled=False, differences=[untold, untold]),
+        "worse": traffic(reconciled=False, differences=[untold, difference]),
     }
     found = {name: verdict(Run.load(write_run(name, traffic=t))) for name, t in states.items()}
-    assert [v.state for v in found.values()] == ["unknown", "unknown", "unknown", "good", "bad"]
+    assert [v.state for v in found.values()] == [
+        *("unknown", "unknown", "unknown", "good", "bad", "unknown", "bad")
+    ]
     assert "capture was off" in found["off"].text
     assert "1 difference" in found["bad"].text
+    assert "but for 2 streams (14.0 kB) of a server that was killed" in found["untold"].text
+    assert "2 difference" in found["worse"].text
     runs = [Run.load(write_run(f"again-{name}", traffic=t)) for name, t in states.items()]
-    (warning,) = compare(runs).remarks
-    assert warning.startswith("again-bad: NOT reconciled")
+    warnings = compare(runs).remarks
+    assert [one.split(" rec")[0] for one in warnings] == ["again-bad: NOT", "again-worse: NOT"]
 
 
 def test_the_initial_evaluation_alone_is_no_curve(write_run: WriteRun) -> None:
