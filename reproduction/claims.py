@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.measures import Line, goal_rows
+from reproduction.measures import WINDOW, Line, goal_rows
 from reproduction.paper import GOAL, GOAL_RATIO, WITHIN, Part
 from reproduction.scale import Scale
 from testbed.results.quantities import as_bytes
@@ -97,16 +97,23 @@ def _fig3(lines: Mapping[str, Line]) -> list[Claim]:
             found.append(
                 Claim(text, not row.reached, f"{row.reached} of {len(row.runs)} runs reach it")
             )
+    asgd, ours = rows.get("asgd"), rows.get("adacomp-0.01")
     text = (
         f"AdaComp, c = 0.01, reaches {GOAL:g} % with at least {GOAL_RATIO:g} times fewer wire bytes "
         "than ASGD with float32"
     )
-    asgd, ours = rows.get("asgd"), rows.get("adacomp-0.01")
-    if asgd is None or ours is None or not asgd.wire_bytes or not ours.wire_bytes:
-        return [*found, Claim(text, None, "")]
-    ratio = asgd.wire_bytes / ours.wire_bytes
-    measured = f"{as_bytes(asgd.wire_bytes)} and {as_bytes(ours.wire_bytes)}: {ratio:,.0f} times"
-    return [*found, Claim(text, ratio >= GOAL_RATIO, measured)]
+    wire = (row.wire_bytes if row else None for row in (asgd, ours))
+    found.append(_ratio(text, *wire))
+    averages = lines["asgd"].averages.wire_bytes, lines["adacomp-0.01"].averages.wire_bytes
+    text = f"the same on moving averages of {WINDOW} evaluations: the paper's figure shows averages"
+    return [*found, _ratio(text, *averages)]
+
+
+def _ratio(text: str, asgd: float | None, ours: float | None) -> Claim:
+    if not asgd or not ours:
+        return Claim(text, None, "")
+    measured = f"{as_bytes(asgd)} and {as_bytes(ours)}: {asgd / ours:,.0f} times"
+    return Claim(text, asgd / ours >= GOAL_RATIO, measured)
 
 
 def _table2(lines: Mapping[str, Line]) -> list[Claim]:

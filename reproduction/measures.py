@@ -57,6 +57,22 @@ class Averaged:
     wire_bytes: npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class Averages:
+    """Where the moving averages of a line's runs first reach the goal.
+
+    Attributes:
+        reached: how many do.
+        runs: of how many.
+        iteration, wire_bytes: means over those that do; None if none does.
+    """
+
+    reached: int
+    runs: int
+    iteration: float | None = None
+    wire_bytes: float | None = None
+
+
 def moving_average(accuracy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The mean of each value and the ``WINDOW`` - 1 before it; shape (values - WINDOW + 1,)."""
     if len(accuracy) < WINDOW:
@@ -103,6 +119,22 @@ class Line:
             np.array(rows, np.float64).reshape(shape),
             np.mean(wire, axis=0) if curves else np.empty(0),
         )
+
+    @property
+    def averages(self) -> Averages:
+        """Where each run's own moving average reaches the goal."""
+        iterations, wire = [], []
+        for run in self.runs:
+            curve = run.evaluations
+            reaching_it = np.flatnonzero(moving_average(curve.accuracy) >= GOAL)
+            if len(reaching_it):
+                at = int(reaching_it[0]) + WINDOW - 1
+                iterations.append(float(curve.iteration[at]))
+                wire.append(float(curve.wire_bytes[at]))
+        if not iterations:
+            return Averages(0, len(self.runs))
+        means = float(np.mean(iterations)), float(np.mean(wire))
+        return Averages(len(iterations), len(self.runs), *means)
 
     @property
     def curve(self) -> Curve:

@@ -88,7 +88,11 @@ def _page(told: Told, order: Order, folder: Path) -> str:
         "Final accuracy is the mean over runs of the greatest that each reached, as in the paper.",
     ]
     if part.name in ("fig1", "fig3", "fig3-per-tensor"):
-        sections += [f"## Ingress\n\n{tables.goal(lines)}", tables.totals(lines)]
+        sections += [
+            f"## Ingress\n\n{tables.goal(lines)}",
+            tables.goal_of_averages(lines),
+            tables.totals(lines),
+        ]
     if part.name == "table2":
         sections.append(f"## Crashes\n\n{tables.crashes(lines)}")
     if part.name == "fig4" and (sent := tables.by_class(lines)):
