@@ -23,8 +23,9 @@ from testbed.faults.fault import SERVER
 from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading import Run
+from testbed.results.records import Event
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.texts import DIED, SUSPECTED, TRAINING, WELCOMED
+from testbed.telemetry.texts import DIED, RESUMED, SUSPECTED, TRAINING, WELCOMED
 from traffic import TrafficError
 from traffic.counters import COUNTS
 
@@ -183,25 +184,34 @@ class Recorded:
     def suspicions(self) -> list[tuple[float, int, bool]]:
         """When the server came to suspect which worker, and (False) when it no longer did."""
         return [
-            (event.time - self._began, _number(event.device), SUSPECTED in event.event)
-            for event in self.run.events
+            (moment, _number(event.device), SUSPECTED in event.event)
+            for moment, event in self._moments
             if event.device and (SUSPECTED in event.event or WELCOMED in event.event)
         ]
-
-    @property
-    def _began(self) -> float:
-        """Seconds from the command to the beginning of training."""
-        events = self.run.events
-        return next((e.time for e in events if e.event == TRAINING), 0.0)
 
     @cached_property
     def deaths(self) -> list[tuple[float, int]]:
         """When which worker or peer died."""
         return [
-            (event.time - self._began, _number(event.device))
-            for event in self.run.events
+            (moment, _number(event.device))
+            for moment, event in self._moments
             if event.device and event.level == "warning" and f"{event.device} {DIED}" in event.event
         ]
+
+    @cached_property
+    def _moments(self) -> list[tuple[float, Event]]:
+        """Every event with its moment; each session of the run has a set-up of its own."""
+        sessions: list[list[Event]] = [[]]
+        for event in self.run.events:
+            if event.event.startswith(RESUMED):
+                sessions.append([])
+            sessions[-1].append(event)
+        trained = [0.0, *(one.host_seconds for one in self.run.manifest.resumed)]
+        found = []
+        for session, before in zip(sessions, trained, strict=False):
+            began = next((e.time for e in session if e.event == TRAINING), 0.0)
+            found += [(before + event.time - began, event) for event in session]
+        return found
 
     def account(self, direction: str, column: str) -> tuple[Moments, npt.NDArray[np.int64]] | None:
         """What the capture had counted at the end of each second: moments, and sums until then."""

@@ -29,6 +29,7 @@ from testbed.results.journals import read_columns
 from testbed.results.reading import Run
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept
+from testbed.telemetry.texts import RESUMED
 
 FOLDER = "checkpoints"
 """Of a run directory: where its checkpoints are, until the run is complete."""
@@ -70,8 +71,8 @@ class Resumption:
     def told(self) -> str:
         """What the run log says of it."""
         if self.state is None:
-            return "resumed from the beginning: there is no checkpoint"
-        return f"resumed from the checkpoint of update {self.state['version']:,}"
+            return f"{RESUMED}the beginning: there is no checkpoint"
+        return f"{RESUMED}the checkpoint of update {self.state['version']:,}"
 
     def put_traffic_aside(self, directory: Path) -> None:
         """Make room for the capture and the ledgers of what comes now.

@@ -183,7 +183,10 @@ class Summary(_Record):
 
 
 class Event(_Record):
-    """One line of ``events.jsonl``; time in seconds since the run began."""
+    """One line of ``events.jsonl``; time in seconds since the run began.
+
+    Without the time between the sessions of a run that was resumed.
+    """
 
     time: float
     level: Literal["info", "warning", "error"] = "info"

@@ -129,7 +129,7 @@ class Recording:
 
     def event(self, level: str, text: str, device: str | None = None) -> None:
         """Write down something that happened."""
-        self.log.event(self._before + time.monotonic() - self._began, level, text, device)
+        self.log.event(time.monotonic() - self._began, level, text, device)
 
     # -- what happens
 

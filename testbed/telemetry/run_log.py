@@ -4,6 +4,7 @@ Rows go to Arrow streams, which need no footer to be read, and become Parquet at
 ever overwritten but the manifest, which says how the run stands, and that by renaming.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -152,6 +153,7 @@ class RunLog:
         self._curve = self._begin_curve([] if evaluations is None else evaluations.to_pylist())
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
         self._events = _appending(directory / "events.jsonl")
+        self._earlier = _last_time(directory / "events.jsonl")
         self._hears_of_faults = struck
         self._struck: dict[str, set[str]] = {}
         self._faults = self._begin_faults(() if kept is None else kept.faults)
@@ -247,8 +249,18 @@ class RunLog:
         )
 
     def event(self, time: float, level: str, text: str, device: str | None = None) -> None:
-        """Append something that happened; ``time`` in seconds since the run began."""
-        line = {"time": round(time, 3), "level": level, "device": device, "event": text}
+        """Append something that happened.
+
+        Args:
+            time: seconds since the command began; those of a run that goes on are put behind its
+                last event.
+        """
+        line = {
+            "time": round(self._earlier + time, 3),
+            "level": level,
+            "device": device,
+            "event": text,
+        }
         self._events.write(json.dumps(line) + "\n")
         self._events.flush()
 
@@ -324,6 +336,14 @@ def _appending(path: Path) -> IO[str]:
     if cut_off:
         file.write("\n")
     return file
+
+
+def _last_time(path: Path) -> float:
+    """Of the last event that can be read; 0 if there is none."""
+    for line in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return float(json.loads(line)["time"])
+    return 0.0
 
 
 def _now() -> str:

@@ -246,6 +246,8 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     assert len(versions) == 2
     assert 60 < versions[0] < versions[1] < 450
     assert all(version % 60 == 0 for version in versions)
+    times = [event["time"] for event in started.events()]
+    assert times == sorted(times)
     other = to_the_end(
         command.start("simulate", command.spec(EMULATED), "--out", command.folder / "s")
     )

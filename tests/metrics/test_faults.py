@@ -12,10 +12,12 @@ from testbed.channel import Message
 from testbed.faults.fault import SERVER, Fault
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
+from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.faults import KINDS, struck
 from testbed.results.reading import Run
 from testbed.telemetry.records import UPDATE
+from testbed.telemetry.texts import RESUMED, TRAINING
 from tests.metrics.running import Samples, page, planned, samples, simulated
 
 RUN = (("algorithm", "asgd"),)
@@ -189,6 +191,32 @@ def test_a_replay_knows_who_was_suspected(real: tuple[Path, LiveRun], tmp_path: 
         replay.advance(share * end)
         found.append(total(exported(replay), "testbed_workers_suspected"))
     assert found == [0, 1, 0]
+
+
+def test_a_session_of_a_resumed_run_has_a_set_up_of_its_own(
+    real: tuple[Path, LiveRun], tmp_path: Path
+) -> None:
+    directory = tmp_path / "small" / "time-3" / "asgd"
+    shutil.copytree(real[0], directory)
+    manifest = json.loads((directory / "manifest.json").read_bytes())
+    again = {"version": 40, "host_seconds": 10.0, "at": manifest["started"]}
+    (directory / "manifest.json").write_text(json.dumps(manifest | {"resumed": [again]}))
+    suspected = "nothing was heard for 30 s: it is suspected 9 s into training, and left out"
+    welcomed = "it is heard again 12 s into training, and welcomed back"
+    told = [
+        (3.0, "server", TRAINING),  # three seconds of set-up
+        (12.0, "worker-2", suspected),
+        (13.5, None, f"{RESUMED}the checkpoint of update 40"),
+        (18.0, "server", TRAINING),  # five
+        (20.0, "worker-2", welcomed),
+    ]
+    lines = [
+        {"time": time, "level": "info", "device": device, "event": text}
+        for time, device, text in told
+    ]
+    (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    found = Recorded.of(Run.load(directory)).suspicions
+    assert found == [(9.0, 2, True), (12.0, 2, False)]
 
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:

@@ -150,7 +150,9 @@ def test_it_goes_on_with_what_is_kept(log: RunLog, ended: bool) -> None:
     assert [line.split(",")[0] for line in curve] == ["iteration", "3", "6"]
     events = (log.directory / "events.jsonl").read_text().splitlines()
     assert json.loads(events[0])["event"] == "before"
-    assert json.loads(events[-1])["event"] == "after"
+    last = json.loads(events[-1])
+    assert last["event"] == "after"
+    assert last["time"] == json.loads(events[0])["time"] + 2
     (fault,) = (log.directory / "faults.jsonl").read_text().splitlines()
     assert json.loads(fault)["fault"] == "freeze"
 
