@@ -1,5 +1,6 @@
 """What ``testbed plan`` says of faults: whom each rule strikes, when, how, and how many by the end."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ def describe(plan: "Plan") -> list[str]:
 
 def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
     fault, devices = rule["fault"], rule["devices"]
+    if "trace" in rule:
+        return _of_trace(rule, plan)
     if devices == [SERVER]:
         who = "the server"
     elif len(devices) == plan.settings.workers:
@@ -40,6 +43,21 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
     return f"{who}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}"
 
 
+def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
+    """Whom its rows strike, with what and for how long."""
+    rows = rule["trace"]
+    count = len({device for _, _, device, _ in rows})
+    kinds = Counter(fault["kind"] for *_, fault in rows)
+    durations = {fault["duration"] for *_, fault in rows}
+    known = sorted(duration for duration in durations if duration is not None)
+    lasting = [f"for {known[0]:g} to {known[-1]:g} s"] if len(known) > 1 else []
+    lasting += [f"for {known[0]:g} s"] if len(known) == 1 else []
+    lasting += ["for good"] if None in durations else []
+    how = ", ".join(f"{kind} {times} time(s)" for kind, times in kinds.items())
+    who = f"{count} of {plan.settings.workers} workers"
+    return f"{who}: as its trace says, {how}, {' or '.join(lasting)}"
+
+
 def _when(rule: Mapping[str, Any]) -> str:
     if "probability" in rule:
         return f"after a push with probability {rule['probability']:g}"
@@ -47,9 +65,7 @@ def _when(rule: Mapping[str, Any]) -> str:
         return f"at {rule['time']:g} s"
     if "iteration" in rule:
         return f"at iteration {rule['iteration']:,}"
-    if "mean_time" in rule:
-        return f"every {rule['mean_time']:g} s on average, exponential"
-    return f"{len(rule['trace'])} times as its trace says"
+    return f"every {rule['mean_time']:g} s on average, exponential"
 
 
 def _expected(rule: Mapping[str, Any], plan: "Plan") -> str:

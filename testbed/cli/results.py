@@ -16,7 +16,7 @@ from testbed.results.classes import HEADINGS, class_rows
 from testbed.results.classes import records as class_records
 from testbed.results.curves import curves_of
 from testbed.results.fault_table import in_a_line
-from testbed.results.faults import alive, crashed
+from testbed.results.faults import alive, went_down
 from testbed.results.finding import Execution, find, resolve
 from testbed.results.journals import NoRunError
 from testbed.results.quantities import Measure
@@ -25,8 +25,10 @@ from testbed.results.reaching import records as reaching_records
 from testbed.results.reading import Run
 from testbed.results.table import STYLES, Comparison, for_terminal, plain_text, records
 from testbed.results.table import compare as compare_runs
-from testbed.results.verdict import verdict
+from testbed.results.verdict import no_update, verdict
 
+_DIFFERENCES = 5
+"""Of the ledgers, shown of each run."""
 WHICH = (
     "A run or an execution: its path; experiment/time-seed, with /algorithm behind it for one run; "
     "an experiment's name for its newest execution; or 'latest'."
@@ -264,7 +266,7 @@ def _faults(run: Run) -> dict[str, str]:
         return {}
     _, counts = alive(run.faults, run.manifest.workers)
     lines = {"faults": in_a_line(run)}
-    if crashed(run.faults):
+    if went_down(run.faults):
         lines["alive"] = (
             f"{counts[-1]:,} of {run.manifest.workers:,} workers, at least {counts.min():,}"
         )
@@ -281,16 +283,20 @@ def _facts(run: Run) -> dict[str, str]:
         "set-up": q.as_duration(summary.setup_seconds),
         "engine": run.clock,
         "training": run.trained,
-        "workers": f"{manifest.workers:,}, lost {q.as_count(summary.workers_lost)}",
+        "workers": f"{manifest.workers:,}; {q.as_count(summary.workers_lost)} died by themselves",
         **_faults(run),
+        **no_update(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
         "directory": str(run.directory),
     }
     facts["traffic"] = verdict(run).text
-    for one in summary.traffic.differences[:5] if summary.traffic else ():
+    differences = summary.traffic.differences if summary.traffic else ()
+    for one in differences[:_DIFFERENCES]:
         whose = f", {one.device}" if one.device else ""
-        facts[f"{one.ledgers}{whose}"] = f" {one.expected:,} and {one.found:,}: {one.reason}"
+        facts[f"{one.ledgers}{whose}: "] = f"{one.expected:,} and {one.found:,}: {one.reason}"
+    if len(differences) > _DIFFERENCES:
+        facts["and"] = f"{len(differences) - _DIFFERENCES} more: `testbed traffic` tells all"
     if diverged_at is not None:
         facts["diverged"] = f"the loss was no finite number at iteration {diverged_at:,}"
     if summary.reconstructed:

@@ -42,7 +42,7 @@ DEVICES: tuple[Metric, ...] = (
         "testbed_devices_lost_total",
         "counter",
         ("device_class",),
-        "Workers or peers that crashed.",
+        "Deaths of workers or peers, by a fault or by themselves.",
         lambda s: by_class(s, s.lost),
     ),
     Metric(

@@ -307,16 +307,20 @@ class Injection:
             return  # they are to be gone, too
         server.start_again(self._training)
 
-    def restored(self, there: Sequence[int], incarnations: Sequence[int] | None) -> None:
+    def restored(
+        self, version: int, there: Sequence[int], incarnations: Sequence[int] | None
+    ) -> None:
         """The server is back: have those workers that it expects, in the incarnations they had.
 
         Args:
+            version: from which it goes on.
             there: who was there when the checkpoint was written.
             incarnations: of all workers, then or when they come back; None under the wall clock, where
                 workers are as they are.
         """
         self._server.coming = False
         if incarnations is None:
+            self._version = version
             if not self._over:
                 self._bring_back()
             return

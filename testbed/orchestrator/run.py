@@ -98,7 +98,7 @@ class Run:
             {link.device_address: link.device for link in plan.links},
             plan.spec.traffic.capture,
         )
-        self._stopping = self._observed = False
+        self._stopping = self._observed = self._behind = False
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
@@ -499,7 +499,7 @@ class Run:
                 self._injection.kill_server(number, record)
             case {"restored": version, "there": there, **rest}:
                 self._restored(version, rest.get("counts"))
-                self._injection.restored(there, rest.get("incarnations"))
+                self._injection.restored(version, there, rest.get("incarnations"))
             case {"keeping": version, "time": when}:
                 self._keeps(version, when)
             case {"stands": record}:
@@ -534,6 +534,7 @@ class Run:
         forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
         self._ingress.go_back(version, self._injection.server_exited, forgotten)
         self._outcome.updates = version
+        self._behind = True
         del self._outcome.accuracies[evaluations:]
 
     def _keeps(self, version: int, when: float) -> None:
@@ -564,6 +565,9 @@ class Run:
             assert self._training is not None
             outcome.first_update = self._training + float(rows["host_time"][0]) - self._began
         outcome.took_in(rows, version)
+        if self._behind:
+            self._behind = False
+            self._event("info", "training goes on", SERVER)
         self._progress.moved(outcome.host_seconds, version)
 
     def _write_evaluations(self) -> None:

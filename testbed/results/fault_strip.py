@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from testbed.results import figure_style as style
 from testbed.results.curves import Curve
 from testbed.results.fault_marks import FEW, KIND_COLOURS, OTHER_COLOUR, Living, Mark, living, marks
-from testbed.results.faults import crashed, in_order
+from testbed.results.faults import in_order, went_down
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -46,7 +46,7 @@ def panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
     rows = sum(map(_struck, curves))
     if not rows:
         return Panels(figure.subplots())
-    many = any(crashed(run.faults) > FEW for curve in curves for run in curve.runs)
+    many = any(went_down(run.faults) > FEW for curve in curves for run in curve.runs)
     heights = [figure.get_figheight(), *[_LIVING] * many, 0.05 + _ROW * rows]
     figure.set_figheight(sum(heights))
     axes = figure.subplots(len(heights), sharex=True, height_ratios=heights)

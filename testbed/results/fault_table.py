@@ -1,6 +1,7 @@
 """The faults of some runs in a table, a line for each rule of an experiment file that struck."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from testbed.results import quantities as q
@@ -66,6 +67,9 @@ def in_words(rule: object) -> str:
         return str(rule)
     what, lasting = _how(rule.get("how")), rule.get("lasting")
     who = _who(rule.get("who", "each"))
+    if (found := _one_known(rule.get("when"))) and found[0] == "trace":
+        # Whom it strikes with what stands in there.
+        return f"{who}, as {Path(str(found[1])).name} says".removeprefix("each worker, ")
     if rule.get("who") == SERVER:
         late = " at once" if lasting is None else f" after {lasting}"
         return f"{who}, {_when_in_words(rule.get('when'))}: {what}, and restart{late}"
@@ -99,8 +103,6 @@ def _when_in_words(when: object) -> str:
             return f"at iteration {iteration:,}"
         case ("mean_time", mean):
             return f"every {mean} on average"
-        case ("trace", path):
-            return f"as {path} says"
     return str(when)
 
 

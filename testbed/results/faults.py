@@ -103,9 +103,14 @@ def struck(strikes: Iterable[Strike]) -> dict[str, int]:
     return {kind: len(devices[kind]) for kind in in_order(devices)}
 
 
-def crashed(strikes: Iterable[Strike]) -> int:
+def went_down(strikes: Iterable[Strike]) -> int:
     """How many workers were frozen or killed, for however long."""
-    return len({s.device for s in strikes if s.kind in CRASHES and s.device != SERVER})
+    return len({strike.device for strike in _of_workers(strikes)})
+
+
+def crashed(strikes: Iterable[Strike]) -> int:
+    """How many workers were frozen or killed and did not come back."""
+    return len({strike.device for strike in _of_workers(strikes) if strike.ended is None})
 
 
 def alive(

@@ -161,6 +161,14 @@ class Run:
         return read_updates(self.directory)
 
     @cached_property
+    def payload_of_no_update(self) -> int:
+        """Bytes of payload that came in by the last update with pushes that the journal has not."""
+        if self.summary.ended != "completed" or self.summary.peers:
+            return 0
+        journalled = int(self.pushes.column("payload_bytes").to_numpy().sum())
+        return max(0, self.summary.ingress.payload_bytes - journalled)
+
+    @cached_property
     def staleness(self) -> npt.NDArray[np.int64]:
         """The staleness (updates applied since its pull) of each push that was applied."""
         staleness: npt.NDArray[np.int64] = self.pushes.column("staleness").to_numpy()

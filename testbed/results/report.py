@@ -26,7 +26,7 @@ from testbed.results.classes import HEADINGS, class_rows
 from testbed.results.curves import MEASURES, Curve, curves_of
 from testbed.results.fault_marks import FEW, Mark, living, marks
 from testbed.results.fault_strip import colour_of
-from testbed.results.faults import crashed, in_order
+from testbed.results.faults import in_order, went_down
 from testbed.results.figure_style import COLOURS
 from testbed.results.ingress import KINDS, Ingress, ingress_of, merged_remarks
 from testbed.results.reaching import ACCURACY, Reaching, reaching
@@ -34,7 +34,7 @@ from testbed.results.reading import Run
 from testbed.results.staleness import histograms
 from testbed.results.table import compare
 from testbed.results.traffic_figures import KIND_COLOURS
-from testbed.results.verdict import verdict
+from testbed.results.verdict import no_update, verdict
 
 _DARK_COLOURS = ("#56B4E9", "#FF8A4C", "#2FC79A", "#E39AC6", "#F0B429", "#8FA8FF", "#E6E6E6")
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")
@@ -128,7 +128,8 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "Engine": run.clock,
         "Training": run.trained,
         "Workers": q.as_count(manifest.workers),
-        "Workers lost": q.as_count(summary.workers_lost),
+        "Died by themselves": q.as_count(summary.workers_lost),
+        **{name.capitalize(): text for name, text in no_update(run).items()},
         "Host": host.name,
         "Processor": f"{host.cpu or 'unknown'}, {q.as_count(host.cpus)} CPUs",
         "Memory": q.as_bytes(host.memory_bytes),
@@ -228,7 +229,7 @@ def _rounded(at: Mapping[str, float]) -> dict[str, float]:
 def _living(curve: Curve) -> dict[str, list[float]] | None:
     """How many workers are alive, where more of them crashed than marks can tell."""
     found = living(curve)
-    if found is None or max(crashed(run.faults) for run in curve.runs) <= FEW:
+    if found is None or max(went_down(run.faults) for run in curve.runs) <= FEW:
         return None
     at = {name: values.round(1).tolist() for name, values in found.at.items()}
     return at | {"workers": found.workers.round(2).tolist()}

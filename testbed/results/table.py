@@ -44,7 +44,7 @@ class Row:
         staleness_mean: updates applied between an update's pull and its application, on average.
         wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
             for; None if none did.
-        crashed: workers that a fault froze or killed, for however long.
+        crashed: workers that a fault froze or killed, and that did not come back.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Comparison:
             "seed",
             "state",
             "updates",
+            *(["crashed"] if self._any_crashed else ()),
             "best %",
             "final %",
             "payload",
@@ -98,7 +99,6 @@ class Comparison:
             f"wire ÷ {self.baseline}",
             "updates/s",
             "staleness",
-            *(["crashed"] if self._any_crashed else ()),
             f"wire to {self.accuracy:g} %",
         )
 
@@ -115,6 +115,7 @@ class Comparison:
                 str(row.seed),
                 row.ended,
                 q.as_count(row.updates),
+                *([q.as_count(row.crashed)] if self._any_crashed else ()),
                 q.as_decimal(row.best_accuracy, 2),
                 q.as_decimal(row.final_accuracy, 2),
                 q.as_bytes(row.payload_bytes),
@@ -123,7 +124,6 @@ class Comparison:
                 q.as_fraction(row.wire_ratio),
                 q.as_decimal(row.updates_per_second, 1),
                 q.as_decimal(row.staleness_mean, 1),
-                *([q.as_count(row.crashed)] if self._any_crashed else ()),
                 q.as_bytes(row.wire_bytes_to_accuracy),
             )
             for row in self.rows

@@ -42,6 +42,13 @@ def verdict(run: Run) -> Verdict:
     return _of_differences(traffic.differences, lost)
 
 
+def no_update(run: Run) -> dict[str, str]:
+    """What came in with pushes that are no update of the run, as a fact; empty if nothing did."""
+    count = run.payload_of_no_update
+    why = "of devices that a fault ended meanwhile, or made again behind a checkpoint"
+    return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
+
+
 def _of_differences(differences: Sequence[Difference], lost: str) -> Verdict:
     if {one.reason for one in differences} == {SERVER_KILLED}:
         # Of all else there is no difference: streams that it did tell of, frames, bytes, packets.

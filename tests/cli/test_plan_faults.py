@@ -1,5 +1,6 @@
 """Faults in the plan's words."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,3 +54,33 @@ def test_a_rule_in_a_line(fault: dict[str, Any], line: str) -> None:
     heading, described = describe(plan(Spec.model_validate(spec))[0])
     assert heading == "faults: 1 rule(s)"
     assert described == f"  0. {line}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (
+            "0.5,worker-1,stop-network,0.3\n1.2,worker-2,,\n2.5,worker-1,kill,0.5\n",
+            "2 of 20 workers: as its trace says, stop-network 1 time(s), freeze 1 time(s), "
+            "kill 1 time(s), for 0.3 to 0.5 s or for good",
+        ),
+        (
+            "0.5,worker-1,,2\n1.2,worker-2,,2\n",
+            "2 of 20 workers: as its trace says, freeze 2 time(s), for 2 s",
+        ),
+    ],
+)
+def test_a_trace_is_told_by_its_rows(tmp_path: Path, rows: str, told: str) -> None:
+    trace = tmp_path / "outages.csv"
+    trace.write_text(f"time,device,kind,lasting\n{rows}")
+    spec = {
+        "name": "faulty",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 100},
+        "algorithms": ["asgd"],
+        "devices": {"workers": 20},
+        "faults": [{"when": {"trace": str(trace)}, "how": "freeze"}],
+    }
+    _, described = describe(plan(Spec.model_validate(spec))[0])
+    assert described == f"  0. {told}"

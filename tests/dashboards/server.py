@@ -45,6 +45,13 @@ class Prometheus:
         result = self.get("query", {"query": query, "time": moment})["result"]
         return [(one["metric"], float(one["value"][1])) for one in result]
 
+    def wait_for_scrape(self, name: str, since: float) -> None:
+        """Wait for values of a metric that were scraped behind a moment."""
+        deadline = time.monotonic() + 60
+        while not self.at(f"timestamp({name}) > {since}", time.time()):
+            assert time.monotonic() < deadline, f"{name} was not scraped within 60 s"
+            time.sleep(0.1)
+
     def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
         """The values of each series, those that are numbers."""
         data = self.get("query_range", {"query": query, "start": start, "end": end, "step": step})

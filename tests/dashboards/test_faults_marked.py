@@ -70,9 +70,11 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
         with prometheus(folder, port) as server:
             exporter.add(replay)
             start = time.time()
-            time.sleep(2)  # a scrape before the first fault, from which there is a change
+            # A scrape before the first fault, from which there is a change.
+            server.wait_for_scrape("testbed_devices", start)
             assert play([replay], replay.duration / SECONDS)
-            time.sleep(2)
+            server.wait_for_scrape("testbed_devices", time.time())
+            time.sleep(2)  # rules are evaluated once a second, as scrapes are made
             yield Replayed(server, run, start, time.time())
     finally:
         exporter.close()

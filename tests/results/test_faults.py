@@ -14,11 +14,12 @@ from testbed.results import accuracy_figure, fault_strip
 from testbed.results.curves import curves_of
 from testbed.results.fault_marks import living, marks
 from testbed.results.fault_table import in_a_line, in_words, rows
-from testbed.results.faults import KINDS, alive, crashed, struck
+from testbed.results.faults import KINDS, alive, crashed, struck, went_down
 from testbed.results.figures import write_figures
 from testbed.results.reading import Run
 from testbed.results.report import write_report
 from testbed.results.table import compare
+from testbed.results.verdict import no_update
 from tests.results.conftest import WORKERS, WriteRun, evaluations_table, fault
 
 FEW = [
@@ -83,7 +84,8 @@ def test_alive_is_who_is_neither_frozen_nor_killed(write_run: WriteRun) -> None:
     iterations, counts = alive(strikes, WORKERS)
     steps = dict(zip(iterations.tolist(), counts.tolist(), strict=True))
     assert steps == {0: 20, 10: 18, 30: 18, 50: 19, 70: 20}
-    assert crashed(strikes) == 2
+    assert went_down(strikes) == 2
+    assert crashed(strikes) == 0  # both came back
     assert struck(strikes) == {"freeze": 2, "kill": 2, "stop-network": 1}
 
 
@@ -110,7 +112,7 @@ def test_alive_is_who_is_neither_frozen_nor_killed(write_run: WriteRun) -> None:
         ),
         (
             {"who": {"class": "slow"}, "when": {"trace": "dead.csv"}, "how": "kill"},
-            "class slow, as dead.csv says: kill for good",
+            "class slow, as dead.csv says",
         ),
         ({"who": {"number": 1}, "when": {"time": "1s"}, "how": "kill"}, "1 worker, at 1s"),
         ("a rule of some later version", "a rule of some later version"),
@@ -149,6 +151,24 @@ def test_rules_of_device_classes_come_behind_those_of_the_list(write_run: WriteR
     ))  # fmt: skip
     [[_, words, *_]] = rows(["asgd"], [Run.load(directory)])
     assert words == "class old, at 2s: kill for good"
+
+
+def test_a_rule_with_a_trace_names_it_and_not_what_it_would_do() -> None:
+    rule = {"who": "each", "when": {"trace": "/far/away/outages.csv"}, "how": "freeze"}
+    assert in_words(rule) == "as outages.csv says"
+
+
+def test_payload_of_pushes_that_are_no_update_is_told(write_run: WriteRun) -> None:
+    directory = write_run()
+    path = directory / "summary.json"
+    summary = json.loads(path.read_bytes())
+    journalled = int(Run.load(directory).pushes["payload_bytes"].to_numpy().sum())
+    summary["ingress"]["payload_bytes"] = journalled
+    path.write_text(json.dumps(summary))
+    assert no_update(Run.load(directory)) == {}
+    summary["ingress"]["payload_bytes"] += 2_000_000
+    path.write_text(json.dumps(summary))
+    assert no_update(Run.load(directory))["no update"].startswith("2.00 MB of the payload, ")
 
 
 def test_compare_has_a_column_of_crashes_only_where_there_were_any(write_run: WriteRun) -> None:
