@@ -9,6 +9,7 @@ written while gradients of the next version are gathered; and one when training 
 may be killed: one that comes back then has only to say so.
 """
 
+import math
 import socket
 import time
 
@@ -23,6 +24,10 @@ BACK_TIMEOUT = 2.0
 
 class WallServer(Server):
     """Serves one run."""
+
+    # When one of those that are waited for came last. Whoever a fault strikes and brings back again
+    # and again in the meantime must not put the others off.
+    _last_back = -math.inf
 
     def _train(self, listener: socket.socket) -> None:
         if self._came_back is not None:
@@ -54,7 +59,7 @@ class WallServer(Server):
         self._told_at = self._schedule.next_iteration(half.version)
         self._started = came_back.began()
         self._awaited = set(state["there"])
-        self._last_greeting = self._last_departure = time.monotonic()
+        self._last_greeting = self._last_departure = self._last_back = time.monotonic()
         self._returns = max(self._returns, RETURN_TIMEOUT)
         self._report.send(restored=half.version, there=state["there"])
         self._ask_again(state["evaluations"])
@@ -82,12 +87,14 @@ class WallServer(Server):
     def _greet(self, connection: Connection, frame: Frame) -> None:
         super()._greet(connection, frame)
         if connection.device is not None:
+            if connection.device in self._awaited:
+                self._last_back = time.monotonic()
             self._awaited.discard(connection.device)
             if not self._finished:
                 self._begin_again()
 
     def _look_after(self) -> None:
-        if self._awaited and time.monotonic() - self._last_greeting > BACK_TIMEOUT:
+        if self._awaited and time.monotonic() - self._last_back > BACK_TIMEOUT:
             self._awaited.clear()
             self._begin_again()
         super()._look_after()

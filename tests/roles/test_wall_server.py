@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,25 @@ def test_it_does_not_wait_for_the_dead(
         assert 0.3 < time.monotonic() - began < 5
         b = second.connect(1)  # it was cut off, and comes after all
         assert pull(b)[0] == 3
+
+
+def test_whoever_comes_and_goes_does_not_put_the_others_off(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 1.0)
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+    with running(monkeypatch, files, CameBack(1, time.monotonic())) as second:
+        began = time.monotonic()
+        answered = False
+        while not answered:
+            assert time.monotonic() - began < 5
+            with second.connect(0) as a:  # the other one is dead
+                a.sendall(header(Kind.PULL))
+                a.settimeout(0.3)
+                with suppress(TimeoutError):
+                    answered = receive(a)[:2] == (Kind.PARAMETERS, 3)
+        assert time.monotonic() - began > 0.9
 
 
 def test_the_clock_of_an_interrupted_run_stands_still(
