@@ -30,8 +30,11 @@ from testbed.errors import HostError, TestbedError
 from testbed.nodes import linux
 from testbed.nodes.interface import Device, Nodes
 from testbed.nodes.namespaces import NamespaceNodes
+from testbed.nodes.turns import holds_turn
 from testbed.nodes.user_namespace import enter_user_namespace
 
+TURN_TIMEOUT = 5.0
+"""Seconds after which a device is frozen wherever it stands: it computes for as long at a time."""
 COUNTER_PERIOD = 0.25
 """Seconds between two readings of the ingress counter."""
 
@@ -88,7 +91,7 @@ class Agent:
             case {"start": device, "role": role}:
                 self._nodes.start(device, role)
             case {"freeze": device}:
-                self._nodes.freeze(device)
+                self._freeze(device)
                 self._tell_frozen(device, True)
             case {"thaw": device}:
                 self._nodes.thaw(device)
@@ -104,6 +107,15 @@ class Agent:
             case _:
                 if not self._afflictions.serve(request):
                     raise ValueError(f"unknown request {request}")
+
+    def _freeze(self, device: str) -> None:
+        """Freeze a device outside its turns at computing, which nobody else would get any more."""
+        network, deadline = self._nodes.network(device), time.monotonic() + TURN_TIMEOUT
+        self._nodes.freeze(device)
+        while holds_turn(network) and time.monotonic() < deadline:
+            self._nodes.thaw(device)
+            time.sleep(0.002)
+            self._nodes.freeze(device)
 
     def _tell_frozen(self, device: str, frozen: bool) -> None:
         if self._extras:

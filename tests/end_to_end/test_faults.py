@@ -1,6 +1,7 @@
 """Faults that really happen to namespaces, links and processes, under the wall clock."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from testbed.experiment.load import load
 from testbed.faults.schedule import Schedule
+from testbed.nodes.turns import holds_turn
 from testbed.orchestrator.host import _make_namespaces, _missing_disciplines, _try_in_child
 from testbed.orchestrator.plan import plan
 from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence
@@ -188,3 +190,26 @@ def test_damaged_frames_are_refused_where_the_kernel_cannot(command: CommandLine
     result = command.do("run", command.spec(content), "--out", command.out)
     assert "sch_netem" in assert_one_sentence(result, 1)
     assert not Path(command.out).exists() or not list(Path(command.out).glob("*/*/*"))
+
+
+def test_who_is_frozen_holds_no_turn_at_computing(command: CommandLine) -> None:
+    """Workers that compute all the time are frozen, most of them: the others get every turn."""
+    count, frozen = 30, 20
+    rules = [of(number, {"time": f"{1 + number / 10}s"}, "freeze") for number in range(frozen)]
+    content = SMALL | {
+        "model": "cnn",
+        "training": {"updates": 100_000},
+        "devices": {"workers": count},
+        "waiting": {"distribution": "constant", "mean": "0s"},
+        "faults": rules,
+    }
+    started = command.start_run(content)
+    started.until_training()
+    nodes = started.nodes()
+    started.until(lambda: len(faults(started)) == frozen, "all faults")
+    time.sleep(0.5)  # the last one is told of before it is done
+    for number in range(frozen):
+        with Path(f"/proc/{nodes[f'worker-{number}'].pid}/ns/net").open() as network:
+            assert not holds_turn(network.fileno()), f"worker-{number}"
+    before = started.curve()
+    started.until(lambda: started.curve() != before, "another evaluation")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from testbed.nodes import linux
 from testbed.nodes import turns as turns_module
-from testbed.nodes.turns import Turns
+from testbed.nodes.turns import Turns, holds_turn
 
 
 @pytest.fixture
@@ -99,3 +100,56 @@ def test_a_frozen_holder_stops_nobody_for_good(
     os.kill(first, signal.SIGSTOP)
     children(hold(turns, flag, 1))
     assert wait_until(lambda: flag[1] == 2, turns_module.LOOK_AROUND + 3)
+
+
+def test_who_holds_a_turn_is_known_by_its_network(
+    children: Callable[[Callable[[], None]], int],
+) -> None:
+    turns, flag = Turns(), mmap.mmap(-1, 1)
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+
+    def body() -> None:
+        linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET)
+        with turns.take():
+            flag[0] = 1
+            wait_until(lambda: flag[0] == 2, 30)
+        flag[0] = 3
+        time.sleep(60)
+
+    child = children(body)
+    try:
+        if not wait_until(lambda: flag[0] == 1, 5):
+            pytest.skip("this user may make no namespaces")
+        other = os.open(f"/proc/{child}/ns/net", os.O_RDONLY)
+        assert holds_turn(other)
+        assert not holds_turn(own)
+        flag[0] = 2
+        assert wait_until(lambda: flag[0] == 3)
+        assert not holds_turn(other)
+        os.close(other)
+    finally:
+        os.close(own)
+
+
+def test_who_has_run_out_of_patience_does_not_wait_any_more(
+    monkeypatch: pytest.MonkeyPatch, children: Callable[[Callable[[], None]], int]
+) -> None:
+    monkeypatch.setattr(turns_module, "PATIENCE", 0.5)
+    turns, flag = Turns(most=1), mmap.mmap(-1, 2)
+    children(hold(turns, flag, 0))
+    assert wait_until(lambda: flag[0] == 1)
+
+    def body() -> None:
+        with turns.take() as first:
+            pass
+        began = time.monotonic()
+        again = []
+        for _ in range(20):
+            with turns.take() as turn:
+                again.append(turn)
+        quick = time.monotonic() - began < 0.5
+        flag[1] = 1 if quick and {first, *again} == {None} else 2
+
+    children(body)
+    assert wait_until(lambda: flag[1] > 0, 30)
+    assert flag[1] == 1
