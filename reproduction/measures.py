@@ -58,7 +58,7 @@ class Averaged:
 
 
 @dataclass(frozen=True, slots=True)
-class Averages:
+class AveragedGoal:
     """Where the moving averages of a line's runs first reach the goal.
 
     Attributes:
@@ -121,7 +121,7 @@ class Line:
         )
 
     @property
-    def averages(self) -> Averages:
+    def averaged_goal(self) -> AveragedGoal:
         """Where each run's own moving average reaches the goal."""
         iterations, wire = [], []
         for run in self.runs:
@@ -132,9 +132,9 @@ class Line:
                 iterations.append(float(curve.iteration[at]))
                 wire.append(float(curve.wire_bytes[at]))
         if not iterations:
-            return Averages(0, len(self.runs))
+            return AveragedGoal(0, len(self.runs))
         means = float(np.mean(iterations)), float(np.mean(wire))
-        return Averages(len(iterations), len(self.runs), *means)
+        return AveragedGoal(len(iterations), len(self.runs), *means)
 
     @property
     def curve(self) -> Curve:

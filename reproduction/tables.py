@@ -39,6 +39,11 @@ def _difference(spread: Spread | None, paper: float | None) -> str:
     return UNKNOWN if spread is None or paper is None else f"{spread.mean - paper:+.2f}"
 
 
+def _wire(line: Line, count: float | None) -> str:
+    """Wire bytes of a line's runs, and whether they were modelled."""
+    return as_bytes(count) + " (modelled)" * (line.modelled and count is not None)
+
+
 def accuracies(lines: Mapping[str, Line]) -> str:
     """The paper's final accuracies and ours."""
     rows = [
@@ -71,14 +76,13 @@ def goal(lines: Mapping[str, Line]) -> str:
         pickled = None
         if asgd is not None and asgd.iteration and row.wire_bytes:
             pickled = row.wire_bytes / pickled_ingress(asgd.iteration)
-        wire = as_bytes(row.wire_bytes)
         rows.append(
             (
                 line.series.title,
                 f"{row.reached} of {len(row.runs)}",
                 as_count(None if row.iteration is None else round(row.iteration)),
                 as_bytes(row.payload_bytes),
-                f"{wire}{' (modelled)' * (line.modelled and row.wire_bytes is not None)}",
+                _wire(line, row.wire_bytes),
                 as_fraction(row.wire_ratio),
                 as_fraction(pickled),
             )
@@ -97,20 +101,19 @@ def goal(lines: Mapping[str, Line]) -> str:
 
 def goal_of_averages(lines: Mapping[str, Line]) -> str:
     """The same of the moving averages: one noisy evaluation more or less does not decide it."""
-    asgd = lines["asgd"].averages if "asgd" in lines else None
+    asgd = lines["asgd"].averaged_goal if "asgd" in lines else None
     rows = []
     for line in lines.values():
-        found = line.averages
+        found = line.averaged_goal
         ratio = None
         if asgd is not None and asgd.wire_bytes and found.wire_bytes:
             ratio = found.wire_bytes / asgd.wire_bytes
-        modelled = " (modelled)" * (line.modelled and found.wire_bytes is not None)
         rows.append(
             (
                 line.series.title,
                 f"{found.reached} of {found.runs}" if found.runs else UNKNOWN,
                 as_count(None if found.iteration is None else round(found.iteration)),
-                f"{as_bytes(found.wire_bytes)}{modelled}",
+                _wire(line, found.wire_bytes),
                 as_fraction(ratio),
             )
         )
@@ -133,7 +136,7 @@ def totals(lines: Mapping[str, Line]) -> str:
                 line.series.title,
                 as_count(round(float(np.mean(updates))) if updates else None),
                 as_bytes(payload),
-                f"{as_bytes(wire)}{' (modelled)' * (line.modelled and wire is not None)}",
+                _wire(line, wire),
             )
         )
     return markdown(("all of the run", "updates", "payload", "wire"), rows)

@@ -12,7 +12,7 @@ from testbed.results import quantities as q
 from testbed.results.finding import resolve
 from testbed.results.journals import NoRunError
 from testbed.results.reading import Run
-from testbed.results.records import SERVER_KILLED
+from testbed.results.verdict import only_untold
 from traffic import TrafficError
 
 _COLUMNS = {
@@ -120,7 +120,7 @@ def _verdict(counted: dict[str, Any]) -> str:
                 "reconciled: messages equal TCP streams, and the capture equals the kernel's "
                 "counter, to the byte"
             )
-        case False if {one["reason"] for one in counted["differences"]} == {SERVER_KILLED}:
+        case False if only_untold(one["reason"] for one in counted["differences"]):
             return "reconciled, but for streams of a server that was killed:"
         case False:
             return "NOT reconciled:"

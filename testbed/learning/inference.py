@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from testbed.learning.layers import Slot
+from testbed.learning.layers import Slot, patches
 from testbed.learning.recognising import (
     FEW_CHANNELS,
     plain_pool,
@@ -112,19 +112,11 @@ class PooledPatches(Step):
         batch, channels, height, width = shape
         outputs, _, taps, _ = weight.shape
         self._weight, self._bias = weight, bias
-        border = taps // 2
-        padded = torch.zeros(batch, height + 2 * border, width + 2 * border, channels)
-        self._inside = padded[:, border : border + height, border : border + width]
-        self._grid = (batch, height // size, width // size, outputs)
-        b, h, w, c = padded.stride()
-        self._windows = padded.as_strided(
-            (channels, taps, taps, size, size, *self._grid[:3]),
-            (c, h, w, h, w, b, size * h, size * w),
+        self._inside, self._windows, self._columns, self._patches = patches(
+            (batch, height, width, channels), taps, size
         )
-        entries = channels * taps * taps
-        self._columns = torch.ones(entries + 1, batch * height * width)
-        self._patches = self._columns[:entries].view(self._windows.shape)
-        self._kernel = torch.empty(entries + 1, outputs)
+        self._grid = (batch, height // size, width // size, outputs)
+        self._kernel = torch.empty(len(self._columns), outputs)
         self._planes = torch.empty(size * size, batch * height * width // size**2, outputs)
         self._pooled = torch.empty(self._planes.shape[1:])
 

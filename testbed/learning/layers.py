@@ -161,6 +161,35 @@ class MaxPool(Layer):
             )
 
 
+def patches(
+    shape: tuple[int, ...], size: int, pooled: int = 1
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Memory for the patches that a "same" convolution looks at.
+
+    Args:
+        shape: of the images, (batch, height, width, channels).
+        size: side of the kernel.
+        pooled: side of the windows of the max-pool behind it, which cover the images exactly.
+
+    Returns:
+        where the images are to be written, inside a border of zeros; overlapping windows of them, the
+        position within the kernel first, then that within the pool's window; a matrix, shape
+        (channels·size² + 1, batch·height·width), whose last row is 1; and its other rows in the shape
+        of the windows, to which these are to be copied.
+    """
+    batch, height, width, channels = shape
+    border = size // 2
+    padded = torch.zeros(batch, height + 2 * border, width + 2 * border, channels)
+    inside = padded[:, border : border + height, border : border + width]
+    b, h, w, c = padded.stride()
+    windows = padded.as_strided(
+        (channels, size, size, pooled, pooled, batch, height // pooled, width // pooled),
+        (c, h, w, h, w, b, pooled * h, pooled * w),
+    )
+    columns = torch.ones(channels * size * size + 1, batch * height * width)
+    return inside, windows, columns, columns[:-1].view(windows.shape)
+
+
 class PatchConvolution(Layer):
     """A first layer's "same" convolution of images with few channels, as one matrix product.
 
@@ -171,22 +200,11 @@ class PatchConvolution(Layer):
 
     def __init__(self, shape: tuple[int, ...], weight: Slot, bias: Slot) -> None:
         super().__init__(shape)
-        batch, height, width, channels = shape
         outputs, _, size, _ = weight.value.shape
         self._weight, self._bias = weight, bias
-        border = size // 2
-        padded = torch.zeros(batch, height + 2 * border, width + 2 * border, channels)
-        self._inside = padded[:, border : border + height, border : border + width]
-        taps = channels * size * size
-        b, h, w, c = padded.stride()
-        # Overlapping windows of the padded images, the position within the window first.
-        self._windows = padded.as_strided(
-            (channels, size, size, batch, height, width), (c, h, w, b, h, w)
-        )
-        self._columns = torch.ones(taps + 1, batch * height * width)
-        self._patches = self._columns[:taps].view(self._windows.shape)
-        self._kernel = torch.zeros(taps + 1, outputs)
-        self._kernel_gradient = torch.zeros(taps + 1, outputs)
+        self._inside, self._windows, self._columns, self._patches = patches(shape, size)
+        self._kernel = torch.zeros(len(self._columns), outputs)
+        self._kernel_gradient = torch.zeros(len(self._columns), outputs)
 
     @property
     def output_shape(self) -> tuple[int, ...]:

@@ -208,9 +208,12 @@ class Recorded:
             sessions[-1].append(event)
         trained = [0.0, *(one.host_seconds for one in self.run.manifest.resumed)]
         found = []
+        ended = 0.0
         for session, before in zip(sessions, trained, strict=False):
-            began = next((e.time for e in session if e.event == TRAINING), 0.0)
+            # A simulation does not say so: it trains from the session's beginning.
+            began = next((e.time for e in session if e.event == TRAINING), ended)
             found += [(before + event.time - began, event) for event in session]
+            ended = session[-1].time if session else ended
         return found
 
     def account(self, direction: str, column: str) -> tuple[Moments, npt.NDArray[np.int64]] | None:

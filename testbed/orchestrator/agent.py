@@ -34,7 +34,7 @@ from testbed.nodes.turns import holds_turn
 from testbed.nodes.user_namespace import enter_user_namespace
 
 TURN_TIMEOUT = 5.0
-"""Seconds after which a device is frozen wherever it stands: it computes for as long at a time."""
+"""Seconds of looking for a moment without a turn, after which a device is frozen where it stands."""
 COUNTER_PERIOD = 0.25
 """Seconds between two readings of the ingress counter."""
 

@@ -129,7 +129,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "Training": run.trained,
         "Workers": q.as_count(manifest.workers),
         "Died by themselves": q.as_count(summary.workers_lost),
-        **{name.capitalize(): text for name, text in no_update(run).items()},
+        **{what.capitalize(): text for what, text in no_update(run).items()},
         "Host": host.name,
         "Processor": f"{host.cpu or 'unknown'}, {q.as_count(host.cpus)} CPUs",
         "Memory": q.as_bytes(host.memory_bytes),

@@ -1,6 +1,6 @@
 """Whether a run's three ledgers of bytes agreed, in a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from testbed.results import quantities as q
@@ -49,8 +49,13 @@ def no_update(run: Run) -> dict[str, str]:
     return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
 
 
+def only_untold(reasons: Iterable[str]) -> bool:
+    """Whether ledgers differ, and only by what a killed server could not tell of."""
+    return set(reasons) == {SERVER_KILLED}
+
+
 def _of_differences(differences: Sequence[Difference], lost: str) -> Verdict:
-    if {one.reason for one in differences} == {SERVER_KILLED}:
+    if only_untold(one.reason for one in differences):
         # Of all else there is no difference: streams that it did tell of, frames, bytes, packets.
         untold = sum(one.found for one in differences)
         return Verdict(

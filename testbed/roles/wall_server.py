@@ -9,7 +9,6 @@ written while gradients of the next version are gathered; and one when training 
 may be killed: one that comes back then has only to say so.
 """
 
-import math
 import socket
 import time
 
@@ -27,7 +26,7 @@ class WallServer(Server):
 
     # When one of those that are waited for came last. Whoever a fault strikes and brings back again
     # and again in the meantime must not put the others off.
-    _last_back = -math.inf
+    _last_back: float
 
     def _train(self, listener: socket.socket) -> None:
         if self._came_back is not None:

@@ -10,6 +10,19 @@ from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
 
 
+def described_as(fault: dict[str, Any], workers: int) -> list[str]:
+    spec = {
+        "name": "faulty",
+        "dataset": "mnist",
+        "model": "cnn",
+        "training": {"updates": 250_000},
+        "algorithms": ["adacomp"],
+        "devices": {"workers": workers},
+        "faults": [fault],
+    }
+    return describe(plan(Spec.model_validate(spec))[0])
+
+
 @pytest.mark.parametrize(
     ("fault", "line"),
     [
@@ -42,16 +55,7 @@ from testbed.orchestrator.plan import plan
     ],
 )
 def test_a_rule_in_a_line(fault: dict[str, Any], line: str) -> None:
-    spec = {
-        "name": "faulty",
-        "dataset": "mnist",
-        "model": "cnn",
-        "training": {"updates": 250_000},
-        "algorithms": ["adacomp"],
-        "devices": {"workers": 200},
-        "faults": [fault],
-    }
-    heading, described = describe(plan(Spec.model_validate(spec))[0])
+    heading, described = described_as(fault, 200)
     assert heading == "faults: 1 rule(s)"
     assert described == f"  0. {line}"
 
@@ -73,14 +77,5 @@ def test_a_rule_in_a_line(fault: dict[str, Any], line: str) -> None:
 def test_a_trace_is_told_by_its_rows(tmp_path: Path, rows: str, told: str) -> None:
     trace = tmp_path / "outages.csv"
     trace.write_text(f"time,device,kind,lasting\n{rows}")
-    spec = {
-        "name": "faulty",
-        "dataset": "digits",
-        "model": "mlp",
-        "training": {"updates": 100},
-        "algorithms": ["asgd"],
-        "devices": {"workers": 20},
-        "faults": [{"when": {"trace": str(trace)}, "how": "freeze"}],
-    }
-    _, described = describe(plan(Spec.model_validate(spec))[0])
+    _, described = described_as({"when": {"trace": str(trace)}, "how": "freeze"}, 20)
     assert described == f"  0. {told}"

@@ -217,6 +217,10 @@ def test_a_session_of_a_resumed_run_has_a_set_up_of_its_own(
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     found = Recorded.of(Run.load(directory)).suspicions
     assert found == [(9.0, 2, True), (12.0, 2, False)]
+    simulated = [one for one in lines if one["event"] != TRAINING]
+    (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in simulated))
+    found = Recorded.of(Run.load(directory)).suspicions
+    assert found == [(12.0, 2, True), (18.0, 2, False)]  # 8 s behind the end of the first session
 
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:

@@ -79,12 +79,12 @@ def test_bytes_at_the_goal_are_compared_with_asgd_and_with_nothing_else(
 
 def test_the_goal_is_reached_by_moving_averages_too(runs: dict[str, Line]) -> None:
     # 96.68 and 97.18 at the end; 97.52 and 98.02 at 6,000, 96.44 and 96.94 one before.
-    asgd, ours = runs["asgd"].averages, runs["adacomp-0.01"].averages
+    asgd, ours = runs["asgd"].averaged_goal, runs["adacomp-0.01"].averaged_goal
     assert (asgd.reached, asgd.runs, asgd.iteration) == (1, 2, 7000)
     assert (ours.reached, ours.runs, ours.iteration) == (2, 2, 6000)
     assert asgd.wire_bytes is not None and ours.wire_bytes is not None
     assert asgd.wire_bytes / ours.wire_bytes == pytest.approx(7000 * 230 / 6000)
-    none = runs["comp-asgd-0.01"].averages
+    none = runs["comp-asgd-0.01"].averaged_goal
     assert (none.reached, none.iteration, none.wire_bytes) == (0, None, None)
 
 
