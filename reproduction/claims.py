@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.measures import WINDOW, Line, goal_rows
+from reproduction.measures import WINDOW, Line
 from reproduction.paper import GOAL, GOAL_RATIO, WITHIN, Part
 from reproduction.scale import Scale
 from testbed.results.quantities import as_bytes
@@ -89,21 +89,16 @@ def _fig1(lines: Mapping[str, Line]) -> list[Claim]:
 def _fig3(lines: Mapping[str, Line]) -> list[Claim]:
     chain = ("adacomp-0.1", "adacomp-0.01", "asgd", "comp-asgd-0.1", "comp-asgd-0.01")
     found = [_greater(lines[a], lines[b]) for a, b in itertools.pairwise(chain)]
-    rows = goal_rows(list(lines.values()))
     for name in ("comp-asgd-0.1", "comp-asgd-0.01"):
-        row = rows.get(name)
+        goal = lines[name].goal
         text = f"{lines[name].series.title} does not reach {GOAL:g} %"
-        if row is None:
-            found.append(Claim(text, None, ""))
-        else:
-            found.append(
-                Claim(text, not row.reached, f"{row.reached} of {len(row.runs)} runs reach it")
-            )
+        told = Claim(text, not goal.reached, f"{goal.reached} of {goal.runs} runs reach it")
+        found.append(told if goal.runs else Claim(text, None, ""))
     text = (
         f"AdaComp, c = 0.01, reaches {GOAL:g} % with at least {GOAL_RATIO:g} times fewer wire bytes "
         "than ASGD with float32"
     )
-    asgd, ours = (rows[name].wire_bytes if name in rows else None for name in _COMPARED)
+    asgd, ours = (lines[name].goal.wire_bytes for name in _COMPARED)
     found.append(_ratio(text, asgd, ours))
     asgd, ours = (lines[name].averaged_goal.wire_bytes for name in _COMPARED)
     text = f"the same on moving averages of {WINDOW} evaluations: the paper's figure shows averages"

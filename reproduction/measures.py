@@ -5,22 +5,18 @@ averages of an unstated window: ``WINDOW`` evaluations here. Both are given: of 
 the moving average.
 """
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reproduction.driver import Order
 from reproduction.paper import GOAL, Series
-from reproduction.runs import Folder, identity
+from reproduction.records import Record, Records
+from reproduction.runs import identity
 from reproduction.scale import load_run
-from testbed.results.curves import Curve
-from testbed.results.reaching import Reach, reaching
-from testbed.results.reading import Run
 
 WINDOW = 5
 """Evaluations in a moving average: the one at a point and those before it."""
@@ -58,26 +54,29 @@ class Averaged:
 
 
 @dataclass(frozen=True, slots=True)
-class AveragedGoal:
-    """Where the moving averages of a line's runs first reach the goal.
+class Goal:
+    """Where a line's runs first reach the goal, each by itself.
 
     Attributes:
         reached: how many do.
         runs: of how many.
-        iteration, wire_bytes: means over those that do; None if none does.
+        iteration, payload_bytes, wire_bytes: means over those that do; None if none does.
     """
 
     reached: int
     runs: int
     iteration: float | None = None
+    payload_bytes: float | None = None
     wire_bytes: float | None = None
 
 
-def moving_average(accuracy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The mean of each value and the ``WINDOW`` - 1 before it; shape (values - WINDOW + 1,)."""
-    if len(accuracy) < WINDOW:
+def moving_average(
+    accuracy: npt.NDArray[np.float64], window: int = WINDOW
+) -> npt.NDArray[np.float64]:
+    """The mean of each value and the ``window`` - 1 before it; shape (values - window + 1,)."""
+    if len(accuracy) < window:
         return accuracy[:0]
-    return np.convolve(accuracy, np.full(WINDOW, 1 / WINDOW), mode="valid")
+    return np.convolve(accuracy, np.full(window, 1 / window), mode="valid")
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,12 @@ class Line:
     Attributes:
         series: what it is.
         runs: one for each seed that there is, an emulation's before a simulation's.
-        twins: an emulation and a simulation of the same run, where there are both.
+        twins: by seed, the simulation of a run that is an emulation's, where there is one.
     """
 
     series: Series
-    runs: tuple[Run, ...]
-    twins: tuple[tuple[Run, Run], ...] = ()
+    runs: tuple[Record, ...]
+    twins: Mapping[int, Record] = field(default_factory=dict)
 
     @property
     def final(self) -> Spread | None:
@@ -121,38 +120,39 @@ class Line:
         )
 
     @property
-    def averaged_goal(self) -> AveragedGoal:
-        """Where each run's own moving average reaches the goal."""
-        iterations, wire = [], []
-        for run in self.runs:
-            curve = run.evaluations
-            reaching_it = np.flatnonzero(moving_average(curve.accuracy) >= GOAL)
-            if len(reaching_it):
-                at = int(reaching_it[0]) + WINDOW - 1
-                iterations.append(float(curve.iteration[at]))
-                wire.append(float(curve.wire_bytes[at]))
-        if not iterations:
-            return AveragedGoal(0, len(self.runs))
-        means = float(np.mean(iterations)), float(np.mean(wire))
-        return AveragedGoal(len(iterations), len(self.runs), *means)
+    def goal(self) -> Goal:
+        """Where an evaluation of each run first reaches the goal."""
+        return self._goal(1)
 
     @property
-    def curve(self) -> Curve:
-        """The runs as the testbed's tables take them."""
-        return Curve(self.series.name, self.runs)
+    def averaged_goal(self) -> Goal:
+        """Where the moving average of each run does."""
+        return self._goal(WINDOW)
+
+    def _goal(self, window: int) -> Goal:
+        reached = []
+        for run in self.runs:
+            curve = run.evaluations
+            reaching = np.flatnonzero(moving_average(curve.accuracy, window) >= GOAL)
+            if len(reaching):
+                at = int(reaching[0]) + window - 1
+                reached.append((curve.iteration[at], curve.payload_bytes[at], curve.wire_bytes[at]))
+        if not reached:
+            return Goal(0, len(self.runs))
+        return Goal(len(reached), len(self.runs), *map(float, np.mean(reached, axis=0)))
 
     def by_seed(self) -> dict[int, float]:
         """The greatest accuracy of each seed's run."""
-        bests = {run.manifest.seed: run.evaluations.best_accuracy for run in self.runs}
+        bests = {run.seed: run.evaluations.best_accuracy for run in self.runs}
         return {seed: best for seed, best in bests.items() if best is not None}
 
     @property
     def modelled(self) -> bool:
         """Whether wire bytes of any of its runs were modelled."""
-        return any(run.summary.traffic and run.summary.traffic.modelled for run in self.runs)
+        return any(run.result.modelled for run in self.runs)
 
 
-def lines_of(series: Sequence[Series], order: Order, folder: Folder) -> dict[str, Line]:
+def lines_of(series: Sequence[Series], order: Order, records: Records) -> dict[str, Line]:
     """The lines of a part by name, with whatever runs there are of the order's and the scale's seeds.
 
     Raises:
@@ -160,42 +160,12 @@ def lines_of(series: Sequence[Series], order: Order, folder: Folder) -> dict[str
     """
     found = {}
     for one in series:
-        runs, twins = [], []
+        runs: list[Record] = []
+        twins: dict[int, Record] = {}
         for seed in sorted({*order.seeds, *order.scale.seeds}):
-            key = identity(load_run(one, order.scale, seed))
-            complete = folder.complete(key)
-            runs += complete[:1]
-            emulated = [run for run in complete if run.manifest.engine == "emulation"]
-            simulated = [run for run in complete if run.manifest.engine == "simulation"]
-            twins += list(zip(emulated[:1], simulated[:1], strict=False))
-        found[one.name] = Line(one, tuple(runs), tuple(twins))
+            known = records.of(identity(load_run(one, order.scale, seed)))
+            runs += known[:1]
+            if simulated := [record for record in known[1:] if record.simulated]:
+                twins[seed] = simulated[0]
+        found[one.name] = Line(one, tuple(runs), twins)
     return found
-
-
-def goal_rows(lines: Sequence[Line]) -> dict[str, Reach]:
-    """What it took to reach the goal, by series; lines without a run are left out."""
-    told = [line for line in lines if line.runs]
-    if not told:
-        return {}
-    baseline = any(line.series.name == "asgd" for line in told)
-    rows = reaching([line.curve for line in told], GOAL, "asgd" if baseline else None).rows
-    if not baseline:
-        # The first would be the baseline, which it is not.
-        rows = tuple(replace(row, wire_ratio=None) for row in rows)
-    return {line.series.name: row for line, row in zip(told, rows, strict=True)}
-
-
-def records_of(run: Run, name: str) -> list[dict[str, Any]]:
-    """The lines of one of a run's JSON-lines files; none if it has no such file."""
-    path = run.directory / name
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def crashed(run: Run) -> int:
-    """Workers that were frozen or killed for good."""
-    begun = (
-        record
-        for record in records_of(run, "faults.jsonl")
-        if record["phase"] == "begin" and record["fault"] in ("freeze", "kill")
-    )
-    return len({device for record in begun for device in record["devices"]})

@@ -1,11 +1,9 @@
-"""The pages: Markdown, figures and curves made of run directories and of what a person wrote in notes.
+"""The pages: Markdown and figures made of records of runs and of what a person wrote in notes.
 
 Whatever is measured is generated; why it differs from the paper is in ``docs/reproduction/notes``, one
 file for each page, which is taken over as it is, so that generating never loses it.
 """
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,8 @@ from reproduction.drawing import draw_part
 from reproduction.driver import Order
 from reproduction.measures import WINDOW, Line, lines_of
 from reproduction.paper import PARTS, Part
-from reproduction.runs import Folder
+from reproduction.records import Records
+from reproduction.runs import Folder, wanted
 from testbed.errors import TestbedError
 from testbed.orchestrator.versions import commit
 
@@ -39,7 +38,10 @@ class Told:
 
 
 def write_pages(order: Order, folder: Path) -> list[Path]:
-    """Write the pages of an order's parts, their figures and curves; returns the pages' paths.
+    """Write the pages of an order's parts and their figures; returns the pages' paths.
+
+    Complete runs are recorded first, of all parts, so that the pages are of these and of what was
+    recorded in the folder before.
 
     Args:
         order: whose parts, scale, seeds and folder of runs count; every line is told, whatever
@@ -48,29 +50,30 @@ def write_pages(order: Order, folder: Path) -> list[Path]:
 
     Raises:
         SpecError: an experiment file cannot be used.
-        TestbedError: a file cannot be written.
+        TestbedError: a file cannot be written, or is no record.
     """
-    collection = Folder(order.out)
-    told = [_tell(part, order, collection) for part in PARTS.values()]
+    records = Records(folder)
+    seeds = sorted({*order.seeds, *order.scale.seeds})
+    records.take(wanted(PARTS.values(), order.scale, seeds), order.scale, Folder(order.out))
+    told = [_tell(part, order, records) for part in PARTS.values()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = [one for one in told if one.part in order.parts]
         paths = [
-            _write(folder / f"{one.part.name}.md", _page(one, order, folder)) for one in wanted
+            _write(folder / f"{one.part.name}.md", _page(one, order, folder, records))
+            for one in told
+            if one.part in order.parts
         ]
-        for one in wanted:
-            _write_curves(one, folder / "curves")
         return [*paths, _write(folder / "README.md", _index(told, order))]
     except OSError as error:
         raise TestbedError(f"{folder} cannot be written to ({error.strerror})") from error
 
 
-def _tell(part: Part, order: Order, collection: Folder) -> Told:
-    lines = lines_of(part.series, order, collection)
+def _tell(part: Part, order: Order, records: Records) -> Told:
+    lines = lines_of(part.series, order, records)
     return Told(part, lines, tuple(claims(part, lines, order.scale)))
 
 
-def _page(told: Told, order: Order, folder: Path) -> str:
+def _page(told: Told, order: Order, folder: Path, records: Records) -> str:
     part, lines = told.part, told.lines
     figure = draw_part(part, lines, folder)
     sections = [
@@ -102,7 +105,7 @@ def _page(told: Told, order: Order, folder: Path) -> str:
         _notes(part.name),
         f"## Runs\n\n{tables.runs(lines)}",
         "The paper: about a day and a half for each run, on 32 cores.",
-        _curve_links(lines),
+        _curve_links(lines, records),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -110,9 +113,9 @@ def _page(told: Told, order: Order, folder: Path) -> str:
 def _provenance(name: str, lines: Mapping[str, Line], order: Order) -> str:
     """By which command, at which scale, from which seeds, by which code."""
     runs = [run for line in lines.values() for run in line.runs]
-    seeds = sorted({run.manifest.seed for run in runs})
-    commits = sorted({(run.manifest.commit or "unknown")[:12] for run in runs})
-    engines = sorted({tables.engine(run) for run in runs})
+    seeds = sorted({run.seed for run in runs})
+    commits = sorted({run.result.commit or "unknown" for run in runs})
+    engines = sorted({run.result.engine for run in runs})
     complete = sum(bool(line.runs) for line in lines.values())
     return (
         f"`make {_target(name)}{_variables(order)}`; scale {order.scale.name}; runs of "
@@ -169,31 +172,14 @@ def _index(told: list[Told], order: Order) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _curve_file(line: Line, seed: int) -> str:
-    return f"{line.series.file}-{line.series.label}-seed{seed}.csv"
-
-
-def _curve_links(lines: Mapping[str, Line]) -> str:
-    names = [_curve_file(line, run.manifest.seed) for line in lines.values() for run in line.runs]
-    links = ", ".join(f"[{name.removesuffix('.csv')}](curves/{name})" for name in names)
+def _curve_links(lines: Mapping[str, Line], records: Records) -> str:
+    names = [records.name(run) for line in lines.values() for run in line.runs]
+    links = ", ".join(f"[{name}](records/{name}/curve.csv)" for name in names)
     return (
         f"Curves (iteration, accuracy in percent, payload and wire bytes): {links}."
         if names
         else ""
     )
-
-
-def _write_curves(told: Told, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for line in told.lines.values():
-        for run in line.runs:
-            curve = run.evaluations
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(("iteration", "accuracy", "payload_bytes", "wire_bytes"))
-            columns = (curve.iteration, curve.accuracy, curve.payload_bytes, curve.wire_bytes)
-            writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
-            _write(folder / _curve_file(line, run.manifest.seed), text.getvalue())
 
 
 def _write(path: Path, text: str) -> Path:

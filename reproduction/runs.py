@@ -116,10 +116,6 @@ class Folder:
         runs = [run for run in reversed(self._runs[key]) if run.ended == "completed"]
         return sorted(runs, key=lambda run: run.manifest.engine != "emulation")
 
-    def best(self, key: Identity) -> Run | None:
-        """The run to show; an emulation's if there is one, whose wire bytes were counted."""
-        return next(iter(self.complete(key)), None)
-
     def serves(self, key: Identity, engine: str) -> bool:
         """Whether it need not be carried out: whoever asks for containers wants measured bytes."""
         complete = self.complete(key)

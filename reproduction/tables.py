@@ -6,9 +6,9 @@ import numpy as np
 
 from reproduction.baseline import pickled_ingress
 from reproduction.claims import Claim
-from reproduction.measures import WINDOW, Line, Spread, crashed, goal_rows
+from reproduction.measures import WINDOW, Goal, Line, Spread
 from reproduction.paper import GOAL
-from testbed.experiment.load import load_resolved
+from reproduction.records import Record
 from testbed.results.quantities import (
     UNKNOWN,
     as_bytes,
@@ -17,8 +17,6 @@ from testbed.results.quantities import (
     as_duration,
     as_fraction,
 )
-from testbed.results.reading import Run
-from testbed.results.verdict import verdict
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -65,26 +63,20 @@ def accuracies(lines: Mapping[str, Line]) -> str:
 
 def goal(lines: Mapping[str, Line]) -> str:
     """What it took to reach the goal, and how much less that is than ASGD took."""
-    reached = goal_rows(list(lines.values()))
-    asgd = reached.get("asgd")
+    asgd = lines["asgd"].goal if "asgd" in lines else Goal(0, 0)
     rows = []
-    for name, line in lines.items():
-        row = reached.get(name)
-        if row is None:
-            rows.append((line.series.title, *[UNKNOWN] * 6))
-            continue
-        pickled = None
-        if asgd is not None and asgd.iteration and row.wire_bytes:
-            pickled = row.wire_bytes / pickled_ingress(asgd.iteration)
+    for line in lines.values():
+        found = line.goal
+        pickled = pickled_ingress(asgd.iteration) if asgd.iteration else None
         rows.append(
             (
                 line.series.title,
-                f"{row.reached} of {len(row.runs)}",
-                as_count(None if row.iteration is None else round(row.iteration)),
-                as_bytes(row.payload_bytes),
-                _wire(line, row.wire_bytes),
-                as_fraction(row.wire_ratio),
-                as_fraction(pickled),
+                f"{found.reached} of {found.runs}" if found.runs else UNKNOWN,
+                as_count(None if found.iteration is None else round(found.iteration)),
+                as_bytes(found.payload_bytes),
+                _wire(line, found.wire_bytes),
+                _share(found.wire_bytes, asgd.wire_bytes),
+                _share(found.wire_bytes, pickled),
             )
         )
     headings = (
@@ -101,40 +93,40 @@ def goal(lines: Mapping[str, Line]) -> str:
 
 def goal_of_averages(lines: Mapping[str, Line]) -> str:
     """The same of the moving averages: one noisy evaluation more or less does not decide it."""
-    asgd = lines["asgd"].averaged_goal if "asgd" in lines else None
+    asgd = lines["asgd"].averaged_goal if "asgd" in lines else Goal(0, 0)
     rows = []
     for line in lines.values():
         found = line.averaged_goal
-        ratio = None
-        if asgd is not None and asgd.wire_bytes and found.wire_bytes:
-            ratio = found.wire_bytes / asgd.wire_bytes
         rows.append(
             (
                 line.series.title,
                 f"{found.reached} of {found.runs}" if found.runs else UNKNOWN,
                 as_count(None if found.iteration is None else round(found.iteration)),
                 _wire(line, found.wire_bytes),
-                as_fraction(ratio),
+                _share(found.wire_bytes, asgd.wire_bytes),
             )
         )
     first = f"to {GOAL:g} % on the moving average of {WINDOW}"
     return markdown((first, "runs that reached it", "updates", "wire", "÷ ASGD, float32"), rows)
 
 
+def _share(count: float | None, whole: float | None) -> str:
+    return as_fraction(count / whole if count and whole else None)
+
+
 def totals(lines: Mapping[str, Line]) -> str:
-    """What all updates brought in."""
+    """What all updates brought in, by the last evaluation."""
     rows = []
     for line in lines.values():
-        counted = [run.summary.ingress for run in line.runs]
-        updates = [run.summary.updates for run in line.runs]
-        payload, wire = (
-            float(np.mean([getattr(one, f"{name}_bytes") for one in counted])) if counted else None
-            for name in ("payload", "wire")
-        )
+        ends = [
+            (one.iteration[-1], one.payload_bytes[-1], one.wire_bytes[-1])
+            for one in (run.evaluations for run in line.runs)
+        ]
+        updates, payload, wire = map(float, np.mean(ends, axis=0)) if ends else (None,) * 3
         rows.append(
             (
                 line.series.title,
-                as_count(round(float(np.mean(updates))) if updates else None),
+                as_count(None if updates is None else round(updates)),
                 as_bytes(payload),
                 _wire(line, wire),
             )
@@ -147,7 +139,8 @@ def crashes(lines: Mapping[str, Line]) -> str:
     rows = [
         (
             line.series.title,
-            ", ".join(f"{crashed(run)} of {run.manifest.workers}" for run in line.runs) or UNKNOWN,
+            ", ".join(f"{one.crashed} of {one.workers}" for one in (r.result for r in line.runs))
+            or UNKNOWN,
         )
         for line in lines.values()
     ]
@@ -156,59 +149,40 @@ def crashes(lines: Mapping[str, Line]) -> str:
 
 def by_class(lines: Mapping[str, Line]) -> str:
     """The updates that each class sent; empty if no run has classes."""
-    rows = []
-    for line in lines.values():
-        for run in line.runs:
-            sent = _sent_by_class(run)
-            rows += [
-                (
-                    line.series.title,
-                    str(run.manifest.seed),
-                    name,
-                    as_count(devices),
-                    as_count(count),
-                )
-                for name, devices, count in sent
-            ]
-    if not rows:
-        return ""
+    rows = [
+        (
+            line.series.title,
+            str(run.seed),
+            one.name,
+            as_count(one.workers),
+            as_count(one.updates),
+        )
+        for line in lines.values()
+        for run in line.runs
+        for one in run.result.classes
+    ]
     headings = ("", "seed", "class", "workers", "updates applied")
-    return markdown(headings, rows)
-
-
-def _sent_by_class(run: Run) -> list[tuple[str, int, int]]:
-    spec = load_resolved(run.directory / "spec.yaml")
-    names = [one.name or f"class {i}" for i, one in enumerate(spec.devices.classes)]
-    if not names:
-        return []
-    class_of = np.array(spec.devices.class_of(spec.seed))
-    applied = run.pushes.column("applied").to_numpy(zero_copy_only=False).astype(bool)
-    workers = run.pushes.column("worker").to_numpy()[applied]
-    counts = np.bincount(class_of[workers], minlength=len(names))
-    sizes = np.bincount(class_of, minlength=len(names))
-    return [(name, int(sizes[i]), int(counts[i])) for i, name in enumerate(names)]
+    return markdown(headings, rows) if rows else ""
 
 
 def runs(lines: Mapping[str, Line]) -> str:
     """Every run: where it was carried out, how long it took, what it ended with."""
     rows = []
     for line in lines.values():
-        twins = {emulated.directory: simulated for emulated, simulated in line.twins}
         for run in line.runs:
-            manifest, summary = run.manifest, run.summary
-            simulated = twins.get(run.directory)
+            result = run.result
             rows.append(
                 (
                     line.series.title,
-                    str(manifest.seed),
-                    engine(run),
-                    f"{manifest.host.cpus or '?'} × {manifest.host.cpu or 'unknown'}",
-                    as_duration(wall_seconds(run)),
-                    as_decimal(summary.updates_per_second, 0),
-                    verdict(run).text.partition(":")[0],
-                    f"`{(summary.parameters_sha256 or '')[:16]}`",
-                    _twin(run, simulated),
-                    f"`{(manifest.commit or 'unknown')[:12]}`",
+                    str(run.seed),
+                    result.engine,
+                    f"{result.cpus or '?'} × {result.cpu or 'unknown'}",
+                    as_duration(result.wall_seconds),
+                    as_decimal(result.updates_per_second, 0),
+                    result.wire,
+                    f"`{result.parameters_sha256}`",
+                    _twin(run, line.twins.get(run.seed)),
+                    f"`{result.commit or 'unknown'}`",
                 )
             )
     headings = (
@@ -226,37 +200,20 @@ def runs(lines: Mapping[str, Line]) -> str:
     return markdown(headings, rows) if rows else "No run is complete."
 
 
-def _twin(run: Run, simulated: Run | None) -> str:
+def _twin(run: Record, simulated: Record | None) -> str:
     """Whether the simulation of an emulation's run ended with the same bits and bytes."""
-    if run.manifest.engine == "simulation":
+    if run.simulated:
         return "is it"
     if simulated is None:
         return "not run"
-    a, b = run.summary, simulated.summary
-    same = a.parameters_sha256 == b.parameters_sha256
-    payload = a.ingress.payload_bytes == b.ingress.payload_bytes
-    if not (same and payload):
-        return f"**differs** ({'payload' if same else 'parameters'})"
-    ratio = b.ingress.wire_bytes / a.ingress.wire_bytes if a.ingress.wire_bytes else float("nan")
+    a, b = run.evaluations, simulated.evaluations
+    if run.result.parameters_sha256 != simulated.result.parameters_sha256:
+        return "**differs** (parameters)"
+    for name in ("iteration", "accuracy", "payload_bytes"):
+        if not np.array_equal(getattr(a, name), getattr(b, name), equal_nan=name == "accuracy"):
+            return f"**differs** ({name.replace('_', ' ')})"
+    ratio = b.wire_bytes[-1] / a.wire_bytes[-1] if a.wire_bytes[-1] else float("nan")
     return f"equal; wire modelled ÷ measured {ratio:.4f}"
-
-
-def engine(run: Run) -> str:
-    """What carried a run out."""
-    if run.manifest.engine == "simulation":
-        return "simulator"
-    return load_resolved(run.directory / "spec.yaml").devices.runtime
-
-
-def wall_seconds(run: Run) -> float | None:
-    """From a run's first moment to its last by the host's clock, without what is between sessions."""
-    manifest = run.manifest
-    if manifest.finished is None:
-        return run.summary.host_seconds
-    if not manifest.resumed:
-        return (manifest.finished - manifest.started).total_seconds()
-    last = manifest.resumed[-1]
-    return last.host_seconds + (manifest.finished - last.at).total_seconds()
 
 
 def verdicts(found: Sequence[Claim]) -> str:

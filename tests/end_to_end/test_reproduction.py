@@ -51,7 +51,9 @@ def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
         assert f"runs of {len(part.series)} of {len(part.series)} lines are complete" in page
         assert "This is not the paper's scale" in page
         assert (pages / f"{name}.png").stat().st_size > 10_000
-    for curve in (pages / "curves").glob("*.csv"):
+    curves = list((pages / "records").glob("*/curve.csv"))
+    assert len(curves) == 24
+    for curve in curves:
         assert len(curve.read_text().splitlines()) == 12
 
 

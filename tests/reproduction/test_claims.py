@@ -9,11 +9,13 @@ import pytest
 from reproduction.baseline import PICKLED, pickled_ingress
 from reproduction.claims import claims
 from reproduction.driver import Order
-from reproduction.measures import Line, goal_rows, lines_of, moving_average
+from reproduction.measures import Goal, Line, lines_of, moving_average
 from reproduction.pages import write_pages
 from reproduction.paper import FIG3, PARTS
-from reproduction.runs import Folder
+from reproduction.records import Records
+from reproduction.runs import Folder, wanted
 from reproduction.scale import FULL, TINY, load_run
+from reproduction.tables import goal
 from tests.reproduction.conftest import PUSH, WriteRun
 
 # Reached after 5, 6, never, 2, 3 evaluations of 1,000 updates; the paper's order at the end.
@@ -33,14 +35,16 @@ def order(tmp_path: Path) -> Order:
 
 
 @pytest.fixture
-def runs(order: Order, write_run: WriteRun) -> dict[str, Line]:
+def runs(order: Order, tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
     """Two seeds of Fig. 3, the second half a point better in everything."""
     for series in FIG3.series:
         for seed in order.seeds:
             accuracies = [value + (seed - 1) / 2 for value in CURVES[series.name]]
             spec = load_run(series, FULL, seed).model_copy(update={"engine": "simulation"})
             write_run(spec, accuracies, push=PUSHES.get(series.name, PUSH))
-    return lines_of(FIG3.series, order, Folder(order.out))
+    records = Records(tmp_path / "recorded")
+    records.take(wanted(order.parts, FULL, order.seeds), FULL, Folder(order.out))
+    return lines_of(FIG3.series, order, records)
 
 
 def test_a_moving_average_is_of_five_evaluations() -> None:
@@ -66,15 +70,16 @@ def test_final_accuracy_is_the_mean_of_the_greatest(runs: dict[str, Line]) -> No
 def test_bytes_at_the_goal_are_compared_with_asgd_and_with_nothing_else(
     runs: dict[str, Line],
 ) -> None:
-    rows = goal_rows(list(runs.values()))
+    asgd, ours = runs["asgd"].goal, runs["adacomp-0.01"].goal
     # 97 % after 5,000 and 5,000 updates (96.5 + 0.5 is not there), and after 3,000 and 3,000.
-    assert rows["asgd"].iteration == 5000
-    assert rows["adacomp-0.01"].iteration == 3000
-    assert rows["comp-asgd-0.01"].reached == 0
-    assert rows["adacomp-0.01"].wire_ratio == pytest.approx(3000 / (5000 * 230))
-    without = goal_rows([line for name, line in runs.items() if name != "asgd"])
-    assert without["adacomp-0.01"].wire_ratio is None
-    assert goal_rows([Line(FIG3.series[0], ())]) == {}
+    assert (asgd.iteration, asgd.payload_bytes) == (5000, 5000 * 230 * PUSH)
+    assert (ours.iteration, ours.wire_bytes) == (3000, 3300 * PUSH)
+    assert runs["comp-asgd-0.01"].goal == Goal(0, 2)
+    assert Line(FIG3.series[0], ()).goal == Goal(0, 0)
+    row = next(row for row in goal(runs).splitlines() if row.startswith("| AdaComp, c = 0.01"))
+    assert f"| 1/{5000 * 230 / 3000:.0f} |" in row
+    without = goal({name: line for name, line in runs.items() if name != "asgd"})
+    assert "1/" not in without
 
 
 def test_the_goal_is_reached_by_moving_averages_too(runs: dict[str, Line]) -> None:
@@ -104,9 +109,9 @@ def test_claims_hold_or_not(runs: dict[str, Line]) -> None:
     assert claims(FIG3, swapped, FULL)[0].holds is False
 
 
-def test_claims_of_runs_that_are_missing_are_left_open(order: Order) -> None:
+def test_claims_of_runs_that_are_missing_are_left_open(order: Order, tmp_path: Path) -> None:
     for part in PARTS.values():
-        lines = lines_of(part.series, order, Folder(order.out))
+        lines = lines_of(part.series, order, Records(tmp_path))
         assert {one.holds for one in claims(part, lines, FULL)} == {None}
 
 
@@ -137,7 +142,11 @@ def test_a_page_has_numbers_figure_curves_and_what_a_person_wrote(
     assert "Found out by experiment." in page
     assert (folder / "fig3.png").stat().st_size > 10_000
     assert "<svg" in (folder / "fig3.svg").read_text()
-    curve = (folder / "curves" / "fig3-adacomp-0.01-seed2.csv").read_text().splitlines()
+    curve = (
+        (folder / "records" / "fig3-adacomp-0.01-seed2-simulator" / "curve.csv")
+        .read_text()
+        .splitlines()
+    )
     assert curve[0] == "iteration,accuracy,payload_bytes,wire_bytes"
     assert curve[2] == f"1000,93.5,{1000 * PUSH},{1100 * PUSH}"
     again = write_pages(order, folder)[0].read_text()

@@ -86,15 +86,13 @@ def test_containers_are_preferred_and_never_taken_for_granted(
     key = identity(spec)
     simulated = write_run(spec.model_copy(update={"engine": "simulation"}), [10.0, 20.0])
     folder = Folder(tmp_path / "runs")
-    best = folder.best(key)
-    assert best is not None and best.directory == simulated
+    assert [run.directory for run in folder.complete(key)] == [simulated]
     assert folder.serves(key, "simulation")
     assert not folder.serves(key, "docker")
     emulated = write_run(spec, [10.0, 20.0])
     broken = write_run(spec, [10.0], "interrupted")
     folder = Folder(tmp_path / "runs")
-    best = folder.best(key)
-    assert best is not None and best.directory == emulated
+    assert [run.directory for run in folder.complete(key)] == [emulated, simulated]
     assert folder.serves(key, "docker") and folder.serves(key, "simulation")
     begun = folder.begun(key, "docker")
     assert begun is not None and begun.directory == broken

@@ -1,0 +1,270 @@
+"""What is kept of a run beside the pages: its spec, what it came to, its curve.
+
+Run directories are large and stay where they were made. A record is small enough to be committed, and
+all that the pages are made of, so that whoever has the pages can make them again, and add a run to
+them without having the others.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from reproduction.runs import Folder, Identity, Wanted, identity
+from reproduction.scale import Scale
+from testbed.errors import TestbedError
+from testbed.experiment.load import dump, load_resolved
+from testbed.experiment.spec import Spec
+from testbed.results.reading import Run
+from testbed.results.verdict import verdict
+
+_COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes")
+_DIGITS = 16
+"""Of a digest: 64 bits."""
+_COMMIT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The evaluations of a run, at least one; all of shape (evaluations,).
+
+    Attributes:
+        iteration: int64, updates applied.
+        accuracy: float64, percent of the test set; NaN where it could not be measured.
+        payload_bytes, wire_bytes: int64, ingress so far.
+    """
+
+    iteration: npt.NDArray[np.int64]
+    accuracy: npt.NDArray[np.float64]
+    payload_bytes: npt.NDArray[np.int64]
+    wire_bytes: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The greatest that was measured, percent, or None."""
+        measured = self.accuracy[np.isfinite(self.accuracy)]
+        return float(measured.max()) if len(measured) else None
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClassSent(_Part):
+    """A device class: its name, its workers, and how many of their updates were applied."""
+
+    name: str
+    workers: int
+    updates: int
+
+
+class Result(_Part):
+    """What a run came to.
+
+    Attributes:
+        engine: ``simulator``, or the runtime of the emulation's devices.
+        cpus, cpu: the host's processors, and what they are.
+        wall_seconds: by the host's clock, without what is between a resumed run's sessions.
+        updates_per_second: by the host's clock while it trained.
+        wire: whether the wire bytes were counted or modelled, a few words.
+        modelled: whether they were modelled.
+        parameters_sha256: the first 16 digits; empty if it is not known.
+        workers, crashed: how many there were, and how many of them were frozen or killed for good.
+        classes: empty if there are none.
+        commit: of the code, the first 12 digits; empty if it is not known.
+    """
+
+    engine: str
+    cpus: int | None
+    cpu: str | None
+    wall_seconds: int | None
+    updates_per_second: float | None
+    wire: str
+    modelled: bool
+    parameters_sha256: str
+    workers: int
+    crashed: int
+    classes: tuple[ClassSent, ...]
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A complete run."""
+
+    spec: Spec
+    result: Result
+    evaluations: Evaluated
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.spec.seed
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no emulation, whose bytes cross a wire, carried it out."""
+        return self.result.engine == "simulator"
+
+
+class Records:
+    """The records of a folder of pages: at most one for each run and engine.
+
+    Raises:
+        SpecError: a record's spec cannot be read.
+        TestbedError: the rest of a record cannot be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder / "records"
+        self._found: dict[tuple[Identity, str], tuple[str, Record]] = {}
+        for path in sorted(self._root.glob("*/spec.yaml")):
+            record = _read(path.parent)
+            key = identity(record.spec), record.result.engine
+            self._found[key] = path.parent.name, record
+
+    def take(self, runs: Iterable[Wanted], scale: Scale, folder: Folder) -> None:
+        """Record the newest complete run of each, of each engine, in place of an earlier one's.
+
+        Raises:
+            TestbedError: a record cannot be written.
+        """
+        for one in runs:
+            newest: dict[str, Run] = {}
+            for run in folder.complete(one.identity):
+                if len(run.evaluations):
+                    newest.setdefault(engine(run), run)
+            for name, run in newest.items():
+                of_scale = "" if scale.name == "full" else f"-{scale.name}"
+                series = f"{one.series.file}-{one.series.label}"
+                stem = f"{series}{of_scale}-seed{one.spec.seed}-{name}"
+                record = _of(run)
+                _write(self._root / stem, record)
+                self._found[one.identity, name] = stem, record
+
+    def of(self, key: Identity) -> Sequence[Record]:
+        """Those of a run, an emulation's first."""
+        found = [record for (known, _), (_, record) in self._found.items() if known == key]
+        return sorted(found, key=lambda record: record.simulated)
+
+    def name(self, record: Record) -> str:
+        """The name of a record's folder."""
+        return self._found[identity(record.spec), record.result.engine][0]
+
+
+def engine(run: Run) -> str:
+    """What carried a run out."""
+    if run.manifest.engine == "simulation":
+        return "simulator"
+    return load_resolved(run.directory / "spec.yaml").devices.runtime
+
+
+def wall_seconds(run: Run) -> float | None:
+    """From a run's first moment to its last by the host's clock, without what is between sessions."""
+    manifest = run.manifest
+    if manifest.finished is None:
+        return run.summary.host_seconds
+    if not manifest.resumed:
+        return (manifest.finished - manifest.started).total_seconds()
+    last = manifest.resumed[-1]
+    return last.host_seconds + (manifest.finished - last.at).total_seconds()
+
+
+def _of(run: Run) -> Record:
+    manifest, summary, evaluations = run.manifest, run.summary, run.evaluations
+    spec = load_resolved(run.directory / "spec.yaml")
+    seconds = wall_seconds(run)
+    result = Result(
+        engine=engine(run),
+        cpus=manifest.host.cpus,
+        cpu=manifest.host.cpu,
+        wall_seconds=None if seconds is None else round(seconds),
+        updates_per_second=summary.updates_per_second,
+        wire=verdict(run).text.partition(":")[0],
+        modelled=bool(summary.traffic and summary.traffic.modelled),
+        parameters_sha256=(summary.parameters_sha256 or "")[:_DIGITS],
+        workers=manifest.workers,
+        crashed=_crashed(run),
+        classes=_sent_by_class(run, spec),
+        commit=(manifest.commit or "")[:_COMMIT],
+    )
+    return Record(spec, result, Evaluated(*(getattr(evaluations, name) for name in _COLUMNS)))
+
+
+def _crashed(run: Run) -> int:
+    begun = (
+        record
+        for record in _faults(run)
+        if record["phase"] == "begin" and record["fault"] in ("freeze", "kill")
+    )
+    return len({device for record in begun for device in record["devices"]})
+
+
+def _faults(run: Run) -> list[dict[str, Any]]:
+    path = run.directory / "faults.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _sent_by_class(run: Run, spec: Spec) -> tuple[ClassSent, ...]:
+    names = [one.name or f"class {i}" for i, one in enumerate(spec.devices.classes)]
+    if not names:
+        return ()
+    class_of = np.array(spec.devices.class_of(spec.seed))
+    applied = run.pushes.column("applied").to_numpy(zero_copy_only=False).astype(bool)
+    workers = run.pushes.column("worker").to_numpy()[applied]
+    counts = np.bincount(class_of[workers], minlength=len(names))
+    sizes = np.bincount(class_of, minlength=len(names))
+    return tuple(
+        ClassSent(name=name, workers=int(sizes[i]), updates=int(counts[i]))
+        for i, name in enumerate(names)
+    )
+
+
+def _write(folder: Path, record: Record) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "spec.yaml").write_text(dump(record.spec), encoding="utf-8")
+        (folder / "result.json").write_text(
+            record.result.model_dump_json(indent=2) + "\n", encoding="utf-8"
+        )
+        with (folder / "curve.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(_COLUMNS)
+            columns = (getattr(record.evaluations, name).tolist() for name in _COLUMNS)
+            writer.writerows(zip(*columns, strict=True))
+    except OSError as error:
+        raise TestbedError(f"{folder} cannot be written ({error.strerror})") from error
+
+
+def _read(folder: Path) -> Record:
+    spec = load_resolved(folder / "spec.yaml")
+    if len(spec.algorithms) != 1:
+        raise TestbedError(
+            f"{folder}/spec.yaml is no run's: it has {len(spec.algorithms)} algorithms"
+        )
+    path = folder / "result.json"
+    try:
+        result = Result.model_validate_json(path.read_bytes())
+        path = folder / "curve.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            if tuple(next(rows, ())) != _COLUMNS:
+                raise ValueError(f"its first row is not {','.join(_COLUMNS)}")
+            columns = list(zip(*rows, strict=True))
+        if not columns:
+            raise ValueError("it has no evaluation")
+        iteration, payload, wire = (np.array(columns[i], np.int64) for i in (0, 2, 3))
+        evaluations = Evaluated(iteration, np.array(columns[1], np.float64), payload, wire)
+    except (OSError, ValueError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise TestbedError(f"{path} is no part of a record: {why}; remove {folder}") from error
+    return Record(spec, result, evaluations)

@@ -1,0 +1,167 @@
+"""What is kept of runs beside the pages, of runs as the testbed writes them."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduction.driver import Order
+from reproduction.measures import lines_of
+from reproduction.pages import NOTES, write_pages
+from reproduction.paper import FIG1, FIG3, FIG4, PARTS
+from reproduction.records import Records, wall_seconds
+from reproduction.runs import Folder, identity, wanted
+from reproduction.scale import FULL, QUICK, load_run
+from testbed.errors import TestbedError
+from testbed.results.reading import Run
+from tests.reproduction.conftest import PUSH, WriteRun
+
+ADACOMP = FIG3.series[-1]
+CURVE = [10.0, 90.0, 98.0]
+
+
+def _told(directory: Path, **fields: object) -> Run:
+    path = directory / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | fields), encoding="utf-8")
+    return Run.load(directory)
+
+
+def test_what_is_between_the_sessions_of_a_run_is_no_wall_time(write_run: WriteRun) -> None:
+    directory = write_run(load_run(PARTS["fig1"].series[0], QUICK, 1), [10.0, 90.0])
+    day = "2026-11-01T"
+    moments = {"started": f"{day}08:00:00+00:00", "finished": f"{day}08:10:00+00:00"}
+    assert wall_seconds(_told(directory, **moments)) == 600
+    sessions = [
+        {"version": 100, "host_seconds": 50.0, "at": f"{day}08:05:00+00:00"},
+        {"version": 300, "host_seconds": 120.5, "at": f"{day}08:09:00+00:00"},
+    ]
+    assert wall_seconds(_told(directory, **moments, resumed=sessions)) == 180.5
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    return Order(tuple(PARTS.values()), FULL, (1,), "simulation", tmp_path / "runs")
+
+
+def _take(order: Order, pages: Path) -> Records:
+    records = Records(pages)
+    records.take(wanted(order.parts, order.scale, order.seeds), order.scale, Folder(order.out))
+    return records
+
+
+def test_a_record_is_read_as_it_was_written(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    spec = load_run(ADACOMP, FULL, 1)
+    write_run(spec, [*CURVE, float("nan")])
+    (taken,) = _take(order, tmp_path).of(identity(spec))
+    (read,) = Records(tmp_path).of(identity(spec))
+    assert read.spec == taken.spec
+    assert read.result == taken.result
+    assert read.result.engine == spec.devices.runtime
+    assert (read.result.wire, read.result.modelled) == ("not checked", False)
+    assert (read.result.workers, read.result.crashed) == (200, 0)
+    for name in ("iteration", "accuracy", "payload_bytes", "wire_bytes"):
+        kept, seen = getattr(read.evaluations, name), getattr(taken.evaluations, name)
+        assert kept.dtype == seen.dtype
+        np.testing.assert_array_equal(kept, seen)
+    assert read.evaluations.best_accuracy == 98.0
+    assert read.evaluations.payload_bytes.tolist() == [0, 1000 * PUSH, 2000 * PUSH, 3000 * PUSH]
+
+
+def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    spec = load_run(ADACOMP, FULL, 1)
+    write_run(spec, CURVE)
+    write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
+    records = _take(order, tmp_path)
+    names = sorted(path.name for path in (tmp_path / "records").iterdir())
+    runtime = spec.devices.runtime
+    assert names == [f"fig3-adacomp-0.01-seed1-{name}" for name in (runtime, "simulator")]
+    for part, name in ((FIG3, ADACOMP.name), (FIG4, "60000-one-0.01")):
+        line = lines_of(part.series, order, records)[name]
+        assert [run.result.engine for run in line.runs] == [runtime]
+        assert [twin.result.engine for twin in line.twins.values()] == ["simulator"]
+
+
+def test_pages_are_made_again_without_the_runs(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    write_run(load_run(ADACOMP, FULL, 1), [*CURVE] * 3)
+    folder = tmp_path / "pages"
+    before = [path.read_text() for path in write_pages(order, folder)]
+    assert any("98.00 (1 seed)" in page for page in before)
+    elsewhere = replace(order, out=tmp_path / "none")
+    assert [path.read_text() for path in write_pages(elsewhere, folder)] == before
+    # And a run is added to them.
+    write_run(load_run(FIG1.series[0], FULL, 1), [*CURVE] * 3)
+    page = next(path for path in write_pages(order, folder) if path.stem == "fig3").read_text()
+    assert "runs of 2 of 5 lines are complete" in page
+
+
+def test_the_committed_pages_are_those_of_the_committed_records(
+    order: Order, tmp_path: Path
+) -> None:
+    committed = NOTES.parent
+    shutil.copytree(committed / "records", tmp_path / "records")
+    made_by = re.compile("page made by .*")
+    for path in write_pages(order, tmp_path):
+        kept = (committed / path.name).read_text()
+        assert made_by.sub("", path.read_text()) == made_by.sub("", kept), path.name
+
+
+def test_a_later_run_takes_an_earlier_ones_place(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    spec = load_run(ADACOMP, FULL, 1)
+    for best in (97.0, 96.0):
+        write_run(spec, [10.0, best])
+        (record,) = _take(order, tmp_path).of(identity(spec))
+        assert record.evaluations.best_accuracy == best
+
+
+def test_scales_have_records_of_their_own(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    for scale in (FULL, QUICK):
+        write_run(load_run(ADACOMP, scale, 1), CURVE)
+        _take(replace(order, scale=scale), tmp_path)
+    assert len(list((tmp_path / "records").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("curve.csv", "a,b\n", "its first row is not iteration,accuracy,payload_bytes,wire_bytes"),
+        ("curve.csv", "iteration,accuracy,payload_bytes,wire_bytes\n", "it has no evaluation"),
+        ("curve.csv", "iteration,accuracy,payload_bytes,wire_bytes\n1,x,2,3\n", "'x'"),
+        ("curve.csv", None, "No such file"),
+        ("result.json", "{}", "Field required"),
+        ("result.json", "{", "Invalid JSON"),
+    ],
+)
+def test_what_is_no_record_is_refused(
+    recorded: Path, file: str, content: str | None, told: str
+) -> None:
+    (folder,) = (recorded / "records").iterdir()
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(content)
+    with pytest.raises(TestbedError) as raised:
+        Records(recorded)
+    assert str(raised.value).startswith(f"{folder / file} is no part of a record: ")
+    assert told in str(raised.value)
+
+
+@pytest.fixture
+def recorded(order: Order, tmp_path: Path, write_run: WriteRun) -> Path:
+    """A folder of pages with a record."""
+    write_run(load_run(ADACOMP, FULL, 1), CURVE)
+    _take(order, tmp_path)
+    return tmp_path
