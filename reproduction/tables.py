@@ -206,6 +206,8 @@ def _twin(run: Record, simulated: Record | None) -> str:
         return "is it"
     if simulated is None:
         return "not run"
+    if run.result.cpu != simulated.result.cpu:
+        return "on another processor, which rounds otherwise"
     a, b = run.evaluations, simulated.evaluations
     if run.result.parameters_sha256 != simulated.result.parameters_sha256:
         return "**differs** (parameters)"

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from reproduction.paper import FIG1, FIG3, FIG4, PARTS
 from reproduction.records import Records, wall_seconds
 from reproduction.runs import Folder, identity, wanted
 from reproduction.scale import FULL, QUICK, load_run
+from reproduction.tables import runs
 from testbed.errors import TestbedError
 from testbed.results.reading import Run
 from tests.reproduction.conftest import PUSH, WriteRun
@@ -87,6 +89,35 @@ def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
         line = lines_of(part.series, order, records)[name]
         assert [run.result.engine for run in line.runs] == [runtime]
         assert [twin.result.engine for twin in line.twins.values()] == ["simulator"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, "| equal; wire modelled ÷ measured 1.0000 |"),
+        ({"parameters_sha256": "0"}, "| **differs** (parameters) |"),
+        ({"accuracy": [10.0, 90.0, 98.1]}, "| **differs** (accuracy) |"),
+        ({"payload_bytes": [0, 1, 2]}, "| **differs** (payload bytes) |"),
+        ({"cpu": "another", "parameters_sha256": "0"}, "| on another processor, which rounds "),
+    ],
+    ids=lambda value: ",".join(value) or "nothing" if isinstance(value, dict) else "",
+)
+def test_an_emulation_and_its_simulation_are_compared_if_one_kind_of_processor_made_both(
+    order: Order, tmp_path: Path, write_run: WriteRun, change: dict[str, Any], told: str
+) -> None:
+    spec = load_run(ADACOMP, FULL, 1)
+    write_run(spec, CURVE)
+    write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
+    line = lines_of((ADACOMP,), order, _take(order, tmp_path))[ADACOMP.name]
+    simulated = line.twins[1]
+    columns = {name: np.array(value) for name, value in change.items() if isinstance(value, list)}
+    fields = {name: value for name, value in change.items() if isinstance(value, str)}
+    other = replace(
+        simulated,
+        result=simulated.result.model_copy(update=fields),
+        evaluations=replace(simulated.evaluations, **columns),
+    )
+    assert told in runs({ADACOMP.name: replace(line, twins={1: other})})
 
 
 def test_pages_are_made_again_without_the_runs(
