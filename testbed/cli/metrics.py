@@ -57,9 +57,17 @@ class Serving:
         """From the options of a command.
 
         Raises:
-            SpecError: the duration is none.
+            SpecError: the duration is none, or an option says how to serve what is not served.
         """
-        return cls(port, duration(linger), workers)
+        seconds = duration(linger)
+        if port is None:
+            for option, given in (("--metrics-linger", seconds), ("--metrics-workers", workers)):
+                if given:
+                    raise SpecError(
+                        f"{option}: no metrics are served without --metrics-port; give it as well, "
+                        "e.g. --metrics-port 9464"
+                    )
+        return cls(port, seconds, workers)
 
     @contextlib.contextmanager
     def exporter(self) -> "Iterator[Exporter | None]":

@@ -423,6 +423,15 @@ def test_a_port_that_is_taken_is_said_before_anything_is_started(command: Comman
     assert not command.out.exists()
 
 
+@pytest.mark.parametrize("option", [("--metrics-linger", "2s"), ("--metrics-workers",)])
+def test_how_to_serve_is_refused_where_nothing_is_served(
+    command: CommandLine, option: tuple[str, ...]
+) -> None:
+    said = command.do("simulate", command.spec(SERVED), "--out", str(command.out), *option)
+    assert f"{option[0]}: no metrics are served without" in assert_one_sentence(said, 2)
+    assert not command.out.exists()
+
+
 def test_lingers_as_long_as_it_was_told(command: CommandLine) -> None:
     started = command.start(
         *("simulate", command.spec(SERVED), "--out", command.out, "--no-report"),
