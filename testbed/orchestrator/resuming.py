@@ -24,7 +24,7 @@ from testbed.code_digest import package_digest
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.orchestrator.plan import Plan, plan
-from testbed.orchestrator.versions import versions
+from testbed.orchestrator.versions import host, versions
 from testbed.results.journals import read_columns
 from testbed.results.reading import Run
 from testbed.telemetry.records import UPDATE
@@ -143,6 +143,13 @@ def _check(run: Run) -> Plan:
                 f"{run.id} was written with {name} {version}, and here is {here.get(name, 'none')}: "
                 "resume it with that, or run it anew"
             )
+    begun_on, here_is = run.manifest.host.cpu, host()["cpu"]
+    if run.manifest.clock == "virtual" and begun_on not in (None, here_is):
+        # Libraries choose their instructions by the processor, and with them how sums are rounded.
+        raise SpecError(
+            f"{run.id} was begun on a processor {begun_on}, and here is {here_is}, which may round "
+            "otherwise: resume it there, or run it anew"
+        )
     (one,) = plan(load_resolved(run.directory / "spec.yaml"))
     return one
 

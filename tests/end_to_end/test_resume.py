@@ -332,6 +332,9 @@ def test_what_cannot_be_resumed_is_said(command: CommandLine, undisturbed: Path)
     path.write_text(json.dumps(whole | {"versions": whole["versions"] | {"torch": "0.1"}}))
     told = assert_one_sentence(command.do("resume", "latest", "--runs", command.out), 2)
     assert "written with torch 0.1, and here is" in told
+    path.write_text(json.dumps(whole | {"host": whole["host"] | {"cpu": "Z80"}}))
+    told = assert_one_sentence(command.do("resume", "latest", "--runs", command.out), 2)
+    assert "was begun on a processor Z80, and here is" in told
     told = assert_one_sentence(command.do("resume", "nothing", "--runs", command.out), 2)
     assert "there is no run 'nothing'" in told
 
