@@ -102,7 +102,7 @@ def _page(told: Told, order: Order, folder: Path, records: Records) -> str:
         sections.append(f"## Updates by class\n\n{sent}")
     sections += [
         f"## What the paper says of it\n\n{tables.verdicts(told.claims)}",
-        _notes(part.name),
+        _notes(part.name, order),
         f"## Runs\n\n{tables.runs(lines)}",
         "The paper: about a day and a half for each run, on 32 cores.",
         _curve_links(lines, records),
@@ -134,7 +134,12 @@ def _variables(order: Order) -> str:
     return "" if order.scale.name == "full" else f" SCALE={order.scale.name}"
 
 
-def _notes(name: str) -> str:
+def _notes(name: str, order: Order) -> str:
+    if order.scale.name != "full":
+        return (
+            "How it is done, what differs from the paper and why is told of its own scale, in "
+            f"`docs/reproduction/{name}.md` of the repository."
+        )
     path = NOTES / f"{name}.md"
     return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
@@ -161,7 +166,7 @@ def _index(told: list[Told], order: Order) -> str:
         tables.markdown(
             ("", "lines with runs", "claims that hold", "that do not", "not measured"), rows
         ),
-        _notes("README"),
+        _notes("README", order),
     ]
     for one in told:
         failed = [claim for claim in one.claims if claim.holds is False]
