@@ -232,7 +232,6 @@ def _sent_by_class(run: Run, spec: Spec) -> tuple[ClassSent, ...]:
 def _write(folder: Path, record: Record) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "spec.yaml").write_text(dump(record.spec), encoding="utf-8")
         (folder / "result.json").write_text(
             record.result.model_dump_json(indent=2) + "\n", encoding="utf-8"
         )
@@ -241,6 +240,8 @@ def _write(folder: Path, record: Record) -> None:
             writer.writerow(_COLUMNS)
             columns = (getattr(record.evaluations, name).tolist() for name in _COLUMNS)
             writer.writerows(zip(*columns, strict=True))
+        # Last: without it, this is no record yet.
+        (folder / "spec.yaml").write_text(dump(record.spec), encoding="utf-8")
     except OSError as error:
         raise TestbedError(f"{folder} cannot be written ({error.strerror})") from error
 
