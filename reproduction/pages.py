@@ -137,7 +137,7 @@ def _variables(order: Order) -> str:
 def _notes(name: str, order: Order) -> str:
     if order.scale.name != "full":
         return (
-            "How it is done, what differs from the paper and why is told of its own scale, in "
+            "How it is done, what differs from the paper, and why, is told of the paper's scale in "
             f"`docs/reproduction/{name}.md` of the repository."
         )
     path = NOTES / f"{name}.md"

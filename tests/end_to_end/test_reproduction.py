@@ -50,7 +50,7 @@ def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
         page = (pages / f"{name}.md").read_text()
         assert f"runs of {len(part.series)} of {len(part.series)} lines are complete" in page
         assert "This is not the paper's scale" in page
-        assert f"is told of its own scale, in `docs/reproduction/{name}.md`" in page
+        assert f"is told of the paper's scale in `docs/reproduction/{name}.md`" in page
         assert (pages / f"{name}.png").stat().st_size > 10_000
     curves = list((pages / "records").glob("*/curve.csv"))
     assert len(curves) == 24

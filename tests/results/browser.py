@@ -10,6 +10,7 @@ import os
 import select
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,6 +145,12 @@ class Page:
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
     """Start one with a profile of its own in ``folder``; it and its processes end with the block."""
+    # Its socket's name is limited to 107 characters, and what a killed one leaves is to go, too.
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as short:
+        yield from _browser(folder, {**os.environ, "TMPDIR": short})
+
+
+def _browser(folder: Path, environment: dict[str, str]) -> Iterator[Page]:
     there, to_write = os.pipe()
     to_read, here = os.pipe()
     # Out of the way of 3 and 4, which they become in the browser.
@@ -164,7 +171,7 @@ def browser(folder: Path) -> Iterator[Page]:
     process = os.posix_spawnp(
         "chromium",
         arguments,
-        os.environ,
+        environment,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, there, 3),
             (os.POSIX_SPAWN_DUP2, here, 4),
