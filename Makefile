@@ -43,8 +43,9 @@ adacomp: install ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation S
 	$(REPRODUCE) all $(REPRODUCE_ARGS)
 
 .PHONY: adacomp-pages
-adacomp-pages: install ## write the pages of the runs in OUT into docs/reproduction
-	$(REPRODUCE) pages --scale $(SCALE) --out $(OUT) --commit-pages docs/reproduction
+adacomp-pages: install ## write the pages of the runs in OUT into docs/reproduction: SCALE=quick
+	$(REPRODUCE) pages --scale $(SCALE) --out $(OUT) \
+		--commit-pages docs/reproduction$(if $(filter-out full,$(SCALE)),/$(SCALE))
 
 adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines

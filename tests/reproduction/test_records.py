@@ -16,7 +16,7 @@ from reproduction.pages import NOTES, write_pages
 from reproduction.paper import FIG1, FIG3, FIG4, PARTS
 from reproduction.records import Records, wall_seconds
 from reproduction.runs import Folder, identity, wanted
-from reproduction.scale import FULL, QUICK, load_run
+from reproduction.scale import FULL, QUICK, Scale, load_run
 from reproduction.tables import runs
 from testbed.errors import TestbedError
 from testbed.results.reading import Run
@@ -135,10 +135,15 @@ def test_pages_are_made_again_without_the_runs(
     assert "runs of 2 of 5 lines are complete" in page
 
 
+@pytest.mark.parametrize(
+    ("scale", "committed"),
+    [(FULL, NOTES.parent), (QUICK, NOTES.parent / "quick")],
+    ids=["full", "quick"],
+)
 def test_the_committed_pages_are_those_of_the_committed_records(
-    order: Order, tmp_path: Path
+    order: Order, tmp_path: Path, scale: Scale, committed: Path
 ) -> None:
-    committed = NOTES.parent
+    order = replace(order, scale=scale)
     shutil.copytree(committed / "records", tmp_path / "records")
     made_by = re.compile("page made by .*")
     for path in write_pages(order, tmp_path):
