@@ -6,11 +6,9 @@ them without having the others.
 """
 
 import csv
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +19,7 @@ from reproduction.scale import Scale
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump, load_resolved
 from testbed.experiment.spec import Spec
+from testbed.results.faults import crashed
 from testbed.results.reading import Run
 from testbed.results.verdict import verdict
 
@@ -193,25 +192,11 @@ def _of(run: Run) -> Record:
         modelled=bool(summary.traffic and summary.traffic.modelled),
         parameters_sha256=(summary.parameters_sha256 or "")[:_DIGITS],
         workers=manifest.workers,
-        crashed=_crashed(run),
+        crashed=crashed(run.faults),
         classes=_sent_by_class(run, spec),
         commit=(manifest.commit or "")[:_COMMIT],
     )
     return Record(spec, result, Evaluated(*(getattr(evaluations, name) for name in _COLUMNS)))
-
-
-def _crashed(run: Run) -> int:
-    begun = (
-        record
-        for record in _faults(run)
-        if record["phase"] == "begin" and record["fault"] in ("freeze", "kill")
-    )
-    return len({device for record in begun for device in record["devices"]})
-
-
-def _faults(run: Run) -> list[dict[str, Any]]:
-    path = run.directory / "faults.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _sent_by_class(run: Run, spec: Spec) -> tuple[ClassSent, ...]:
