@@ -69,6 +69,13 @@ def test_devices_go_through_their_states(run: LiveRun) -> None:
     assert devices(run) == {"done": 3, "dead": 1}
 
 
+@pytest.mark.parametrize("phase", ["loading", "devices", "training", "finishing"])
+def test_a_phase_is_shown_as_soon_as_it_is_told(run: LiveRun, phase: str) -> None:
+    run.progress(Progress(phase, 4, 100))
+    shown = {dict(k)["phase"]: value for k, value in exported(run)["testbed_run_phase"].items()}
+    assert {one for one, value in shown.items() if value} == {phase}
+
+
 def test_updates_ledgers_and_the_end(run: LiveRun) -> None:
     run.progress(Progress("training", 4, 100, evaluations_due=2))
     run.from_role(Message({"training": time.monotonic() - 1}))
