@@ -33,7 +33,7 @@ ENGINE ?= docker
 SEEDS ?=
 ONLY ?=
 OUT ?= runs/adacomp
-PARTS := fig1 fig3 fig3-even fig3-per-tensor fig4 table2
+PARTS := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 REPRODUCE_ARGS = --scale $(SCALE) --engine $(ENGINE) --out $(OUT) \
 	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
@@ -50,6 +50,7 @@ adacomp-pages: install ## write the pages of the runs in OUT into docs/reproduct
 adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
 adacomp-fig3-even: ## beside it: waiting times of which hardly any is short
+adacomp-fig3-rate: ## beside it: these waiting times, and a smaller learning rate
 adacomp-fig3-per-tensor: ## beside it: Comp-ASGD that selects per tensor
 adacomp-fig4: ## Fig. 4: one class of workers and three
 adacomp-table2: ## Table II: workers that crash

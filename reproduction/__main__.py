@@ -1,8 +1,8 @@
 """``python -m reproduction fig3 --scale quick``: the runs of a part of the paper, and its page.
 
-``fig1``, ``fig3``, ``fig3-even``, ``fig3-per-tensor``, ``table2``, ``fig4`` or ``all`` carry out what
-is missing and write the pages; ``pages`` only writes those of the runs that are there. ``make
-adacomp-fig3`` and so on call this.
+``fig1``, ``fig3``, ``fig3-even``, ``fig3-rate``, ``fig3-per-tensor``, ``table2``, ``fig4`` or ``all``
+carry out what is missing and write the pages; ``pages`` only writes those of the runs that are there.
+``make adacomp-fig3`` and so on call this.
 """
 
 import argparse

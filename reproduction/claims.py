@@ -42,7 +42,14 @@ class Claim:
 
 def claims(part: Part, lines: Mapping[str, Line], scale: Scale) -> list[Claim]:
     """Every claim that a part makes, in the paper's order; of accuracies only at the paper's scale."""
-    of_part = {"fig1": _fig1, "fig3": _fig3, "fig3-even": _fig3, "table2": _table2, "fig4": _fig4}
+    of_part = {
+        "fig1": _fig1,
+        "fig3": _fig3,
+        "fig3-even": _fig3,
+        "fig3-rate": _fig3,
+        "table2": _table2,
+        "fig4": _fig4,
+    }
     specific = of_part[part.name](lines) if part.name in of_part else []
     # c = 0.001 has no accuracy in the paper: the numbers that it is named with are those of 0.01.
     near = [_near(line) for name, line in lines.items() if not name.endswith("-0.001")]

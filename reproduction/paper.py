@@ -105,6 +105,12 @@ EVEN = Part(
     "The same as Fig. 3. Of the waiting times the paper gives neither law nor mean.",
     tuple(replace(series, file="fig3-even") for series in FIG3.series),
 )
+RATE = Part(
+    "fig3-rate",
+    "Beside Fig. 3: a smaller learning rate",
+    "The same as Fig. 3. Of the learning rate α the paper gives no value.",
+    tuple(replace(series, file="fig3-rate") for series in FIG3.series),
+)
 TABLE2 = Part(
     "table2",
     "Table II: AdaComp, c = 0.01, and workers that crash",
@@ -145,4 +151,4 @@ FIG4 = Part(
         for (images, classes), accuracy in _FIG4.items()
     ),
 )
-PARTS = {part.name: part for part in (FIG1, FIG3, EVEN, PER_TENSOR, TABLE2, FIG4)}
+PARTS = {part.name: part for part in (FIG1, FIG3, EVEN, RATE, PER_TENSOR, TABLE2, FIG4)}
