@@ -90,12 +90,13 @@ PER_TENSOR = Part(
     "The lines of Comp-ASGD in Fig. 3. That these were made so the paper does not say.",
     tuple(
         Series(
-            f"comp-asgd-{ratio}-per-tensor",
-            f"Comp-ASGD per tensor, c = {ratio}",
-            "fig3-per-tensor",
+            f"comp-asgd-{ratio}-per-tensor{suffix}",
+            f"Comp-ASGD per tensor, c = {ratio}{said}",
+            f"fig3-per-tensor{suffix}",
             f"comp-asgd-{ratio}",
             accuracy,
         )
+        for suffix, said in (("", ""), ("-rate", ", α = 0.03"))
         for ratio, accuracy in (("0.1", 96.07), ("0.01", 95.11))
     ),
 )

@@ -37,13 +37,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduction")
     ran = reproduce(folder, "all", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
-    assert "24 runs at scale tiny: 0 complete" in ran.stdout
+    assert "31 runs at scale tiny: 0 complete" in ran.stdout
     return folder
 
 
 def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
     runs = [run for execution in find(out) for run in execution.runs]
-    assert len(runs) == 24
+    assert len(runs) == 31
     assert {run.ended for run in runs} == {"completed"}
     pages = out / "pages" / "tiny"
     for name, part in PARTS.items():
@@ -53,7 +53,7 @@ def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
         assert f"is told of the paper's scale in `docs/reproduction/{name}.md`" in page
         assert (pages / f"{name}.png").stat().st_size > 10_000
     curves = list((pages / "records").glob("*/curve.csv"))
-    assert len(curves) == 24
+    assert len(curves) == 31
     for curve in curves:
         assert len(curve.read_text().splitlines()) == 12
 

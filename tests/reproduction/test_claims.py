@@ -109,6 +109,18 @@ def test_claims_hold_or_not(runs: dict[str, Line]) -> None:
     assert claims(FIG3, swapped, FULL)[0].holds is False
 
 
+def test_no_line_of_comp_asgd_per_tensor_is_to_reach_the_goal(runs: dict[str, Line]) -> None:
+    part = PARTS["fig3-per-tensor"]
+    given = [runs[name] for name in ("comp-asgd-0.1", "comp-asgd-0.01")] * 2
+    lines = {
+        series.name: replace(line, series=series)
+        for series, line in zip(part.series, given, strict=True)
+    }
+    told = claims(part, lines, TINY)
+    assert [one.holds for one in told] == [False, True] * 2
+    assert told[2].text == "Comp-ASGD per tensor, c = 0.1, α = 0.03 does not reach 97 %"
+
+
 def test_claims_of_runs_that_are_missing_are_left_open(order: Order, tmp_path: Path) -> None:
     for part in PARTS.values():
         lines = lines_of(part.series, order, Records(tmp_path))
