@@ -51,7 +51,7 @@ def claims(part: Part, lines: Mapping[str, Line], scale: Scale) -> list[Claim]:
         "table2": _table2,
         "fig4": _fig4,
     }
-    specific = of_part[part.name](lines) if part.name in of_part else []
+    specific = of_part[part.name](lines)
     # c = 0.001 has no accuracy in the paper: the numbers that it is named with are those of 0.01.
     near = [_near(line) for name, line in lines.items() if not name.endswith("-0.001")]
     return [*specific, *(near if scale.name == "full" else ())]

@@ -90,7 +90,7 @@ def _page(told: Told, order: Order, folder: Path, records: Records) -> str:
         f"## Accuracy\n\n{tables.accuracies(lines)}",
         "Final accuracy is the mean over runs of the greatest that each reached, as in the paper.",
     ]
-    if part.name in ("fig1", "fig3", "fig3-even", "fig3-rate", "fig3-per-tensor"):
+    if part.compares_ingress:
         sections += [
             f"## Ingress\n\n{tables.goal(lines)}",
             tables.goal_of_averages(lines),

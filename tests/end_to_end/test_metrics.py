@@ -93,7 +93,7 @@ class Watched:
 
     execution: Path
     status: int
-    said: str = ""
+    said: str
     pages: list[str] = field(default_factory=list)
 
     @property
