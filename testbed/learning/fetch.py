@@ -6,7 +6,7 @@ that fails in any way is passed over for the next; if all fail, the error says h
 """
 
 import http.client
-import tempfile
+import secrets
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -76,10 +76,10 @@ def _fetch_file(
 ) -> None:
     failures = []
     for mirror in mirrors:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as file:
-            beside = Path(file.name)
+        # Opened plainly, so that the user's umask decides who may read it: tempfile's files are 0600,
+        # and the user of the devices' image could not read the dataset.
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        with beside.open("xb") as file:
             try:
                 for chunk in download(mirror + target.name):
                     file.write(chunk)

@@ -2,6 +2,8 @@
 
 import gzip
 import hashlib
+import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -158,6 +160,19 @@ def test_a_bad_mirror_is_passed_over(
     assert time.monotonic() - started < 10
     assert len(list(directory.iterdir())) == 4
     assert len(good.asked) == 4
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_the_umask_decides_who_may_read_a_file(
+    served: Callable[[str], Mirror], umask: int, mode: int
+) -> None:
+    mirror = served("good")
+    before = os.umask(umask)
+    try:
+        directory = fetch("small", silent, mirrors=[mirror.address])
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {mode}
 
 
 def test_every_mirrors_failure_is_told(served: Callable[[str], Mirror]) -> None:
