@@ -103,7 +103,7 @@ def as_bytes(vector: npt.NDArray[np.generic]) -> memoryview:
 class Options(BaseModel):
     """An algorithm's parameters as they stand in the experiment file; ``name`` selects it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     name: str
     label: str | None = Field(
         default=None,

@@ -1,0 +1,91 @@
+"""No number of an experiment file may be infinite or NaN: tried at every number of the JSON Schema."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.errors import SpecError
+from testbed.experiment.load import json_schema, load
+
+SCHEMA = json_schema()
+NEEDS = {
+    ("distribution", "alpha"): "shifted-exponential",
+    ("distribution", "shape"): "pareto",
+    ("distribution", "variation"): "gamma",
+    ("distribution", "task_variation"): "cvb",
+    ("distribution", "machine_variation"): "cvb",
+    ("kind", "alpha"): "dirichlet",
+    ("kind", "per_worker"): "shards",
+}
+"""What a key of the same mapping has to be for a number to be allowed there, whatever it is."""
+
+
+def with_value(schema: dict[str, Any], value: float) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Put a value at every number below a schema.
+
+    Yields:
+        The place of the number, and what stands there with the value in its place and around it only
+        what the schema requires.
+    """
+    if "$ref" in schema:
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+    kinds = schema.get("type", ())
+    if {"number", "integer"} & {*([kinds] if isinstance(kinds, str) else kinds)}:
+        yield (), value
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from with_value(branch, value)
+    if "items" in schema:
+        for at, item in with_value(schema["items"], value):
+            yield (0, *at), [item]
+    properties = schema.get("properties", {})
+    around = {key: example(properties[key]) for key in schema.get("required", ())}
+    for key, inner in properties.items():
+        for at, content in with_value(inner, value):
+            needed = {a: value for (a, b), value in NEEDS.items() if b == key and a in properties}
+            yield (key, *at), needed | around | {key: content}
+
+
+def example(schema: dict[str, Any]) -> Any:
+    for key in ("const", "examples", "enum"):
+        if key in schema:
+            return schema[key] if key == "const" else schema[key][0]
+    raise AssertionError(f"nothing says what could stand at {schema}")
+
+
+def test_the_schemas_numbers_are_found() -> None:
+    found = {".".join(map(str, at)) for at, _ in with_value(SCHEMA, 0)}
+    assert {
+        "seed", "algorithms.0.learning_rate", "algorithms.0.momentum", "compute.classes.0.factor",
+        "devices.classes.0.waiting.changes.0.at", "devices.classes.0.faults.0.how.cpus",
+        "encoding.level", "faults.0.when.mean_time", "network.loss", "training.learning_rate",
+    } <= found  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan], ids=str)
+def test_no_number_is_infinite_or_none(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "experiment.yaml"
+    written = yaml.safe_dump(value).split()[0]
+    amiss = []
+    for at, content in with_value(SCHEMA, value):
+        key = ".".join(map(str, at))
+        text = yaml.safe_dump(content, default_flow_style=False, sort_keys=False)
+        (line,) = (i for i, row in enumerate(text.splitlines(), 1) if row.endswith(f": {written}"))
+        path.write_text(text, encoding="utf-8")
+        found = [row for row in refusal(path) if f": {key}: " in row]
+        # One sentence, with the line and the key, about what stands there.
+        expected = f"{path}:{line}: {key}: "
+        if len(found) != 1 or not found[0].startswith(expected) or str(value) not in found[0]:
+            amiss.append((key, found))
+    assert not amiss, "\n".join(str(o) for o in amiss)
+
+
+def refusal(path: Path) -> list[str]:
+    try:
+        load(path)
+    except SpecError as error:
+        return str(error).splitlines()
+    return []
