@@ -2,7 +2,10 @@
 
 The worker keeps the max(1, ⌊c·size⌋) largest entries of each weight matrix and bias vector. The
 server counts, for each of them, the updates since this worker's pull whose message contained it
-(equation 3), and divides the learning rate by that count (equations 4 and 5).
+(equation 3), and divides the learning rate by that count (equations 4 and 5). One difference: equation
+3 counts updates whose entry is not 0, and here an entry that a message contains counts whatever its
+value. The two differ only where a selected entry is exactly 0, which takes a tensor with fewer non-zero
+entries than are kept.
 
 The paper's server keeps the last d updates and searches them, O(n·c·|Θ|·ln(c·|Θ|)) per update.
 Here a counter per parameter says how many updates contained it so far; a pull keeps the counters as
@@ -84,7 +87,7 @@ class AdaptiveStaleness(AsynchronousServer):
         k = update.indices if isinstance(update, SparseUpdate) else slice(None)
         now = self._contained[k]
         # Counters wrap at 2³²; their unsigned difference stays right.
-        sigma = now - at_pull[k]  # equation 3
+        sigma = now - at_pull[k]  # equation 3, with entries of value 0 counted
         alpha_k = self._alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
         self.parameters[k] -= alpha_k * update.values  # equation 4
         self._contained[k] = now + np.uint32(1)

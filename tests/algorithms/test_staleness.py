@@ -61,7 +61,7 @@ def replay(server: ServerHalf, schedule: list[Push]) -> list[tuple[Push, int]]:
 
 
 @given(st.lists(pushes, max_size=40))
-def test_adacomp_is_equations_3_to_5(schedule: list[Push]) -> None:
+def test_adacomp_is_equations_3_to_5_with_entries_of_value_0_counted(schedule: list[Push]) -> None:
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     history = replay(server, schedule)
     theta = np.zeros(SIZE, np.float32)
@@ -71,6 +71,17 @@ def test_adacomp_is_equations_3_to_5(schedule: list[Push]) -> None:
             alpha_k = np.float32(ALPHA) / np.float32(sigma_k if sigma_k else 1)  # equation 5
             theta[k] -= alpha_k * np.float32(value)  # equation 4
     assert np.array_equal(server.parameters, theta)
+
+
+def test_an_entry_of_value_0_counts() -> None:
+    """Where AdaComp is not equation 3, which would give the last update the whole step."""
+    server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
+    for worker in range(3):
+        server.pull(worker)
+    for worker, value in enumerate((0, 0, 1)):
+        push = SparseUpdate(np.array([1], np.uint32), np.array([value], np.float32))
+        server.push(worker, push, 0)
+    assert server.parameters[1] == -np.float32(ALPHA) / np.float32(2)
 
 
 @given(st.lists(pushes, max_size=40))
