@@ -6,7 +6,7 @@ the moving average.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -51,6 +51,20 @@ class Averaged:
     iteration: npt.NDArray[np.int64]
     accuracy: npt.NDArray[np.float64]
     wire_bytes: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a run, or some in the mean, first reaches the goal: updates, and ingress so far."""
+
+    iteration: float
+    payload_bytes: float
+    wire_bytes: float
+
+    @classmethod
+    def mean(cls, several: Iterable["Reached"]) -> "Reached":
+        """The mean of at least one."""
+        return cls(*map(float, np.mean([astuple(one) for one in several], axis=0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +144,26 @@ class Line:
         return self._goal(WINDOW)
 
     def _goal(self, window: int) -> Goal:
-        reached = []
+        reached = self.goals(window)
+        if not reached:
+            return Goal(0, len(self.runs))
+        return Goal(len(reached), len(self.runs), *astuple(Reached.mean(reached.values())))
+
+    def goals(self, window: int) -> dict[int, Reached]:
+        """Where the moving average of ``window`` evaluations first reaches the goal.
+
+        Returns:
+            By seed; without the runs that do not reach it.
+        """
+        found = {}
         for run in self.runs:
             curve = run.evaluations
             reaching = np.flatnonzero(moving_average(curve.accuracy, window) >= GOAL)
             if len(reaching):
                 at = int(reaching[0]) + window - 1
-                reached.append((curve.iteration[at], curve.payload_bytes[at], curve.wire_bytes[at]))
-        if not reached:
-            return Goal(0, len(self.runs))
-        return Goal(len(reached), len(self.runs), *map(float, np.mean(reached, axis=0)))
+                columns = (curve.iteration, curve.payload_bytes, curve.wire_bytes)
+                found[run.seed] = Reached(*(int(column[at]) for column in columns))
+        return found
 
     def by_seed(self) -> dict[int, float]:
         """The greatest accuracy of each seed's run."""
@@ -150,6 +174,30 @@ class Line:
     def modelled(self) -> bool:
         """Whether wire bytes of any of its runs were modelled."""
         return any(run.result.modelled for run in self.runs)
+
+
+def on_equal_seeds(*lines: Line) -> list[Line]:
+    """The lines with only the runs of the seeds that all of them have."""
+    seeds = set.intersection(*({run.seed for run in line.runs} for line in lines))
+    return [
+        replace(line, runs=tuple(run for run in line.runs if run.seed in seeds)) for line in lines
+    ]
+
+
+def finals_on_equal_seeds(*lines: Line) -> list[dict[int, float]]:
+    """The final accuracies of each line, percent, by seed, of the seeds that all lines have one of."""
+    by_line = [line.by_seed() for line in lines]
+    seeds = sorted(set.intersection(*(set(finals) for finals in by_line)))
+    return [{seed: finals[seed] for seed in seeds} for finals in by_line]
+
+
+def goals_on_equal_seeds(a: Line, b: Line, window: int) -> tuple[Reached, Reached] | None:
+    """Where two lines reach the goal in the mean of the seeds with which both do; None if no seed."""
+    first, second = a.goals(window), b.goals(window)
+    seeds = first.keys() & second.keys()
+    if not seeds:
+        return None
+    return Reached.mean(first[s] for s in seeds), Reached.mean(second[s] for s in seeds)
 
 
 def lines_of(series: Sequence[Series], order: Order, records: Records) -> dict[str, Line]:

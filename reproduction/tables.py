@@ -6,7 +6,7 @@ import numpy as np
 
 from reproduction.baseline import pickled_ingress
 from reproduction.claims import Claim
-from reproduction.measures import WINDOW, Goal, Line, Spread
+from reproduction.measures import WINDOW, Line, Reached, Spread, goals_on_equal_seeds
 from reproduction.paper import GOAL
 from reproduction.records import Record
 from testbed.results.quantities import (
@@ -62,12 +62,11 @@ def accuracies(lines: Mapping[str, Line]) -> str:
 
 
 def goal(lines: Mapping[str, Line]) -> str:
-    """What it took to reach the goal, and how much less that is than ASGD took."""
-    asgd = lines["asgd"].goal if "asgd" in lines else Goal(0, 0)
+    """What it took to reach the goal, and how much less that is than ASGD took with the same seeds."""
     rows = []
     for line in lines.values():
         found = line.goal
-        pickled = pickled_ingress(asgd.iteration) if asgd.iteration else None
+        asgd, ours = _beside_asgd(lines, line, 1)
         rows.append(
             (
                 line.series.title,
@@ -75,8 +74,8 @@ def goal(lines: Mapping[str, Line]) -> str:
                 as_count(None if found.iteration is None else round(found.iteration)),
                 as_bytes(found.payload_bytes),
                 _wire(line, found.wire_bytes),
-                _share(found.wire_bytes, asgd.wire_bytes),
-                _share(found.wire_bytes, pickled),
+                _share(ours, None if asgd is None else asgd.wire_bytes),
+                _share(ours, None if asgd is None else pickled_ingress(asgd.iteration)),
             )
         )
     headings = (
@@ -93,21 +92,29 @@ def goal(lines: Mapping[str, Line]) -> str:
 
 def goal_of_averages(lines: Mapping[str, Line]) -> str:
     """The same of the moving averages: one noisy evaluation more or less does not decide it."""
-    asgd = lines["asgd"].averaged_goal if "asgd" in lines else Goal(0, 0)
     rows = []
     for line in lines.values():
         found = line.averaged_goal
+        asgd, ours = _beside_asgd(lines, line, WINDOW)
         rows.append(
             (
                 line.series.title,
                 f"{found.reached} of {found.runs}" if found.runs else UNKNOWN,
                 as_count(None if found.iteration is None else round(found.iteration)),
                 _wire(line, found.wire_bytes),
-                _share(found.wire_bytes, asgd.wire_bytes),
+                _share(ours, None if asgd is None else asgd.wire_bytes),
             )
         )
     first = f"to {GOAL:g} % on the moving average of {WINDOW}"
     return markdown((first, "runs that reached it", "updates", "wire", "÷ ASGD, float32"), rows)
+
+
+def _beside_asgd(
+    lines: Mapping[str, Line], line: Line, window: int
+) -> tuple[Reached | None, float | None]:
+    """Where ASGD reaches the goal, and a line's wire bytes there, with the seeds with which both do."""
+    both = goals_on_equal_seeds(lines["asgd"], line, window) if "asgd" in lines else None
+    return (None, None) if both is None else (both[0], both[1].wire_bytes)
 
 
 def _share(count: float | None, whole: float | None) -> str:

@@ -104,9 +104,66 @@ def test_claims_hold_or_not(runs: dict[str, Line]) -> None:
     assert ratio.holds is True and "383 times" in ratio.measured
     averaged = next(one for text, one in found.items() if "on moving averages" in text)
     assert averaged.holds is True and "268 times" in averaged.measured
-    assert all(one for text, one in verdicts.items() if "within" in text)
+    # 98.15 and 97.85 is within 0.5 points; 97.45 is 1.38 points better than the paper's 96.07.
+    near = {text: holds for text, holds in verdicts.items() if "within" in text}
+    assert near == {
+        "ASGD: within 0.5 points of 97.85 %, above or below": True,
+        "Comp-ASGD, c = 0.1: within 0.5 points of 96.07 %, above or below": False,
+        "Comp-ASGD, c = 0.01: within 0.5 points of 95.11 %, above or below": True,
+        "AdaComp, c = 0.1: within 0.5 points of 98.70 %, above or below": True,
+        "AdaComp, c = 0.01: within 0.5 points of 98.59 %, above or below": True,
+    }
     swapped = runs | {"asgd": runs["adacomp-0.1"], "adacomp-0.1": runs["asgd"]}
     assert claims(FIG3, swapped, FULL)[0].holds is False
+
+
+def of_seed(line: Line, seed: int) -> Line:
+    return replace(line, runs=tuple(run for run in line.runs if run.seed == seed))
+
+
+def test_lines_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
+    """The second seed is half a point better in everything, and decides nothing by itself."""
+    only_first = runs | {"adacomp-0.1": of_seed(runs["adacomp-0.1"], 1)}
+    # 98.9 % of seed 1 against 98.85 %, the mean of seeds 1 and 2, would be +0.05.
+    found = claims(FIG3, only_first, FULL)[0]
+    assert found.holds is True
+    assert found.measured == "98.90 and 98.60 (+0.30); in 1 of 1 seeds"
+    apart = runs | {
+        "adacomp-0.1": of_seed(runs["adacomp-0.1"], 1),
+        "adacomp-0.01": of_seed(runs["adacomp-0.01"], 2),
+    }
+    assert claims(FIG3, apart, FULL)[0].holds is None
+
+
+def test_bytes_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
+    # On moving averages ASGD reaches 97 % with seed 2 only, after 7,000 updates, and AdaComp with it
+    # after 6,000; with seed 1 AdaComp does so after 6,000 as well, and ASGD never.
+    one = runs | {"adacomp-0.01": of_seed(runs["adacomp-0.01"], 1)}
+    averaged = next(c for c in claims(FIG3, one, FULL) if "on moving averages" in c.text)
+    assert averaged.holds is None
+    row = next(row for row in goal(one).splitlines() if row.startswith("| AdaComp, c = 0.01"))
+    assert "| 1 of 1 |" in row and f"| 1/{5000 * 230 / 3000:.0f} |" in row
+
+
+def test_one_classs_lead_is_compared_on_equal_seeds(order: Order, write_run: WriteRun) -> None:
+    """Seed 2 of two lines only, ten points worse, would turn the sign of one of the differences."""
+    part = PARTS["fig4"]
+    both = {"60000-one-0.01": 95.0, "60000-three-0.01": 94.0, "12000-one-0.01": 93.0}
+    finals = [*both.items(), ("12000-three-0.01", 91.0)]
+    for series in part.series:
+        for name, final in finals:
+            if series.name == name:
+                for seed in (1, 2) if "three" in name and "60000" in name else (1,):
+                    spec = load_run(series, FULL, seed).model_copy(update={"engine": "simulation"})
+                    write_run(spec, [50, final - 10 * (seed - 1)])
+    records = Records(order.out.parent / "recorded")
+    records.take(wanted([part], FULL, (1, 2)), FULL, Folder(order.out))
+    lines = lines_of(part.series, order, records)
+    assert len(lines["60000-three-0.01"].runs) == 2
+    lead = next(one for one in claims(part, lines, FULL) if "lead over three" in one.text)
+    assert (lead.holds, lead.measured) == (True, "+2.00 and +1.00 points")
+    early = next(one for one in claims(part, lines, FULL) if "faster at the beginning" in one.text)
+    assert early.holds is None  # too short for an average
 
 
 def test_no_line_of_comp_asgd_per_tensor_is_to_reach_the_goal(runs: dict[str, Line]) -> None:
