@@ -21,7 +21,7 @@ from typing import Any
 import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import LogConfig
+from docker.types import LogConfig, Mount
 
 from testbed.containers import engine
 from testbed.errors import HostError
@@ -146,7 +146,11 @@ class Fleet:
             security_opt=["no-new-privileges"],
             auto_remove=True,
             pids_limit=256,
-            binds=[f"{path}:{inside}:ro" for path, inside in self._mounts.items()],
+            # Not as bind strings, which a colon in a path would break into other parts.
+            mounts=[
+                Mount(inside, path, type="bind", read_only=True)
+                for path, inside in self._mounts.items()
+            ],
             log_config=LogConfig(type="none"),
             **limits,
         )
