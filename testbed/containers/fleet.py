@@ -23,7 +23,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig, Mount
 
-from testbed.containers import engine
+from testbed.containers import engine, memory
 from testbed.errors import HostError
 from testbed.nodes.interface import Device
 
@@ -87,6 +87,9 @@ class Fleet:
         self._command = list(command or _LONGEST_LIVES)
         self._environment = dict(environment or {})
         self._containers: dict[str, Container] = {}
+        self._limited: dict[str, int] = {}
+        self._out_of_memory: dict[str, int] = {}
+        self._begun = time.time()
         private = FOLDERS / run
         private.mkdir(mode=0o700)  # other users of the host have no business here
         self.folder = private / "shared"
@@ -113,6 +116,7 @@ class Fleet:
         Raises:
             HostError: the engine refuses, or is gone.
         """
+        self._limited = {one.name: one.memory for one in devices if one.memory is not None}
         with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
             pending: dict[Future[Container], str] = {
                 pool.submit(self._create, device): device.name for device in devices
@@ -203,6 +207,27 @@ class Fleet:
         """Kill a container, paused or not; one that has ended is gone already."""
         with contextlib.suppress(APIError):
             self._asked(self._api.kill, device)
+
+    def ran_out_of_memory(self, device: str) -> int | None:
+        """Say why a process of a device was killed, if nobody asked for it.
+
+        Returns:
+            The bytes that the device may use, if the kernel has killed a process of it for using more
+            since this was asked last; else None.
+        """
+        limit = self._limited.get(device)
+        if limit is None:
+            return None
+        container, known = self._containers[device], self._out_of_memory.get(device, 0)
+        try:
+            self._out_of_memory[device] = memory.kills(container.first)
+            return limit if self._out_of_memory[device] > known else None
+        except OSError:  # the container has ended with its process
+            pass
+        try:
+            return limit if memory.engine_tells(self._api, container.id, self._begun) else None
+        except (DockerException, requests.RequestException):
+            return None  # that the engine is gone is told where something is asked of it
 
     def _asked(self, ask: Callable[[str], None], device: str) -> None:
         try:

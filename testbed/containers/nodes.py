@@ -48,6 +48,7 @@ class _ContainerNodes:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._planned: dict[str, float | None] = {}
+        self._killed: set[str] = set()
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._planned = {device.name: device.cpus for device in devices}
@@ -63,7 +64,19 @@ class _ContainerNodes:
         self._fleet.thaw(device)
 
     def kill(self, device: str) -> None:
+        self._killed.add(device)
         self._fleet.kill(device)
+
+    def _explained(self, event: dict[str, Any]) -> dict[str, Any]:
+        """An event with why its process was killed, where nobody asked for it."""
+        match event:
+            case {"exited": device, "status": status}:
+                asked = device in self._killed
+                self._killed.discard(device)
+                if status == -signal.SIGKILL and not asked:
+                    limit = self._fleet.ran_out_of_memory(device)
+                    return event if limit is None else event | {"out_of_memory": limit}
+        return event
 
     def limit(self, device: str, cpus: float | None) -> None:
         own = self._planned[device] if cpus is None else cpus
@@ -85,12 +98,13 @@ class ForkedNodes(_ContainerNodes):
         return self._fork_server.channel.fileno()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        return self._fork_server.events()
+        return map(self._explained, self._fork_server.events())
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         self._fork_server.start(device, role, enter=self._fleet[device].first)
 
     def kill(self, device: str) -> None:
+        self._killed.add(device)
         # The container stays, for its next role: the engine removes one that has ended.
         self._fork_server.signal(device, signal.SIGKILL)
         self._fleet.thaw(device)  # paused, it would die only then
@@ -115,7 +129,7 @@ class StartedNodes(_ContainerNodes):
         for event in self._gate.events():
             if "started" in event:
                 event["process"] = self._fleet[event["started"]].first
-            yield event
+            yield self._explained(event)
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._gate.expect(devices)

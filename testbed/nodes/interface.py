@@ -32,8 +32,9 @@ class Nodes(Protocol):
 
     def events(self) -> Iterator[dict[str, Any]]:
         """What has happened: ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started":
-        device, "process": n}``, ``{"exited": device, "status": n}`` with a negative n for a signal. A
-        process's id is as the fork server sees it, or as this process does where there is none.
+        device, "process": n}``, ``{"exited": device, "status": n}`` with a negative n for a signal, and
+        with ``"out_of_memory": bytes`` if it was killed for using more memory than those. A process's
+        id is as the fork server sees it, or as this process does where there is none.
         """
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:

@@ -21,6 +21,7 @@ from testbed.channel import Message
 from testbed.checkpoints.marks import Mark
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
+from testbed.experiment.units import format_size
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
@@ -334,8 +335,8 @@ class Run:
                 self._built = True
                 self._event("info", "the network is built", None)
                 self._start_server()
-            case {"exited": device, "status": status}:
-                self._exited(device, status)
+            case {"exited": device, "status": status, **more}:
+                self._exited(device, status, more.get("out_of_memory"))
             case {"warning": text}:
                 self._event("warning", text, None)
             case _:
@@ -393,7 +394,7 @@ class Run:
         self._control.send({"start": device, "role": role})
         self._attendance.started(device)
 
-    def _exited(self, device: str, status: int) -> None:
+    def _exited(self, device: str, status: int, memory: int | None) -> None:
         self._attendance.exited(device)
         if status == 0:
             return
@@ -401,6 +402,8 @@ class Run:
             self._ledgers.server_kills += device == self._hub
             return
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        if memory is not None:
+            how = f"killed by the kernel for using more than its {format_size(memory)} of memory"
         how = self._complaints.pop(device, how)
         if device == self._hub:
             what = "parameter server" if self._plan.served else "coordinator of the peers"

@@ -1,12 +1,17 @@
-"""Containers of a real engine: what they see of the host."""
+"""Containers of a real engine: what they see of the host, and why they ended."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.containers.fleet import Fleet
-from testbed.nodes import run_names
+from testbed.nodes import entering, run_names
 from testbed.nodes.interface import Device
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 
@@ -41,3 +46,61 @@ def test_a_folder_whose_path_has_a_colon_is_seen_inside(
     finally:
         assert fleet.take_down() is None
     assert engine.containers() == []
+
+
+EATING = """
+import sys
+from pathlib import Path
+for group in sys.argv[1:]:
+    Path(group).write_text("0")
+held = [b"x" * 2**20 for _ in range(256)]
+"""
+LIMIT = 16 * 2**20
+
+
+def eat(container: int) -> int:
+    """Take 256 MiB in a container's control groups; returns the exit status."""
+    groups = [str(path) for path in entering.control_groups(container)]
+    return subprocess.run([sys.executable, "-c", EATING, *groups], check=False).returncode
+
+
+def test_the_end_of_a_containers_memory_is_noticed(engine: PrivateEngine) -> None:
+    fleet = Fleet(engine.client, run_names.new(), TINY)
+    try:
+        devices = [Device("worker-0", memory=LIMIT), Device("worker-1", memory=LIMIT), Device("w")]
+        fleet.create(devices, lambda made: False)
+        if eat(fleet["worker-0"].first) != -signal.SIGKILL:
+            pytest.skip("this kernel does not limit the memory of control groups")
+        # The container is still there, its next role may come to the end of it again.
+        assert fleet.ran_out_of_memory("worker-0") == LIMIT
+        assert fleet.ran_out_of_memory("worker-0") is None
+        assert eat(fleet["worker-0"].first) == -signal.SIGKILL
+        assert fleet.ran_out_of_memory("worker-0") == LIMIT
+        assert fleet.ran_out_of_memory("w") is None
+        # One whose first process has ended is gone with its control groups: the engine is asked.
+        first = fleet["worker-1"].first
+        assert eat(first) == -signal.SIGKILL
+        os.kill(first, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while any(name.endswith("worker-1") for name in engine.containers()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert fleet.ran_out_of_memory("worker-1") == LIMIT
+    finally:
+        assert fleet.take_down() is None
+
+
+def test_a_container_that_was_killed_has_not_come_to_the_end_of_its_memory(
+    engine: PrivateEngine,
+) -> None:
+    fleet = Fleet(engine.client, run_names.new(), TINY)
+    try:
+        fleet.create([Device("worker-0", memory=LIMIT)], lambda made: False)
+        fleet.kill("worker-0")
+        deadline = time.monotonic() + 60
+        while engine.containers():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert fleet.ran_out_of_memory("worker-0") is None
+    finally:
+        assert fleet.take_down() is None

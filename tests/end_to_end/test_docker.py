@@ -320,6 +320,17 @@ def test_a_worker_kept_frozen_for_good_is_a_paused_container(
     assert started.wait() != 0
 
 
+def test_a_worker_that_uses_more_memory_than_it_has_dies_of_that(command: CommandLine) -> None:
+    classes = [{"name": "fits", "number": 2}, {"name": "small", "number": 1, "memory": "6MiB"}]
+    content = SMALL | {"model": "mlp-large", "devices": DEVICES | {"classes": classes}}
+    done = command.do("run", command.spec(content), "--out", command.out, "--no-report")
+    assert done.returncode == 0, done.stderr
+    (events,) = command.out.glob("*/*/*/events.jsonl")
+    died = [line for line in events.read_text().splitlines() if " died: " in line]
+    assert len(died) == 1
+    assert "died: killed by the kernel for using more than its 6MiB of memory" in died[0]
+
+
 def test_images_that_are_missing_or_of_other_code(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
