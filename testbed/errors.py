@@ -29,3 +29,11 @@ class DataError(TestbedError):
 
 class RunError(TestbedError):
     """A run could not be completed: a role failed, the disk filled up, every worker was lost."""
+
+
+class InterruptedRunError(RunError):
+    """A signal ended it; the exit status is a shell's for that signal, 130 for Ctrl-C."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.exit_status = 128 + number

@@ -27,7 +27,7 @@ MetricsPort = Annotated[
     ),
 ]
 MetricsLinger = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="DURATION",
         help="Keep the final values up for so long, e.g. 30s; Ctrl-C ends that early.",
@@ -53,15 +53,16 @@ class Serving:
     workers: bool
 
     @classmethod
-    def of(cls, port: int | None, linger: str, workers: bool) -> "Serving":
+    def of(cls, port: int | None, linger: str | None, workers: bool) -> "Serving":
         """From the options of a command.
 
         Raises:
             SpecError: the duration is none, or an option says how to serve what is not served.
         """
-        seconds = duration(linger)
+        seconds = 0.0 if linger is None else duration(linger)
         if port is None:
-            for option, given in (("--metrics-linger", seconds), ("--metrics-workers", workers)):
+            asked = (("--metrics-linger", linger is not None), ("--metrics-workers", workers))
+            for option, given in asked:
                 if given:
                     raise SpecError(
                         f"{option}: no metrics are served without --metrics-port; give it as well, "
@@ -134,9 +135,11 @@ def replay(
         assert exporter is not None
         for one in found:
             exporter.add(one)
-        if play(found, speed):
-            print("metrics: final values", file=sys.stderr, flush=True)
-            exporter.linger(linger)
+        caught = play(found, speed)
+        if caught is not None:
+            raise typer.Exit(128 + caught)
+        print("metrics: final values", file=sys.stderr, flush=True)
+        exporter.linger(linger)
 
 
 def duration(text: str) -> float:

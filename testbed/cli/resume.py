@@ -18,7 +18,7 @@ def resume(
     report: Report = True,
     as_json: AsJson = False,
     metrics_port: MetricsPort = None,
-    metrics_linger: MetricsLinger = "0",
+    metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, or whose disk filled up.

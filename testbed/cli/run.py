@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
-from testbed.errors import RunError, SpecError
+from testbed.errors import SpecError
 
 if TYPE_CHECKING:
     from testbed.cli.progress import Display
@@ -49,7 +49,7 @@ def run(
     report: Report = True,
     as_json: AsJson = False,
     metrics_port: MetricsPort = None,
-    metrics_linger: MetricsLinger = "0",
+    metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
 ) -> None:
     """Carry an experiment out and write its report."""
@@ -67,7 +67,7 @@ def simulate(
     report: Report = True,
     as_json: AsJson = False,
     metrics_port: MetricsPort = None,
-    metrics_linger: MetricsLinger = "0",
+    metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
 ) -> None:
     """Carry an experiment out in this process, under the virtual clock, without any container.
@@ -115,6 +115,8 @@ def tell(
     Raises:
         RunError: one of its runs is not complete.
     """
+    from testbed.orchestrator.ending import incomplete
+
     if as_json:
         typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
     else:
@@ -123,7 +125,7 @@ def tell(
         serving.linger(exporter)
     if not execution.completed:
         last = next(s for s in execution.summaries if s["ended"] != "completed")
-        raise RunError(f"{last['algorithm']} {last['ended']}: {last['reason']}")
+        raise incomplete(last)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Moving replayed runs along with the host's clock, all of them together."""
 
+import os
 import select
 import time
 from collections.abc import Sequence
@@ -11,25 +12,25 @@ TICK = 0.1
 """Seconds between two steps."""
 
 
-def play(runs: Sequence[ReplayedRun], speed: float) -> bool:
+def play(runs: Sequence[ReplayedRun], speed: float) -> int | None:
     """Move runs from their beginning to their end.
 
     Args:
         speed: seconds of training in one second; 0 for the end at once.
 
     Returns:
-        Whether the end was reached; False if a signal (SIGINT, SIGTERM, SIGHUP) came before.
+        The signal (SIGINT, SIGTERM, SIGHUP) that came before the end was reached; None if it was.
     """
     if speed == 0:
         for run in runs:
             run.advance(run.duration)
-        return True
+        return None
     began = time.monotonic()
     with signals() as wake_up:
         while not all(run.finished for run in runs):
             if select.select([wake_up], [], [], TICK)[0]:
-                return False
+                return os.read(wake_up, 1)[0]
             now = (time.monotonic() - began) * speed
             for run in runs:
                 run.advance(now)
-    return True
+    return None

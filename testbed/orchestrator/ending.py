@@ -4,9 +4,12 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+from testbed.errors import InterruptedRunError, RunError
 
 
 class EndError(Exception):
@@ -16,6 +19,23 @@ class EndError(Exception):
         super().__init__(reason)
         self.ended = ended
         self.reason = reason
+
+
+_STOPPED = "stopped by "
+
+
+def stopped_by(number: int) -> EndError:
+    """The end of a run that a signal has stopped."""
+    return EndError("interrupted", f"{_STOPPED}{signal.Signals(number).name}")
+
+
+def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
+    """What to raise for a run that is not complete, from its summary."""
+    reason = str(summary["reason"])
+    text = f"{summary['algorithm']} {summary['ended']}: {reason}{more}"
+    if summary["ended"] == "interrupted" and reason.startswith(_STOPPED):
+        return InterruptedRunError(text, signal.Signals[reason.removeprefix(_STOPPED)])
+    return RunError(text)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Carrying out an experiment: its runs one after the other, then the report."""
 
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -9,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from testbed.errors import RunError, SpecError, TestbedError
+from testbed.errors import InterruptedRunError, RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
+from testbed.orchestrator.ending import incomplete
 from testbed.orchestrator.plan import Plan, plan
 from testbed.orchestrator.resuming import Job, prepare
 from testbed.orchestrator.run import Run
@@ -123,16 +125,15 @@ def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: boo
     try:
         return Execution(directory, tuple(summaries), write_results(directory))
     except KeyboardInterrupt:
-        raise RunError(
+        raise InterruptedRunError(
             f"interrupted while the report was written; the runs are whole, and `testbed report "
-            f"{directory}` writes it"
+            f"{directory}` writes it",
+            signal.SIGINT,
         ) from None
     except TestbedError as error:
         # What became of the runs matters more, and is often why (a full disk).
         for ended in (summary for summary in summaries if summary["ended"] != "completed"):
-            raise RunError(
-                f"{ended['algorithm']} {ended['ended']}: {ended['reason']}; and {error}"
-            ) from error
+            raise incomplete(ended, f"; and {error}") from error
         raise
 
 

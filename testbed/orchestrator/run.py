@@ -27,7 +27,7 @@ from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan
 from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.attendance import Attendance
-from testbed.orchestrator.ending import EndError, explain, signals
+from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.keeping import Keeping
@@ -269,7 +269,7 @@ class Run:
                 for key, _ in selector.select(min(0.25, self._injection.patience)):
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
-                        raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
+                        raise stopped_by(number)
                     message = key.fileobj.receive()  # type: ignore[union-attr]
                     if key.fileobj is self._control:
                         self._from_agent(message)

@@ -4,7 +4,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.ending import EndError, explain, signals
+from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.resuming import FOLDER, Resumption
 from testbed.orchestrator.watching import Progress, Watcher
@@ -221,7 +220,7 @@ class SimulatedRun:
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
                 self._keep()  # so that nothing is to be done again
-            raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
+            raise stopped_by(number)
         self._see(now)
         self._tell_progress()
         self._recording.tell()

@@ -72,7 +72,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
             start = time.time()
             # A scrape before the first fault, from which there is a change.
             server.wait_for_scrape("testbed_devices", start)
-            assert play([replay], replay.duration / SECONDS)
+            assert play([replay], replay.duration / SECONDS) is None
             server.wait_for_scrape("testbed_devices", time.time())
             time.sleep(2)  # rules are evaluated once a second, as scrapes are made
             yield Replayed(server, run, start, time.time())

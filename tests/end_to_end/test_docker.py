@@ -119,7 +119,7 @@ def test_devices_are_containers_that_crash_and_go(
     started.until(lambda: len(started.curve().splitlines()) > evaluations + 1, "it goes on")
     traces = started.traces()
     started.process.terminate()
-    assert started.wait() == 1, started.said
+    assert started.wait() == 128 + signal.SIGTERM, started.said
     assert "testbed: asgd interrupted: stopped by SIGTERM" in started.said
     assert "Traceback" not in started.said
     assert started.record("summary")["workers_lost"] == 1
@@ -132,7 +132,7 @@ def test_interrupted_while_containers_are_made(command: CommandLine, engine: Pri
     started.until(lambda: len(engine.containers()) > 1, "containers")
     traces = started.traces()
     started.interrupt()
-    assert started.wait() == 1, started.said
+    assert started.wait() == 128 + signal.SIGINT, started.said
     assert "testbed: asgd interrupted: stopped by SIGINT" in started.said
     assert "Traceback" not in started.said
     traces.assert_gone()

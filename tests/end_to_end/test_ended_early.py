@@ -21,7 +21,8 @@ pytestmark = [
 
 def assert_ended(started: Started, ended: str, reason: str) -> None:
     """The command said how the run ended, and so do its records."""
-    assert started.wait() == 1, started.said
+    status = {"stopped by SIGINT": 130, "stopped by SIGTERM": 143}.get(reason, 1)
+    assert started.wait() == status, started.said
     assert f"testbed: asgd {ended}: {reason}" in started.said
     assert "Traceback" not in started.said
     for name in ("manifest", "summary"):

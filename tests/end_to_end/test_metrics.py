@@ -463,7 +463,7 @@ def test_a_run_that_is_interrupted_does_not_linger(command: CommandLine) -> None
         "an update",
     )
     started.interrupt()
-    assert started.wait() == 1
+    assert started.wait() == 130
     assert "stopped by SIGINT" in started.said and "final values" not in started.said
 
 
@@ -473,6 +473,8 @@ def test_a_run_that_is_interrupted_does_not_linger(command: CommandLine) -> None
         (("replay", "nothing"), "there is no run 'nothing'"),
         (("simulate", "spec.yaml", "--metrics-port", "0", "--metrics-linger", "ten"), "'ten'"),
         (("simulate", "spec.yaml", "--metrics-port", "70000"), "there is no such port"),
+        (("run", "spec.yaml", "--metrics-linger", "0"), "--metrics-linger: no metrics are served"),
+        (("resume", "--metrics-linger", "1s"), "--metrics-linger: no metrics are served"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -112,7 +112,7 @@ def test_interrupted_nothing_is_done_again(command: CommandLine, undisturbed: Pa
     started = command.start_run(RUN)
     until_updates(started, 150)
     started.process.send_signal(signal.SIGINT)
-    assert started.wait() == 1
+    assert started.wait() == 128 + signal.SIGINT
     directory = started.run_directory
     reached = json.loads((directory / "summary.json").read_bytes())["updates"]
     assert (directory / "checkpoints").is_dir()
@@ -156,7 +156,7 @@ def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) ->
     started = command.start_run(RUN | {"checkpoints": {}, "algorithms": algorithms}, report=True)
     until_updates(started, 100)
     started.process.send_signal(signal.SIGTERM)
-    assert started.wait() == 1
+    assert started.wait() == 128 + signal.SIGTERM
     first = started.run_directory
     output = to_the_end(command.start("resume", first.parent, "--json")).output.read_text()
     summaries = json.loads(output)["runs"]
@@ -181,7 +181,7 @@ def test_an_emulation_without_checkpoints_begins_anew_in_its_directory(
     started = command.start_run(content)
     until_updates(started, 50)
     started.process.send_signal(signal.SIGINT)
-    assert started.wait(120) == 1
+    assert started.wait(120) == 128 + signal.SIGINT
     directory = started.run_directory
     to_the_end(command.start("resume", directory, "--no-report"))
     summary = json.loads((directory / "summary.json").read_bytes())
@@ -240,7 +240,7 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     until_going_on(again, 1)
     until_updates(again, 325)
     again.process.send_signal(signal.SIGTERM)
-    assert again.wait(120) == 1
+    assert again.wait(120) == 128 + signal.SIGTERM
     to_the_end(command.start("resume", directory))
     versions = [one["version"] for one in manifest(directory)["resumed"]]
     assert len(versions) == 2
@@ -284,7 +284,7 @@ def test_by_the_wall_clock_it_goes_on_with_the_faults_that_last(command: Command
     started = command.start_run(content)
     until_updates(started, 200)
     started.process.send_signal(signal.SIGINT)
-    assert started.wait(120) == 1
+    assert started.wait(120) == 128 + signal.SIGINT
     directory = started.run_directory
     struck = faults_of(directory)
     again = to_the_end(command.start("resume", directory, "--json"))

@@ -67,7 +67,7 @@ def test_a_stopped_worker_is_left_out_and_welcomed_back(command: CommandLine) ->
     lines = len(started.curve().splitlines())
     started.until(lambda: len(started.curve().splitlines()) > lines + 2, "and takes part")
     started.interrupt()
-    assert started.wait() == 1
+    assert started.wait() == 128 + signal.SIGINT
     rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
     summary = started.record("summary")
     # A host that is busy may be suspected of more.

@@ -1,0 +1,121 @@
+"""Ctrl-C in every phase of every command: the exit status is 130, and no traceback is shown.
+
+A command is held in its phase by something that it waits for: a fifo that nobody writes to, or a proxy
+that never answers.
+"""
+
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import ENDLESS, CommandLine, Started
+
+INTERRUPTED = 130
+
+
+def hold(path: Path) -> Path:
+    """Put a fifo in the place of a file: whoever reads it waits."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    return path
+
+
+def interrupt_once_read(started: Started, path: Path) -> None:
+    """Wait until the command has come to the fifo, and for what is in it; then interrupt it."""
+
+    def opened() -> int | None:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # ENXIO: nobody reads
+            return None
+
+    # Open until the end: without a writer, the command would see the end of the file and go on.
+    writer = started.until(opened, f"it reads {path}")
+    try:
+        assert_interrupted(started)
+    finally:
+        os.close(writer)
+
+
+def assert_interrupted(started: Started) -> None:
+    started.interrupt()
+    assert started.wait() == INTERRUPTED, started.said
+    assert "Traceback" not in started.said
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is complete, without a report."""
+    command = CommandLine(tmp_path_factory.mktemp("complete"))
+    done = command.do("simulate", command.spec(), "--out", command.out, "--no-report")
+    assert done.returncode == 0, done.stderr
+    (summary,) = command.out.glob("*/*/*/summary.json")
+    return summary.parent
+
+
+@pytest.mark.parametrize("what", ["plan", "run"])
+def test_while_the_experiment_file_is_read(command: CommandLine, what: str) -> None:
+    path = hold(command.folder / "spec.yaml")
+    interrupt_once_read(command.start(what, path), path)
+
+
+def test_while_a_dataset_is_fetched(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        address = "http://{}:{}".format(*proxy.getsockname())
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        environment = dict.fromkeys(names, address) | {"no_proxy": "", "NO_PROXY": ""}
+        command = CommandLine(
+            tmp_path, env=environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        )
+        try:
+            started = command.start("data", "fetch", "mnist")
+            proxy.settimeout(60)
+            connection, _ = proxy.accept()
+            with connection:
+                assert_interrupted(started)
+        finally:
+            command.close()
+    # What had begun to come is not kept.
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_while_a_simulation_trains(command: CommandLine) -> None:
+    started = command.start("simulate", command.spec(ENDLESS), "--out", command.out, "--no-report")
+    started.until_training()
+    assert_interrupted(started)
+    assert "testbed: asgd interrupted: stopped by SIGINT" in started.said
+
+
+def test_another_signal_has_its_own_status(command: CommandLine) -> None:
+    started = command.start("simulate", command.spec(ENDLESS), "--out", command.out, "--no-report")
+    started.until_training()
+    started.process.terminate()
+    assert started.wait() == 128 + signal.SIGTERM, started.said
+
+
+def test_while_the_report_of_a_run_is_written(tmp_path: Path) -> None:
+    settings = hold(tmp_path / "matplotlibrc")  # what draws the figures reads it first
+    command = CommandLine(tmp_path, env={"MATPLOTLIBRC": str(settings)})
+    try:
+        started = command.start("simulate", command.spec(), "--out", command.out)
+        interrupt_once_read(started, settings)
+    finally:
+        command.close()
+    assert "testbed: interrupted while the report was written; the runs are whole" in started.said
+
+
+@pytest.mark.parametrize("what", ["report", "show"])
+def test_while_a_run_is_read(command: CommandLine, run: Path, what: str) -> None:
+    directory = command.folder / "copy" / "execution" / run.name
+    shutil.copytree(run, directory)
+    interrupt_once_read(command.start(what, directory), hold(directory / "summary.json"))
+
+
+def test_while_a_run_is_replayed(command: CommandLine, run: Path) -> None:
+    started = command.start("replay", run, "--metrics-port", "0", "--speed", "0.0001")
+    started.until(lambda: "metrics: http" in started.said, "it serves")
+    assert_interrupted(started)
