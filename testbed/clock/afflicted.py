@@ -1,7 +1,8 @@
 """Workers that stand still, are cut off, slowed down or killed, under the virtual clock.
 
-Freezing moves the end of a computation by as long as it lasts, and lets nothing begin before; what is
-sent meanwhile is there at the thaw. A link that is down holds what is under way on it
+Freezing moves the end of a computation by as long as it lasts, and lets nothing begin before.
+Parameters that leave the link meanwhile are at the device, which sees them at its thaw: whatever
+happens to the link, they stay there. A link that is down holds what is under way on it
 (``testbed.clock.transfers``). Whoever is killed leaves, and may join again as another incarnation.
 Whoever is frozen or cut off for good stays joined: nobody knows.
 
@@ -21,7 +22,7 @@ from typing import Any
 
 from testbed.clock import star
 from testbed.clock.stage import Arrived, FaultStage
-from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, Devices, StarClock
+from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, THAWED, Devices, StarClock
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
 from testbed.roles.service import ParameterService
@@ -79,23 +80,27 @@ class AfflictedClock(StarClock):
     # -- what is otherwise with such a worker
 
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
-        later = self._later(time, rank, worker, what)
-        if later == time:
-            super()._handle(time, rank, worker, what)
-        elif later < inf:
-            heapq.heappush(self._events, (later, rank, worker, what))
-
-    def _later(self, time: float, rank: int, worker: int, what: float) -> float:
-        """When an event takes place whose worker may stand still."""
         condition = self._conditions[worker]
-        if rank == PARAMETERS or (rank == ARRIVED and what != EXACT):
-            return max(time, condition.frozen)
-        if rank == FINISHED and condition.owed:
-            state = self._workers.get(worker)
-            if state is not None and state.begun == what:
-                time += condition.owed
-                condition.owed = 0.0
-        return time
+        if rank <= PARAMETERS and condition.frozen > time:
+            self._post_again(condition.frozen, THAWED, worker, what)
+        elif rank == ARRIVED and what != EXACT and condition.frozen > time:
+            # It was not received: a later outage finds its time anew, and this waits once more.
+            self._post_again(condition.frozen, ARRIVED, worker, what)
+        elif rank == FINISHED and condition.owed and self._is_computing(worker, what):
+            time, condition.owed = time + condition.owed, 0.0
+            self._post_again(time, FINISHED, worker, what)
+        else:
+            super()._handle(time, rank, worker, what)
+
+    def _post_again(self, time: float, rank: int, worker: int, what: float) -> None:
+        """Have an event take place later; one that has no time any more never does."""
+        if time < inf:
+            heapq.heappush(self._events, (time, rank, worker, what))
+
+    def _is_computing(self, worker: int, begun: float) -> bool:
+        """Whether this is a worker's computation under way, and not one that was interrupted."""
+        state = self._workers.get(worker)
+        return state is not None and state.begun == begun
 
     def _seconds(self, worker: int) -> float:
         return super()._seconds(worker) * self._conditions[worker].factor
@@ -236,7 +241,7 @@ class AfflictedClock(StarClock):
         # What the server knows and does not know of it stays as it is.
         self._move(
             worker,
-            (PARAMETERS, FINISHED, ARRIVED),
+            (THAWED, PARAMETERS, FINISHED, ARRIVED),
             lambda time, what: time if arriving and what == EXACT else None,
         )
 

@@ -33,7 +33,13 @@ AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 
-PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(6)
+THAWED, PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(7)
+"""Ranks of events. Of one moment, lower ranks come first.
+
+``PARAMETERS`` are on the link, and what happens to the link may move them. ``THAWED`` are parameters
+that have left the link at a frozen device and wait there for its thaw: nothing but another freeze may
+move them, and they come before whatever leaves the link at that moment.
+"""
 EXACT = -1.0
 """In place of when a message was sent, once its size is known and its arrival with it."""
 
@@ -151,7 +157,7 @@ class StarClock(Stateful):
         if state is None:
             return
         self.now = time
-        if rank == PARAMETERS:
+        if rank <= PARAMETERS:
             self._stage.arrived(worker, int(what))
             version = state.protocol.arrived(int(what))
             if version is not None:

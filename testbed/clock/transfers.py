@@ -29,6 +29,8 @@ class Line:
         """When what was sent so far has left, in seconds."""
         self.down = 0.0
         """When the link is up, if it is not; in seconds."""
+        self._moved = 0.0
+        """When the last message arrives that a change of the line has moved, in seconds."""
 
     @property
     def instant(self) -> bool:
@@ -49,7 +51,8 @@ class Line:
             self.free = arrival - self._delay
         elif self.down > now:
             self.free = self.down
-        return arrival
+        # Rounding must not let it overtake what was sent before it and was moved.
+        return max(arrival, self._moved)
 
     def hold(self, now: float, until: float) -> Callable[[float], float]:
         """The link goes down; returns what becomes of the arrivals of what is under way."""
@@ -57,7 +60,7 @@ class Line:
         if self.free > now:
             self.free += by
         self.down = max(until, self.down)
-        return lambda arrival: arrival + by
+        return self._noting(lambda arrival: arrival + by)
 
     def change(self, now: float, rate: int | None) -> Callable[[float], float]:
         """Have another rate, None: the usual one; returns what becomes of what is under way.
@@ -80,8 +83,20 @@ class Line:
             return start + (leaving - start) * ratio if leaving > start else leaving
 
         self.free = later(self.free)
-        return lambda arrival: later(arrival - self._delay) + self._delay
+        return self._noting(lambda arrival: later(arrival - self._delay) + self._delay)
+
+    def _noting(self, later: Callable[[float], float]) -> Callable[[float], float]:
+        """Move what is under way, and note the latest arrival of it."""
+        self._moved = 0.0
+
+        def moved(arrival: float) -> float:
+            there = later(arrival)
+            self._moved = max(self._moved, there)
+            return there
+
+        return moved
 
     def forget(self, now: float) -> None:
         """What was being sent is lost."""
         self.free = min(self.free, now)
+        self._moved = 0.0
