@@ -6,7 +6,7 @@ orchestrator knows. It notes that here: for the two checkpoints that there are, 
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 NAME = "marks.json"
@@ -26,6 +26,7 @@ class Mark:
         forgotten: payload and message bytes that had reached a server that was killed, and of which the
             one of that time does not know.
         wire_bytes: that had reached the server by then.
+        left_out: versions whose evaluation had been left out.
     """
 
     version: int
@@ -37,6 +38,7 @@ class Mark:
     workers_lost: int
     forgotten: dict[str, int]
     wire_bytes: int
+    left_out: list[int] = field(default_factory=list)
 
 
 class Marks:

@@ -25,7 +25,7 @@ from testbed.results.reaching import records as reaching_records
 from testbed.results.reading import Run
 from testbed.results.table import STYLES, Comparison, for_terminal, plain_text, records
 from testbed.results.table import compare as compare_runs
-from testbed.results.verdict import no_update, verdict
+from testbed.results.verdict import left_out, no_update, verdict
 
 _DIFFERENCES = 5
 """Of the ledgers, shown of each run."""
@@ -286,6 +286,7 @@ def _facts(run: Run) -> dict[str, str]:
         "workers": f"{manifest.workers:,}; {q.as_count(summary.workers_lost)} died by themselves",
         **_faults(run),
         **no_update(run),
+        **left_out(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
         "directory": str(run.directory),

@@ -97,6 +97,10 @@ class Ingress:
         if version in self._pending and (version <= newest or connected >= since):
             self._pending[version] |= {"accuracy": accuracy, "loss": loss}
 
+    def left_out(self, version: int) -> bool:
+        """Expect no evaluation of a version; returns whether one was expected."""
+        return self._pending.pop(version, None) is not None
+
     def complete(self) -> Iterator[dict[str, float]]:
         """Yield, in order and once, the checkpoints of which everything is known."""
         while self._pending:

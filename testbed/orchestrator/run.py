@@ -10,6 +10,7 @@ import contextlib
 import os
 import selectors
 import signal
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,13 +33,14 @@ from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.keeping import Keeping
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
+from testbed.orchestrator.left_out import LeftOut
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
-from testbed.roles.sharing import BOARD, PACES
+from testbed.roles.sharing import BOARD, PACES, SPILL
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import DIED, TRAINING
@@ -88,6 +90,7 @@ class Run:
         self._keeping = Keeping(directory, plan.spec.checkpoints.every, resumption)
         mark = self._keeping.mark
         self._ingress = Ingress(mark.wire_bytes, mark.forgotten) if mark else Ingress()
+        self._left_out = LeftOut(mark.left_out if mark else ())
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
@@ -148,6 +151,8 @@ class Run:
         with contextlib.ExitStack() as opened:
             try:
                 self._keeping.open(opened)
+                # It has no name: whatever this ends by, nothing of it is left.
+                self._spill = opened.enter_context(tempfile.TemporaryFile(dir=self._directory))
                 if again is not None and self._keeping.mark is not None:
                     self._go_on(again.kept, self._keeping.mark)
             except OSError as error:
@@ -191,9 +196,12 @@ class Run:
             after_drain = self._ingress.after_drain()
             ingress = self._ingress_of_updates()
             summary = outcome.summary(self._plan, ingress, after_drain, self._log.struck)
+            summary |= self._left_out.summary()
             summary["traffic"] = self._settle()
             if self._peers:
                 summary["peers"] = self._peers
+            if self._left_out:
+                self._event("warning", self._left_out.told, EVALUATOR)
             if outcome.reason:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
@@ -243,7 +251,7 @@ class Run:
         """Descriptors of what is shared with the roles, as arguments of theirs."""
         board = self._metrics.board if self._metrics else None
         shared = {BOARD: board, PACES: self._injection.paces}
-        return {
+        return {SPILL: self._spill.fileno()} | {
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
         }
 
@@ -438,6 +446,8 @@ class Run:
                 self._control.send({"read": "counter"})
             case {"evaluated": version, "accuracy": accuracy, "loss": loss, "connected": when}:
                 self._ingress.evaluated(version, accuracy, loss, when)
+            case {"left_out": version, "reason": reason}:
+                self._leave_out(version, reason)
             case {"listening": _}:
                 self._event("info", "it is there", self._hub)
                 if not self._others_started:
@@ -459,6 +469,11 @@ class Run:
                 self._outcome.parameters_sha256 = self._log.parameters(vector)
             case _:
                 self._happened(message)
+
+    def _leave_out(self, version: int, reason: str) -> None:
+        """An evaluation that was due will not come."""
+        if self._ingress.left_out(version) and (told := self._left_out.add(version, reason)):
+            self._event("warning", told, EVALUATOR)
 
     def _happened(self, message: Message) -> None:
         """Something that becomes an event."""
@@ -535,6 +550,7 @@ class Run:
         told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
         self._event("info", told, SERVER)
         forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
+        self._left_out.go_back(version)
         self._ingress.go_back(version, self._injection.server_exited, forgotten)
         self._outcome.updates = version
         self._behind = True
@@ -556,6 +572,7 @@ class Run:
             outcome.workers_lost,
             dict(self._ingress.forgotten),
             0,
+            list(self._left_out),
         )
         self._keeping.note(mark, when)
         self._control.send({"read": "counter"})

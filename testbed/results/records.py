@@ -152,12 +152,21 @@ class Peer(Ingress):
     parameters_sha256: str | None = None
 
 
+class LeftOut(_Record):
+    """Evaluations that were due and left out: how many, of which updates in words, and why."""
+
+    count: int
+    updates: str
+    reason: str | None = None
+
+
 class Summary(_Record):
     """``summary.json``: what came out. Accuracies in percent, durations in seconds.
 
     ``training_seconds`` are those of the run's clock, ``host_seconds`` the host's; updates per second
     are by the host's. ``peers`` are those of a run without a server: everything until their connections
     were closed. ``faults`` are the numbers of devices that each kind of fault struck.
+    ``evaluations_left_out`` are those for which there was no room while the evaluator could not follow.
 
     Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
     bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None. So is
@@ -174,6 +183,7 @@ class Summary(_Record):
     host_seconds: Number = None
     workers_lost: int | None = None
     faults: dict[str, int] = {}
+    evaluations_left_out: LeftOut | None = None
     parameters_sha256: str | None = None
     peers: dict[str, Peer] = {}
     traffic: Traffic | None = None

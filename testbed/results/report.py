@@ -34,7 +34,7 @@ from testbed.results.reading import Run
 from testbed.results.staleness import histograms
 from testbed.results.table import compare
 from testbed.results.traffic_figures import KIND_COLOURS
-from testbed.results.verdict import no_update, verdict
+from testbed.results.verdict import left_out, no_update, verdict
 
 _DARK_COLOURS = ("#56B4E9", "#FF8A4C", "#2FC79A", "#E39AC6", "#F0B429", "#8FA8FF", "#E6E6E6")
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")
@@ -129,7 +129,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "Training": run.trained,
         "Workers": q.as_count(manifest.workers),
         "Died by themselves": q.as_count(summary.workers_lost),
-        **{what.capitalize(): text for what, text in no_update(run).items()},
+        **{what.capitalize(): text for what, text in (no_update(run) | left_out(run)).items()},
         "Host": host.name,
         "Processor": f"{host.cpu or 'unknown'}, {q.as_count(host.cpus)} CPUs",
         "Memory": q.as_bytes(host.memory_bytes),

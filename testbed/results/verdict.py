@@ -49,6 +49,15 @@ def no_update(run: Run) -> dict[str, str]:
     return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
 
 
+def left_out(run: Run) -> dict[str, str]:
+    """Which evaluations were left out, as a fact; empty if none was."""
+    found = run.summary.evaluations_left_out
+    if found is None:
+        return {}
+    why = f" ({found.reason})" if found.reason else ""
+    return {"evaluations left out": f"{found.count:,}, of updates {found.updates}{why}"}
+
+
 def only_untold(reasons: Iterable[str]) -> bool:
     """Whether ledgers differ, and only by what a killed server could not tell of."""
     return set(reasons) == {SERVER_KILLED}

@@ -1,7 +1,6 @@
 """One connection as the server sees it: receiving frames, and sending without ever waiting."""
 
 import array
-import contextlib
 import fcntl
 import selectors
 import socket
@@ -16,6 +15,14 @@ from testbed.wire.frames import Frame, Receiver
 _SIOCOUTQNSD = 0x894B
 _SO_TIMESTAMPNS = 35
 _TIME = struct.Struct("@qq")
+
+
+class BrokenConnectionError(OSError):
+    """This connection broke.
+
+    Every other ``OSError`` is this process's own (its files, its memory, its descriptors), and must not
+    cost a peer its connection.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -71,13 +78,15 @@ class Connection:
         Raises:
             EOFError: the peer has closed the connection.
             WireError: the peer sent what it may not.
-            OSError: the connection broke.
+            BrokenConnectionError: the connection broke.
         """
         try:
             buffer = self.receiver.buffer()
             count = self._read(buffer) if self.stamped else self.socket.recv_into(buffer)
         except BlockingIOError:
             return
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
         if count == 0:
             raise EOFError
         for frame in self.receiver.received(count):
@@ -100,12 +109,15 @@ class Connection:
         change the parameters in place.
 
         Raises:
-            OSError: the connection broke.
+            BrokenConnectionError: the connection broke.
         """
         if self.pending:
             self.pending = b"".join((self.pending, *pieces))
             return
-        self.pending = send_available(self.socket, pieces)
+        try:
+            self.pending = send_available(self.socket, pieces)
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
         self.sent_bytes += sum(map(len, pieces)) - len(self.pending)
 
     def watch(self, selector: selectors.BaseSelector, read: bool) -> None:
@@ -124,10 +136,21 @@ class Connection:
             selector.modify(self.socket, wanted, self)
 
     def end(self) -> None:
-        """Send nothing more after ``pending``: the peer sees the end of the stream behind it."""
+        """Send nothing more after ``pending``: the peer sees the end of the stream behind it.
+
+        Raises:
+            BrokenConnectionError: the connection broke.
+        """
         self.ending = True
-        if not self.pending:
+        self._end_if_all_is_sent()
+
+    def _end_if_all_is_sent(self) -> None:
+        if self.pending or not self.ending:
+            return
+        try:
             self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
 
     def unsent_bytes(self) -> int:
         """Bytes that the kernel took and has not put on the wire yet, not even once."""
@@ -139,11 +162,14 @@ class Connection:
         """Send more of ``pending``.
 
         Raises:
-            OSError: the connection broke.
+            BrokenConnectionError: the connection broke.
         """
-        with contextlib.suppress(BlockingIOError):
+        try:
             sent = self.socket.send(self.pending)
-            self.sent_bytes += sent
-            self.pending = memoryview(self.pending)[sent:] if sent < len(self.pending) else b""
-        if self.ending and not self.pending:
-            self.socket.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
+        self.sent_bytes += sent
+        self.pending = memoryview(self.pending)[sent:] if sent < len(self.pending) else b""
+        self._end_if_all_is_sent()

@@ -126,6 +126,7 @@ class _Role:
             self.shared.board,
             checkpoints=self._checkpoints(),
             came_back=CameBack.told(arguments),
+            spill=self.shared.spill,
         )
         if self.shared.leaves is None:
             WallServer(serving).serve()
@@ -173,7 +174,9 @@ class _Role:
         both = codecs(settings.encoding, layout.sizes)
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
-        meeting = Meeting(settings, number, layout.total, longest, Report(self.report))
+        spill = self.shared.spill if number == settings.evaluated_peer else None
+        report = Report(self.report)
+        meeting = Meeting(settings, number, layout.total, longest, report, spill)
         line = self.shared.board.device(number)
         Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
 

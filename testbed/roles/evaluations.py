@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from testbed.algorithms.interface import as_bytes
-from testbed.roles.snapshots import SnapshotQueue
+from testbed.roles.snapshots import SnapshotQueue, UnreadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,19 @@ class Asked:
 class Evaluations:
     """Snapshots on their way to the evaluator, the oldest first.
 
-    Of a server that writes checkpoints they are remembered until the evaluator has told of them, so
-    that one that comes back has evaluated what this one did not hear of.
+    Of a server that writes checkpoints they are kept until the evaluator has told of them, so that one
+    that comes back has evaluated what this one did not hear of.
     """
 
-    def __init__(self, size: int, *, remembered: bool) -> None:
+    def __init__(self, size: int, *, remembered: bool, spill: int | None = None) -> None:
         """None yet.
 
         Args:
             size: of the parameters, in bytes.
             remembered: whether they are wanted for checkpoints.
+            spill: descriptor of a file for those that memory is not to hold; None: there is none.
         """
-        self._waiting = SnapshotQueue(size)
+        self._waiting = SnapshotQueue(size, spill, limited=remembered)
         self._remembered = remembered
         self._asked: dict[int, Asked] = {}
         self._sent: deque[tuple[int, bytes]] = deque()
@@ -48,19 +49,40 @@ class Evaluations:
         """How many were not sent yet."""
         return len(self._waiting)
 
-    def ask(self, asked: Asked, parameters: memoryview) -> None:
-        """Have these parameters evaluated; they are copied."""
-        if self._remembered:
-            self._asked[asked.version] = asked
-        self._waiting.put(asked.version, parameters)
+    @property
+    def crowded(self) -> bool:
+        """Whether some wait for which there is no room."""
+        return self._waiting.crowded
+
+    @property
+    def unheard(self) -> int:
+        """How many the evaluator has told nothing of."""
+        return len(self._asked)
+
+    def ask(self, asked: Asked, parameters: memoryview, *, always: bool = False) -> None:
+        """Have these parameters evaluated; they are copied.
+
+        Args:
+            always: whether memory holds them where there is no room for them.
+
+        Raises:
+            NoRoomError: there is no room for them; they are not evaluated.
+        """
+        self._waiting.put(asked.version, parameters, always=always)
+        self._asked[asked.version] = asked
 
     def next(self) -> tuple[int, bytes]:
         """The oldest that was not sent yet, which is now: (version, parameters).
 
         Raises:
             IndexError: there is none.
+            UnreadableError: it is lost, and will not be evaluated.
         """
-        taken = self._waiting.get()
+        try:
+            taken = self._waiting.get()
+        except UnreadableError as error:
+            self._asked.pop(error.version, None)
+            raise
         if self._remembered:
             self._sent.append(taken)
         return taken
@@ -72,7 +94,11 @@ class Evaluations:
             self._sent.popleft()
 
     def state(self) -> list[Any]:
-        """Those of which nothing was heard, for a checkpoint."""
+        """Those of which nothing was heard, for a checkpoint.
+
+        Raises:
+            OSError: one cannot be read.
+        """
         return [
             (*astuple(self._asked[version]), np.frombuffer(parameters, np.float32))
             for version, parameters in (*self._sent, *self._waiting.all())
@@ -82,5 +108,5 @@ class Evaluations:
         """Ask for those of a checkpoint; yields each."""
         for *fields, vector in state:
             asked = Asked(*fields)
-            self.ask(asked, as_bytes(vector))
+            self.ask(asked, as_bytes(vector), always=True)
             yield asked

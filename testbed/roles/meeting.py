@@ -1,6 +1,7 @@
 """A peer's connections: meeting the other peers, sending to them, receiving from them, parting."""
 
 import hmac
+import select
 import selectors
 import socket
 import time
@@ -8,13 +9,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from testbed.algorithms.interface import FloatVector, as_bytes
-from testbed.roles.connection import Connection
+from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import call
 from testbed.roles.leave import Leave
 from testbed.roles.reporting import Report
 from testbed.roles.sending import Pieces
 from testbed.roles.settings import PORT, Settings
-from testbed.roles.snapshots import SnapshotQueue
+from testbed.roles.snapshots import NoRoomError, SnapshotQueue, UnreadableError
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
@@ -34,14 +35,21 @@ class Meeting:
         payload_bytes, message_bytes: received from other peers.
     """
 
-    def __init__(
-        self, settings: Settings, number: int, parameters: int, longest: int, report: Report
+    def __init__(  # noqa: PLR0917 - what a peer's connections are made of
+        self,
+        settings: Settings,
+        number: int,
+        parameters: int,
+        longest: int,
+        report: Report,
+        spill: int | None = None,
     ) -> None:
         """Listen.
 
         Args:
             parameters: the model's size, which the others' must equal.
             longest: the longest body of an update in bytes.
+            spill: descriptor of the file for what waits for the evaluator, if there is one.
         """
         self.selector = selectors.EpollSelector()
         self.payload_bytes = 0
@@ -57,7 +65,7 @@ class Meeting:
         self._strangers: set[Connection] = set()
         self._received: deque[tuple[int, Frame]] = deque()
         self._evaluator: Connection | None = None
-        self._snapshots = SnapshotQueue(4 * parameters)
+        self._snapshots = SnapshotQueue(4 * parameters, spill)
         self._parting = False
         self._reading: int | None = -1
         self._lost: list[int] = []
@@ -170,7 +178,7 @@ class Meeting:
                 self._close(connection, None)
                 return
             connection.ended = True  # it still reads what is sent to it
-        except (WireError, OSError, ValueError) as error:
+        except (WireError, BrokenConnectionError, ValueError) as error:
             self._close(connection, f"{error}")
             return
         self._settle(connection)
@@ -266,7 +274,7 @@ class Meeting:
             connection.send(pieces)
             if connection.pending:
                 self._watch(connection)
-        except OSError as error:
+        except BrokenConnectionError as error:
             self._close(connection, f"{error}")
 
     def frames(self) -> Iterator[tuple[int, Frame]]:
@@ -286,16 +294,40 @@ class Meeting:
             self.turn(1.0, reading=sender)
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
-        """Send a copy of the parameters to the evaluator, when it is ready for it."""
-        self._snapshots.put(iteration, as_bytes(parameters))
-        self._refill()
+        """Send a copy of the parameters to the evaluator, when it is ready for it.
+
+        Where there is no room for what waits for the evaluator, under the virtual clock this waits
+        until there is: evaluations are a part of the result, and the host's time is none. Under the
+        wall clock the evaluation is left out, and that is reported.
+        """
+        assert self._evaluator is not None, "peers have met"
+        virtual = self._settings.clock == "virtual"
+        last = iteration >= self._settings.updates
+        try:
+            self._snapshots.put(iteration, as_bytes(parameters), always=virtual or last)
+        except NoRoomError as error:
+            self.report.left_out(iteration, f"{error}")
+        try:
+            self._refill()
+        except BrokenConnectionError as error:
+            self._close(self._evaluator, f"{error}")
+        while virtual and self._snapshots.crowded and self._evaluator is not None:
+            # Nothing else is served: what a peer is to do next is the clock's to say.
+            room = select.poll()
+            room.register(self._evaluator.socket, select.POLLOUT)
+            if room.poll(1000):
+                self._serve(self._evaluator, selectors.EVENT_WRITE)
 
     def _refill(self) -> None:
         evaluator = self._evaluator
         if evaluator is None:
             return
         while not evaluator.pending and self._snapshots:
-            iteration, parameters = self._snapshots.get()
+            try:
+                iteration, parameters = self._snapshots.get()
+            except UnreadableError as error:
+                self.report.left_out(error.version, f"{error}")
+                continue
             head = header(Kind.PARAMETERS, iteration, encoding=DENSE, length=len(parameters))
             evaluator.send([head, parameters])
         self._watch(evaluator)
@@ -314,7 +346,7 @@ class Meeting:
                 connection.send([header(Kind.STOP)])
                 connection.end()
                 self._settle(connection)
-            except OSError as error:
+            except BrokenConnectionError as error:
                 self._close(connection, f"{error}")
         deadline = time.monotonic() + PARTING_TIMEOUT
         while self._peers and time.monotonic() < deadline:

@@ -70,6 +70,10 @@ class Report:
             message_bytes=message_bytes,
         )
 
+    def left_out(self, version: int, reason: str) -> None:
+        """Tell that a version will not be evaluated, though it was to be."""
+        self.send(left_out=version, reason=reason)
+
     def connection(self, connection: Connection, reason: str | None) -> None:
         """Tell a connection's own ledger, which is compared with what passed on the wire."""
         self.send(

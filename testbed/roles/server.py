@@ -6,13 +6,15 @@ is the clock's (``testbed.roles.virtual_server``); all the rest is the same.
 It answers pulls and takes in pushes until the asked number of updates is reached, then says STOP to
 everybody, reads out what is still on its way (so that every byte the kernel counted is accounted
 for) and reports the final parameters. It sends the evaluator a copy of the parameters whenever an
-evaluation is due and never waits for anybody.
+evaluation is due and never waits for anybody: an evaluation for which there is no room any more, while
+others wait for the evaluator, is left out, and that is reported.
 
 Training begins when every worker has greeted, or when no further one has for some seconds; pulls
 that come earlier wait for that, so that all workers start from version 0 together.
 
 Whatever is malformed, oversized or foreign closes the connection it came over, with the reason in
-the run's events, and nothing else.
+the run's events, and nothing else. An error of the server's own (of its files, its memory, its channel)
+is nobody's doing: it ends the server, with the reason.
 """
 
 import hmac
@@ -27,7 +29,7 @@ from typing import Any
 from testbed.algorithms.interface import as_bytes
 from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
-from testbed.roles.connection import Connection
+from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.evaluations import Asked, Evaluations
 from testbed.roles.greeting import Who
 from testbed.roles.measured_service import MeasuredService
@@ -35,6 +37,7 @@ from testbed.roles.reporting import Report
 from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.serving import Serving
 from testbed.roles.settings import PORT
+from testbed.roles.snapshots import NoRoomError, UnreadableError
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice
@@ -63,6 +66,10 @@ class Server:
     One that has come back waits for the workers in ``_awaited``, which were there before.
     """
 
+    # Whether it waits for an evaluator that cannot follow, where evaluations have no room any more,
+    # instead of leaving some out.
+    _waits_for_evaluator = False
+
     def __init__(self, serving: Serving) -> None:
         """Prepare."""
         settings, half, layout = serving.settings, serving.half, serving.layout
@@ -90,7 +97,9 @@ class Server:
         self._came_back = serving.came_back
         self._awaited: set[int] = set()
         remembered = serving.checkpoints is not None
-        self._evaluations = Evaluations(len(self._parameters), remembered=remembered)
+        self._evaluations = Evaluations(
+            len(self._parameters), remembered=remembered, spill=serving.spill
+        )
         self._last_greeting = time.monotonic()
         self._last_report = 0.0
         self._started: float | None = None
@@ -142,19 +151,19 @@ class Server:
                     self._send_pending(connection)
             except EOFError:
                 self._close(connection, connection.broken)
-            except (WireError, OSError, ValueError) as error:
+            except (WireError, BrokenConnectionError, ValueError) as error:
                 self._close(connection, f"{error}")
 
     def _send_pending(self, connection: Connection) -> None:
         try:
             connection.send_pending()
-        except OSError as error:
+        except BrokenConnectionError as error:
             self._broke(connection, error)
             return
         self._watch(connection)
         self._sent(connection)
 
-    def _broke(self, connection: Connection, error: OSError) -> None:
+    def _broke(self, connection: Connection, error: BrokenConnectionError) -> None:
         """Nothing more can be sent: what arrived before is still taken in, and then the end is seen."""
         connection.pending = b""
         connection.broken = f"{error}"
@@ -179,7 +188,11 @@ class Server:
         """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
         # As many as the kernel takes: nothing would tell that there is room for another one.
         while not connection.pending and connection is self._evaluator and self._evaluations:
-            version, parameters = self._evaluations.next()
+            try:
+                version, parameters = self._evaluations.next()
+            except UnreadableError as error:
+                self._report.left_out(error.version, f"{error}")
+                continue
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
             connection.send([head, parameters])
         connection.watch(self._selector, self._reads(connection))
@@ -269,7 +282,7 @@ class Server:
             try:
                 self._answer(connection, number)
                 self._service.sent(number, self._now())
-            except OSError as error:
+            except BrokenConnectionError as error:
                 self._broke(connection, error)
 
     def _sent(self, connection: Connection) -> None:
@@ -379,7 +392,11 @@ class Server:
         version = service.half.version
         asked = Asked(version, self._now(), service.payload_bytes, service.message_bytes)
         self._report.checkpoint(*astuple(asked))
-        self._evaluations.ask(asked, self._parameters)
+        try:
+            always = self._waits_for_evaluator or service.finished  # what the run came to is wanted
+            self._evaluations.ask(asked, self._parameters, always=always)
+        except NoRoomError as error:
+            self._report.left_out(version, f"{error}")
         if self._evaluator is not None and not self._evaluator.pending:
             self._watch(self._evaluator)
 
@@ -399,8 +416,8 @@ class Server:
             self._checkpoints.write(version, self._state())
         except OSError as error:
             raise RunError(
-                f"the checkpoint of update {version:,} cannot be written: {error.strerror}; free some "
-                "room and resume the run"
+                f"the checkpoint of update {version:,} cannot be written: {error.strerror or error}; "
+                "free some room and resume the run"
             ) from error
 
     def _state(self) -> dict[str, Any]:
@@ -484,7 +501,7 @@ class Server:
                     self._line.sent(HEADER.size)
                 self._watch(connection)
                 connection.end()
-            except OSError as error:
+            except BrokenConnectionError as error:
                 self._broke(connection, error)
 
     def _close(self, connection: Connection, reason: str | None) -> None:

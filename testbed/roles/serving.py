@@ -22,6 +22,7 @@ class Serving:
         board: where to write how the server stands, if there is one.
         checkpoints: which it writes, if any.
         came_back: if it is to go on from the last of them.
+        spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
     """
 
     settings: Settings
@@ -31,3 +32,4 @@ class Serving:
     board: Board | None = None
     checkpoints: Checkpoints | None = None
     came_back: CameBack | None = None
+    spill: int | None = None

@@ -20,10 +20,13 @@ PACES = "paces"
 CHECKPOINTS = "checkpoints"
 """Key of the descriptors of the server's checkpoints, both, if it writes some; and of how often."""
 EVERY = "checkpoint_every"
-NO_SETTINGS = frozenset({BOARD, PACES, CHECKPOINTS, EVERY})
+SPILL = "spill"
+"""Key of the descriptor of the file for snapshots that wait for the evaluator, if there is one."""
+NO_SETTINGS = frozenset({BOARD, PACES, CHECKPOINTS, EVERY, SPILL})
 """Keys of what is no part of a run's settings."""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
+_EVALUATED = ("server", "peer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Shared:
         board: on which devices write how they stand.
         paces: how much slower than planned each is.
         checkpoints: descriptors of the files of the server's checkpoints; none if it writes none.
+        spill: descriptor of the file for what waits for the evaluator; None: there is none.
     """
 
     turns: Turns | None
@@ -44,6 +48,7 @@ class Shared:
     board: Board
     paces: Paces
     checkpoints: Sequence[int] = ()
+    spill: int | None = None
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
@@ -56,13 +61,16 @@ class Shared:
         else:
             board = Board.open(descriptor)
         paces = Paces(arguments.get(PACES), arguments["workers"])
-        return cls(turns, leaves, board, paces, arguments.get(CHECKPOINTS, ()))
+        checkpoints, spill = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL)
+        return cls(turns, leaves, board, paces, checkpoints, spill)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
         """Those that a role is to have."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         found += self.checkpoints if role["role"] == "server" else []
+        if self.spill is not None and role["role"] in _EVALUATED:
+            found.append(self.spill)
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.leaves is not None and role["role"] in _CLOCKS:
             found += self.leaves.clock_descriptors
@@ -88,13 +96,17 @@ class Shared:
         checkpoints: Sequence[int] = ()
         if arguments.get(CHECKPOINTS) and role["role"] == "server":
             checkpoints, rest = rest[:2], rest[2:]
+        spill: int | None = None
+        if arguments.get(SPILL) is not None and role["role"] in _EVALUATED:
+            spill, rest = rest[0], rest[1:]
         if not arguments["own_processors"]:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_leaves(arguments):
-            return cls(turns, None, board, paces, checkpoints)
+            return cls(turns, None, board, paces, checkpoints, spill)
         if role["role"] in _DEVICES:
-            return cls(turns, Leaves.handed(theirs={int(role["number"]): rest[0]}), board, paces)
-        return cls(turns, Leaves.handed(ours=rest), board, paces, checkpoints)
+            leaves = Leaves.handed(theirs={int(role["number"]): rest[0]})
+            return cls(turns, leaves, board, paces, spill=spill)
+        return cls(turns, Leaves.handed(ours=rest), board, paces, checkpoints, spill)
 
 
 def _has_leaves(arguments: Mapping[str, Any]) -> bool:

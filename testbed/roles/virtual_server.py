@@ -21,7 +21,7 @@ from testbed.errors import RunError
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
-from testbed.roles.connection import Connection
+from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.outstanding import Outstanding
@@ -48,6 +48,8 @@ COUNTED = ("updates", "evaluations", "faults", "suspicions")
 
 class VirtualServer(Server):
     """Serves one run; a ``testbed.clock.stage.FaultStage``."""
+
+    _waits_for_evaluator = True  # the host's time is no part of what a run comes to
 
     def __init__(
         self, serving: Serving, *, times: Times, local_steps: int, leaves: list[Leave]
@@ -276,6 +278,15 @@ class VirtualServer(Server):
             assert self._listener is not None
             self._turn(self._listener, 0)
             self._look_after()
+        if self._evaluations.crowded:
+            self._wait_for_evaluator()
+
+    def _wait_for_evaluator(self) -> None:
+        """Wait until there is room for what is to be evaluated, which is a part of the run's result."""
+        assert self._listener is not None
+        while self._evaluations.crowded:
+            self._turn(self._listener)
+            self._look_after()
 
     def _sent(self, connection: Connection) -> None:
         """Who is sent what is the clock's to say."""
@@ -337,7 +348,7 @@ class VirtualServer(Server):
             return HEADER.size + sum(map(len, self._service.answer(worker).body))
         try:
             return self._answer(connection, worker)
-        except OSError as error:
+        except BrokenConnectionError as error:
             self._close(connection, f"{error}")
             return 0
 

@@ -2,12 +2,18 @@
 
 The reports are those that an orchestrator reads (``testbed.orchestrator.run``), and the results have
 its names and units. What is not known here is not there: no wire bytes, because nobody captures.
+
+Reports are read to the end even if the results cannot be written any more: roles wait where nobody
+reads. The run then ends, and what it came to is written into room that was kept for that.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import os
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +23,7 @@ import numpy as np
 from testbed.channel import Channel, Message
 from testbed.errors import RunError
 from testbed.experiment.load import dump
+from testbed.orchestrator.left_out import LeftOut
 from testbed.orchestrator.outcome import Outcome
 from testbed.orchestrator.plan import Plan
 from testbed.results.quantities import as_bytes, as_count, as_decimal, as_duration
@@ -27,6 +34,7 @@ COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_by
 """Of ``curve.csv``, as in a run directory but for the wire bytes."""
 OVER = {"over": True}
 """The last report: nothing that comes behind it is read."""
+_RESERVE = 64 * 1024
 _LEDGER = ("payload_bytes", "message_bytes")
 
 
@@ -42,21 +50,37 @@ def make_directory(results: Path, plan: Plan) -> Path:
         directory.mkdir(parents=True)
         (directory / "spec.yaml").write_text(dump(plan.spec), encoding="utf-8")
     except OSError as error:
-        raise RunError(
-            f"results cannot be written to {directory} ({error.strerror}): name a folder that "
-            "this user may write to by --results"
-        ) from error
+        raise _unwritable(directory, error) from error
     return directory
 
 
+def _unwritable(directory: Path, error: OSError) -> RunError:
+    return RunError(
+        f"results cannot be written to {directory} ({error.strerror}): free some room there, or name "
+        "a folder that this user may write to by --results"
+    )
+
+
 class Account:
-    """One run's."""
+    """One run's.
+
+    Attributes:
+        directory: of the results.
+        failure: why nothing can be written any more; None while it can.
+    """
 
     def __init__(self, plan: Plan, directory: Path, say: Callable[[str], None]) -> None:
-        """Prepare; ``say`` is told one line for everything that is worth one."""
+        """Prepare.
+
+        Args:
+            say: told one line for everything that is worth one.
+
+        Raises:
+            RunError: nothing can be written there.
+        """
         self._plan = plan
         self._say = say
-        self._directory = directory
+        self.directory = directory
         self._workers = plan.settings.workers
         self._greeted = 0
         self._outcome = Outcome()
@@ -65,27 +89,51 @@ class Account:
         self._total: Mapping[str, int] | None = None
         self._parameters = hashlib.sha256()
         self._complaint: str | None = None
-        self._curve = (directory / "curve.csv").open("x", newline="", encoding="utf-8")
-        self._rows = csv.writer(self._curve, lineterminator="\n")
-        self._rows.writerow(COLUMNS)
+        self._left_out = LeftOut()
+        self.failure: str | None = None
+        self._reserve = directory / ".reserve"
+        try:
+            self._reserve.write_bytes(os.urandom(_RESERVE))
+            self._curve = (directory / "curve.csv").open("x", newline="", encoding="utf-8")
+            self._write(COLUMNS)
+        except OSError as error:
+            raise _unwritable(directory, error) from error
 
-    def follow(self, reports: Channel, listening: Callable[[], None]) -> None:
+    def follow(
+        self, reports: Channel, listening: Callable[[], None], failed: Callable[[], None]
+    ) -> None:
         """Read reports up to ``OVER``.
 
         Args:
             listening: called when the parameter server listens.
+            failed: called once, if the results cannot be written any more; ``failure`` says why.
         """
         while (message := reports.receive()) is not None and message.fields != OVER:
             if "listening" in message.fields:
                 listening()
-            self._take(message)
+            if self.failure is not None:
+                continue  # whoever reports must not wait for a reader that is gone
+            try:
+                self._take(message)
+            except Exception as error:
+                if isinstance(error, OSError):
+                    self.failure = f"{_unwritable(self.directory, error)}"
+                else:
+                    traceback.print_exc()
+                    self.failure = f"the results: {type(error).__name__}: {error}"
+                failed()
 
     def close(self, ended: str | None) -> dict[str, Any]:
         """Write down how it ended; returns the summary.
 
         Args:
             ended: ``interrupted`` or ``failed`` where that is known; None: what became of it says.
+
+        Raises:
+            RunError: it cannot be written.
         """
+        if self.failure is not None:
+            ended, self._complaint = ended or "failed", self.failure
         outcome, wanted = self._outcome, self._plan.settings.updates
         if ended is not None or outcome.updates < wanted or self._due:
             outcome.ended = ended or "failed"
@@ -98,9 +146,18 @@ class Account:
             outcome.ended = "completed"
         summary = outcome.summary(self._plan, self._last, self._total, {})
         summary |= {"traffic": None, "runtime": "standalone", "workers": self._greeted}
+        summary |= self._left_out.summary()
         text = json.dumps(summary, indent=2, allow_nan=False)
-        (self._directory / "summary.json").write_text(text + "\n", encoding="utf-8")
-        self._curve.close()
+        try:
+            self._reserve.unlink(missing_ok=True)
+            (self.directory / "summary.json").write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(self.directory, error) from error
+        finally:
+            with contextlib.suppress(OSError):  # of a row for which there was no room
+                self._curve.close()
+        if self._left_out:
+            self._say(f"warning: {self._left_out.told}")
         if outcome.ended == "completed":
             self._say(
                 f"finished: {as_count(outcome.updates)} updates in "
@@ -108,7 +165,7 @@ class Account:
             )
         else:
             self._say(f"{outcome.ended}: {outcome.reason}")
-        self._say(f"results: {self._directory}")
+        self._say(f"results: {self.directory}")
         return summary
 
     def _take(self, message: Message) -> None:
@@ -144,8 +201,12 @@ class Account:
                 self._silence(message)
 
     def _silence(self, message: Message) -> None:
-        """A worker is suspected, or comes back."""
+        """A worker is suspected, or comes back; an evaluation will not come."""
         match message.fields:
+            case {"left_out": version, "reason": reason}:
+                self._due.pop(version, None)
+                if told := self._left_out.add(version, reason):
+                    self._say(f"warning: {told}")
             case {"suspected": number, "silent": silent, "time": when}:
                 level, text = self._outcome.suspects(silent, when)
                 self._say(f"{level}: {self._name(number)}: {text}")
@@ -159,13 +220,16 @@ class Account:
             return  # of a version that nobody asked for
         row |= {"accuracy": accuracy, "loss": loss}
         self._outcome.accuracies.append(accuracy)
-        self._rows.writerow([row[key] for key in COLUMNS])
-        self._curve.flush()
+        self._write([row[key] for key in COLUMNS])
         self._say(
             f"update {as_count(version)} of {as_count(self._plan.settings.updates)}: "
             f"accuracy {as_decimal(accuracy, 2)} %, ingress {as_bytes(row['payload_bytes'])} payload, "
             f"{as_bytes(row['message_bytes'])} messages"
         )
+
+    def _write(self, row: Iterable[object]) -> None:
+        csv.writer(self._curve, lineterminator="\n").writerow(row)
+        self._curve.flush()
 
     def _name(self, number: int | None) -> str | None:
         if number is None or number < 0:

@@ -3,8 +3,9 @@
 A number belongs to a connection: it is given to the device that proves that it knows the secret, and
 is free again when the connection ends. Devices load first, then say that they are ready, and connect to
 the parameter server when they are told to, which is when the evaluator is ready too: a training that
-is short would otherwise be over before anybody could look at it. What the evaluator finds, and what
-goes wrong in a device, comes back over the same connection.
+is short would otherwise be over before anybody could look at it. Connections are read meanwhile, so
+that the number of a device that dies before the training is given to another one. What the evaluator
+finds, and what goes wrong in a device, comes back over the same connection.
 
 One thread per connection; whoever says what he may not loses his connection and nothing else.
 """
@@ -15,6 +16,7 @@ import math
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,11 +26,19 @@ from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 
 HANDSHAKE_TIMEOUT = 10.0
-"""Seconds that a connection may take to prove that it knows the secret."""
-_STRANGERS = 32
-"""Connections beside those of the run's own devices at one time."""
+"""Seconds that a connection may take to prove that it knows the secret, all in all."""
+STRANGERS = 64
+"""Connections that have not proved it yet, at one time; devices take milliseconds."""
+_KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 _REPORT = 4096
 """Bytes of a device's longest message."""
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Have the kernel notice within a minute that the other host is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class Admission:
@@ -53,10 +63,11 @@ class Admission:
         self._report = report
         self._changed = threading.Condition()
         self._free = set(range(self._workers + 1))  # the last one is the evaluator's
-        self._ready: set[int] = set()
+        self._ready: dict[int, socket.socket] = {}
         self._open: set[socket.socket] = set()
         self._go = self._evaluated = False
-        self._room = threading.BoundedSemaphore(self._workers + 1 + _STRANGERS)
+        self._strangers: dict[socket.socket, str] = {}  # and their addresses, the oldest first
+        self._crowded = False
         self._listener = socket.create_server(("", messages.PORT), backlog=1024)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -79,7 +90,9 @@ class Admission:
         """Tell the devices, those that are ready and those that will be, to begin."""
         with self._changed:
             self._go = True
-            self._changed.notify_all()
+            for connection in self._ready.values():
+                with contextlib.suppress(OSError):  # its own thread sees that it is gone
+                    messages.send(connection, go=True)
 
     def wait_for_evaluator(self, seconds: float) -> None:
         """Wait until the evaluator has told all that it found, or is gone."""
@@ -103,7 +116,7 @@ class Admission:
                     connection.shutdown(socket.SHUT_WR)
 
     def _missing(self) -> str | None:
-        if not self._ready - {self._workers}:
+        if not self._ready.keys() - {self._workers}:
             return "worker"
         return "evaluator" if self._workers not in self._ready else None
 
@@ -117,19 +130,42 @@ class Admission:
                 if self._listener.fileno() < 0:
                     return
                 continue
-            if not self._room.acquire(blocking=False):
-                connection.close()
-                continue
+            self._receive_stranger(connection, address)
             serve = threading.Thread(target=self._serve, args=(connection, address), daemon=True)
             serve.start()
+
+    def _receive_stranger(self, connection: socket.socket, address: str) -> None:
+        """Count another one; where there are too many, close one.
+
+        It is the oldest of the address that has the most: devices take milliseconds, and many from one
+        place are not to keep out those from others.
+        """
+        with self._changed:
+            self._strangers[connection] = address
+            if len(self._strangers) <= STRANGERS:
+                return
+            (crowd, _), *_ = Counter(self._strangers.values()).most_common(1)
+            oldest = next(one for one, where in self._strangers.items() if where == crowd)
+            del self._strangers[oldest]
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)  # which ends its thread
+            told, self._crowded = self._crowded, True
+        if not told:
+            self._tell(
+                f"more than {STRANGERS} connections at once have not said who they are, most of them "
+                f"from {crowd}: the oldest are closed",
+                None,
+            )
 
     def _serve(self, connection: socket.socket, address: str) -> None:
         number: int | None = None
         try:
             with connection:
                 connection.settimeout(HANDSHAKE_TIMEOUT)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                number = self._admit(connection)
+                _keep_alive(connection)
+                number = self._admit(connection, time.monotonic() + HANDSHAKE_TIMEOUT)
+                with self._changed:
+                    self._strangers.pop(connection, None)
                 if number is None:
                     return
                 connection.settimeout(None)
@@ -140,19 +176,23 @@ class Admission:
             if number is not None:
                 self._tell(f"connection from {address} broke: {error}", number)
         finally:
-            self._room.release()
             with self._changed:
+                self._strangers.pop(connection, None)
                 self._open.discard(connection)
                 if number is not None:
                     self._free.add(number)
-                    self._ready.discard(number)
+                    self._ready.pop(number, None)
                 self._changed.notify_all()
 
-    def _admit(self, connection: socket.socket) -> int | None:
-        """Find out who it is; returns its number, or None if it is not to take part."""
+    def _admit(self, connection: socket.socket, deadline: float) -> int | None:
+        """Find out who it is; returns its number, or None if it is not to take part.
+
+        Args:
+            deadline: until when it has to have said so, in seconds of CLOCK_MONOTONIC.
+        """
         ours = messages.challenge()
         messages.send(connection, challenge=ours.hex())
-        asked = messages.receive(connection, _REPORT)
+        asked = messages.receive(connection, _REPORT, deadline)
         if asked is None:  # somebody who looks whether the port is open
             return None
         role, theirs = asked.get("role"), messages.challenge_of(asked.get("challenge"))
@@ -192,11 +232,10 @@ class Admission:
             match said:
                 case {"ready": True}:
                     with self._changed:
-                        self._ready.add(number)
+                        self._ready[number] = connection
                         self._changed.notify_all()
-                        while not self._go:
-                            self._changed.wait()
-                    messages.send(connection, go=True)
+                        if self._go:
+                            messages.send(connection, go=True)
                 case {"evaluated": int(version), "accuracy": accuracy, "loss": loss} if (
                     number == self._workers
                     and isinstance(accuracy, int | float)

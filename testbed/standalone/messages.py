@@ -13,6 +13,7 @@ import json
 import secrets
 import socket
 import struct
+import time
 from typing import Any
 
 from testbed.errors import RunError, SpecError
@@ -101,20 +102,27 @@ def send(connection: socket.socket, **fields: object) -> None:
     connection.sendall(_LENGTH.pack(len(text)) + text)
 
 
-def receive(connection: socket.socket, largest: int = LARGEST) -> dict[str, Any] | None:
+def receive(
+    connection: socket.socket, largest: int = LARGEST, deadline: float | None = None
+) -> dict[str, Any] | None:
     """Wait for the next message; None at the end of the stream.
+
+    Args:
+        largest: bytes that it may have.
+        deadline: when the whole of it must be there, in seconds of CLOCK_MONOTONIC; None: each part of
+            it within the connection's own timeout.
 
     Raises:
         MessageError: it is longer than ``largest``, cut short, or not a JSON object.
         OSError: the connection broke, or its time is over.
     """
-    head = _exactly(connection, _LENGTH.size)
+    head = _exactly(connection, _LENGTH.size, deadline)
     if not head:
         return None
     (length,) = _LENGTH.unpack(head)
     if length > largest:
         raise MessageError(f"a message of {length} bytes, over {largest}")
-    return parse(_exactly(connection, length))
+    return parse(_exactly(connection, length, deadline))
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
@@ -132,10 +140,15 @@ def parse(text: str | bytes) -> dict[str, Any]:
     return fields
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def _exactly(connection: socket.socket, count: int, deadline: float | None) -> bytes:
     """So many bytes, or none where the stream ends before the first of them."""
     received = bytearray()
     while len(received) < count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            connection.settimeout(left)
         part = connection.recv(min(count - len(received), 1 << 16))
         if not part:
             if received:

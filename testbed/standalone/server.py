@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from testbed.channel import Channel
 from testbed.cli.run import check_data
 from testbed.errors import RunError
+from testbed.roles.sharing import SPILL
 from testbed.standalone import messages
 from testbed.standalone.account import OVER, Account, make_directory
 from testbed.standalone.admission import Admission
@@ -19,6 +21,11 @@ PATIENCE = 600.0
 """Seconds that the evaluator and the first worker may take to come."""
 EVALUATOR_TIMEOUT = 60.0
 """Seconds that the evaluator has to tell its last result after training."""
+
+
+_FAILED = signal.SIGUSR1
+"""What the thread that writes the results sends when it cannot."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, _FAILED)
 
 
 class _StoppedError(BaseException):
@@ -49,6 +56,7 @@ def serve(
     plan = read(experiment, messages.greeting_secret(secret, session))
     check_data(plan)
     directory = make_directory(results, plan)
+    account = Account(plan, directory, say)
     reports, writers = Channel.pair()
     settings = plan.settings.to_json()
     try:
@@ -60,40 +68,51 @@ def serve(
         f"{plan.spec.name}: {plan.label}, {plan.settings.workers} workers, "
         f"{plan.settings.updates:,} updates; waiting for workers and the evaluator"
     )
-    account = Account(plan, directory, say)
-    follow = threading.Thread(target=account.follow, args=(reports, admission.go), daemon=True)
+    signal.signal(_FAILED, signal.SIG_IGN)
+    server = threading.get_ident()
+    follow = threading.Thread(
+        target=account.follow,
+        args=(reports, admission.go, lambda: signal.pthread_kill(server, _FAILED)),
+        daemon=True,
+    )
     follow.start()
     try:
-        ended, status = _carry_out(settings, admission, writers)
+        try:
+            ended, status = _carry_out(settings, admission, writers, account)
+        finally:
+            writers.send(OVER)  # behind everything that is on its way
+            follow.join()
+            reports.close()
+        summary = account.close(ended)
     finally:
-        writers.send(OVER)  # behind everything that is on its way
-        follow.join()
-        reports.close()
-    summary = account.close(ended)
-    admission.end()
+        admission.end()
     return 0 if summary["ended"] == "completed" else status
 
 
 def _carry_out(
-    settings: dict[str, Any], admission: Admission, writers: Channel
+    settings: dict[str, Any], admission: Admission, writers: Channel, account: Account
 ) -> tuple[str | None, int]:
     """Be the parameter server; returns how it ended, if that is known, and an exit status for it."""
     complaint = {"level": "error", "number": None}
     try:
-        with _signals():
+        with _signals(), tempfile.TemporaryFile(dir=account.directory) as spill:
+            if account.failure is not None:  # before it could be told by a signal
+                return "failed", 1
             # Imported here: torch takes seconds, in which the devices can do the same.
             from testbed.roles.entry import load_alone
 
-            run = load_alone(settings)
+            run = load_alone(settings | {SPILL: spill.fileno()})
             admission.wait(PATIENCE)
-            if run({"role": "server", "number": -1}, writers, ()):
+            if run({"role": "server", "number": -1}, writers, (spill.fileno(),)):
                 return "failed", 1
             admission.wait_for_evaluator(EVALUATOR_TIMEOUT)
     except _StoppedError as stopped:
+        if stopped.number == _FAILED:
+            return "failed", 1
         name = signal.Signals(stopped.number).name
         writers.send(complaint | {"event": f"stopped by {name}"})
         return "interrupted", 128 + stopped.number
-    except RunError as error:
+    except (RunError, OSError) as error:
         writers.send(complaint | {"event": str(error)})
         return "failed", 1
     return None, 1
@@ -107,7 +126,7 @@ def _signals() -> Iterator[None]:
         _ignore()
         raise _StoppedError(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         signal.signal(number, stop)
     try:
         yield
@@ -116,5 +135,5 @@ def _signals() -> Iterator[None]:
 
 
 def _ignore() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)

@@ -302,6 +302,8 @@ class RunLog:
         """Write down how the run ended, and end every file."""
         self.give_back_reserve()
         self._manifest |= {"finished": _now(), "ended": ended, "reason": reason}
+        if "evaluations_left_out" in summary:
+            self._manifest["evaluations_left_out"] = summary["evaluations_left_out"]["count"]
         self._write_manifest()
         _replace(self.directory / "summary.json", json.dumps(summary, indent=2) + "\n")
         self._curve.close()

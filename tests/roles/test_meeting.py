@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class Place:
         self.connections: list[socket.socket] = []
         self.reports: dict[int, Channel] = {}
         self.errors: list[BaseException] = []
+        self.spill: int | None = None
 
     def peer(self, number: int, peers: int, size: int = SIZE, **changes: Any) -> Meeting:
         """A peer that listens at its own address, where in a run it would at its node's all."""
@@ -79,7 +81,8 @@ class Place:
         self.reports[number] = ours
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(socket, "create_server", at_its_address)
-            one = Meeting(settings(peers, **changes), number, size, LONGEST, Report(theirs))
+            plan = settings(peers, **changes)
+            one = Meeting(plan, number, size, LONGEST, Report(theirs), spill=self.spill)
         self.made.append(one)
         return one
 
@@ -413,7 +416,13 @@ def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
     assert peers[0].payload_bytes == count * 4 * SIZE
 
 
-def test_evaluations_wait_for_a_slow_evaluator(place: Place) -> None:
+def test_evaluations_wait_for_a_slow_evaluator(place: Place, tmp_path: Path) -> None:
+    with (tmp_path / "spill").open("w+b") as file:
+        place.spill = file.fileno()
+        _evaluate_2000_times(place)
+
+
+def _evaluate_2000_times(place: Place) -> None:
     one = place.peer(0, 1)
     evaluator = place.greeted(0, 1)
     one.meet()
@@ -432,6 +441,66 @@ def test_evaluations_wait_for_a_slow_evaluator(place: Place) -> None:
     parting.join(10)
     assert not parting.is_alive()
     assert one.message_bytes == one.payload_bytes == 0
+
+
+def _peer_and_evaluator(place: Place, **changes: Any) -> tuple[Meeting, socket.socket]:
+    """A peer that has nowhere to put what its evaluator, which reads nothing, has no room for."""
+    one = place.peer(0, 1, **changes)
+    evaluator = place.greeted(0, 1)
+    one.meet()
+    assert receive(evaluator)[0] is Kind.WELCOME
+    return one, evaluator
+
+
+def test_under_the_virtual_clock_it_waits_for_an_evaluator_that_cannot_follow(
+    place: Place,
+) -> None:
+    one, evaluator = _peer_and_evaluator(place)
+    parameters = np.zeros(SIZE, np.float32)
+    evaluated: list[int] = []
+
+    def evaluate() -> None:
+        for iteration in range(5000):
+            one.evaluate(iteration, parameters)
+            evaluated.append(iteration)
+
+    evaluating = place.do(evaluate)
+    while not one._snapshots.crowded:
+        assert evaluating.is_alive()
+        time.sleep(0.01)
+    assert len(evaluated) < 5000
+    for iteration in range(5000):
+        assert receive(evaluator)[:2] == (Kind.PARAMETERS, iteration)
+        if iteration % 100 == 99:
+            evaluator.sendall(header(Kind.FINISHED, iteration))
+    evaluating.join(20)
+    assert not evaluating.is_alive()
+    evaluator.close()
+
+
+def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -> None:
+    one, evaluator = _peer_and_evaluator(place, clock="wall", updates=5000)
+    parameters = np.zeros(SIZE, np.float32)
+
+    def evaluate() -> None:
+        for iteration in range(5001):
+            one.evaluate(iteration, parameters)
+        one.part()
+
+    place.do(evaluate)
+    left_out: list[int] = []
+    while not left_out or left_out[-1] < 4999:  # it is full by then, and nothing is read
+        message = place.reports[0].receive()
+        assert message is not None
+        if "left_out" in message.fields:
+            left_out.append(message.fields["left_out"])
+    told: list[int] = []
+    while (received := receive(evaluator))[0] is Kind.PARAMETERS:
+        told.append(received[1])
+    evaluator.close()
+    assert told[-1] == 5000  # what it came to is evaluated, whatever was left out
+    assert sorted(told + left_out) == list(range(5001))
+    assert told == sorted(told)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ It runs in a thread, on loopback; the peers speak raw frames, so that nothing of
 decides what is sent.
 """
 
+import errno
+import os
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from testbed.roles import server as server_module
 from testbed.roles.server import Server
 from testbed.roles.serving import Serving
 from testbed.roles.settings import Settings
+from testbed.roles.snapshots import IN_MEMORY
 from testbed.telemetry.records import UPDATE
 from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
@@ -75,7 +79,11 @@ class Running:
     """A server in a thread."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Server] = Server, **changes: Any
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        make: Callable[..., Server] = Server,
+        spill: int | None = None,
+        **changes: Any,
     ) -> None:
         with socket.create_server(("", 0)) as free:
             self.port = free.getsockname()[1]
@@ -83,7 +91,7 @@ class Running:
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
-        self.server = make(Serving(settings(**changes), half, self.layout, theirs))
+        self.server = make(Serving(settings(**changes), half, self.layout, theirs, spill=spill))
         self.messages: list[Message] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
@@ -361,9 +369,10 @@ def test_an_answer_that_waits_stays_the_version_that_was_pulled(
 
 
 def test_the_evaluator_misses_no_version_however_slow_it_is(
-    run_server: Callable[..., Running],
+    run_server: Callable[..., Running], tmp_path: Path
 ) -> None:
-    running = run_server(updates=300, evaluate_every=1, workers=1)
+    file = os.open(tmp_path / "spill", os.O_RDWR | os.O_CREAT)
+    running = run_server(updates=300, evaluate_every=1, workers=1, spill=file)
     evaluator, a = running.connect(1), running.connect(0)
     # Room for a few versions at the server's end and for one here: the others wait in its queue.
     evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
@@ -384,6 +393,7 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
     assert versions == [(v, -0.5 * v) for v in range(301)]
     evaluator.close()
     assert running.until("finished")["finished"] == 300
+    os.close(file)
 
 
 def test_only_the_run_s_encoding_is_read(run_server: Callable[..., Running]) -> None:
@@ -453,3 +463,49 @@ def push(base: int, codec: Codec, update: Update) -> bytes:
     encoding, pieces = codec.encode(update)
     body = b"".join(pieces)
     return header(Kind.PUSH, base, encoding=encoding, loss=1.0, length=len(body)) + body
+
+
+def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(workers=1, updates=60, evaluate_every=1)
+    worker = running.connect(0)
+    for version in range(60):  # and no evaluator has come yet
+        assert pull(worker)[0] == version
+        worker.sendall(dense(version, 1.0))
+    assert receive(worker)[0] is Kind.STOP
+    evaluator = running.connect(1)
+    evaluated = []
+    while (received := receive(evaluator))[0] is Kind.PARAMETERS:
+        evaluated.append(received[1])
+    assert evaluated == [*range(IN_MEMORY), 60]  # the last one always
+    worker.close()
+    evaluator.close()
+    assert running.until("finished")["finished"] == 60
+    told = [m.fields for m in running.messages if "left_out" in m.fields]
+    assert [one["left_out"] for one in told] == list(range(IN_MEMORY, 60))
+    assert "32 wait for the evaluator" in told[0]["reason"]
+    assert not [m.fields for m in running.messages if m.fields.get("level") == "warning"]
+
+
+def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: raised.append(told.exc_value))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(running.server._service.half, "push", full)
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    a.sendall(dense(0, 1.0))
+    running.thread.join(10)
+    assert not running.thread.is_alive()
+    running.reader.join(10)
+    assert not [m.fields for m in running.messages if "connection" in m.fields]
+    (error,) = raised
+    assert isinstance(error, OSError)
+    assert error.errno == errno.ENOSPC

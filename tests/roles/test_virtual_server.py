@@ -60,7 +60,7 @@ def test_one_that_was_killed_while_it_was_cut_off_hears_of_the_end(
     ours, theirs = ([Leave(end) for end in ends] for ends in zip(*pairs, strict=True))
     times = Times.of(settings(**run))
     make = partial(VirtualServer, times=times, local_steps=1, leaves=ours)
-    running = Running(monkeypatch, make, faults=faults, **run)
+    running = Running(monkeypatch, make, None, faults=faults, **run)
     connections = [running.connect(number) for number in (0, 1)]
     first, other = map(Worker, connections, theirs)
     assert running.until("fault", "kill")["phase"] == "begin"

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.errors import RunError
-from testbed.standalone import messages
+from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
 
@@ -214,3 +214,61 @@ def test_somebody_who_only_looks_whether_the_port_is_open_is_not_reported(server
         server.join("evaluator")
     messages.send(server.join().connection, complaint="the first report")
     assert server.reported()["event"] == "the first report"
+
+
+def test_the_number_of_one_that_dies_before_training_is_given_again(server: Server) -> None:
+    first = server.join()
+    server.join()
+    messages.send(first.connection, ready=True)
+    until(lambda: server.admission._missing() == "evaluator")
+    first.connection.close()
+    until(lambda: server.admission._missing() == "worker")
+    again = server.join()
+    assert again.number == first.number
+    messages.send(again.connection, ready=True)
+    until(lambda: server.admission._missing() == "evaluator")
+    server.admission.go()
+    assert messages.receive(again.connection) == {"go": True}
+
+
+def test_a_stranger_that_trickles_is_closed_in_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "HANDSHAKE_TIMEOUT", 1.0)
+    slow = server.connect()
+    messages.receive(slow)
+    slow.sendall((4000).to_bytes(4, "big"))
+    began = time.monotonic()
+    with pytest.raises(OSError):
+        while True:
+            slow.sendall(b" ")
+            time.sleep(0.2)
+            assert time.monotonic() < began + 20, "it may take as long as it likes"
+
+
+def test_many_strangers_keep_no_device_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "HANDSHAKE_TIMEOUT", 600.0)
+    for _ in range(admission.STRANGERS + WORKERS + 40):
+        stranger = server.connect()
+        messages.receive(stranger)
+        stranger.sendall(b"\0")
+    for role in ("worker", "evaluator", "worker"):
+        server.join(role)
+    told = server.reported()
+    assert told["level"] == "warning"
+    assert "have not said who they are, most of them from 127.0.0.1" in told["event"]
+    assert len(server.admission._strangers) <= admission.STRANGERS
+
+
+def test_many_of_one_address_do_not_push_others_out(server: Server) -> None:
+    other = socket.create_connection(
+        ("127.0.0.1", messages.PORT), timeout=5, source_address=("127.0.0.2", 0)
+    )
+    with other:
+        theirs = messages.challenge_of((messages.receive(other) or {})["challenge"])
+        for _ in range(admission.STRANGERS + 10):
+            messages.receive(server.connect())
+        mine = messages.challenge()
+        proof = messages.device_proof(SECRET, theirs, mine, "worker")
+        messages.send(other, role="worker", challenge=mine.hex(), proof=proof)
+        assert "admitted" in (messages.receive(other) or {})

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,42 @@ def test_a_server_that_is_stopped_writes_what_it_has_and_the_others_go(tmp_path:
     result = summary(tmp_path)
     assert (result["ended"], result["reason"]) == ("interrupted", "stopped by SIGTERM")
     assert result["updates"] >= 20
+
+
+@pytest.fixture
+def small_results(tmp_path: Path) -> Iterator[Path]:
+    """A small file system for the results."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.real
+def test_results_without_room_end_the_run_with_a_sentence(
+    tmp_path: Path, small_results: Path
+) -> None:
+    process = start(tmp_path, 1_000_000)
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if line.startswith("update 20"):
+            break
+    with (small_results / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
+        while True:
+            filler.write(bytes(4096))
+    rest, _ = process.communicate(timeout=120)
+    said += rest
+    assert process.returncode == 1, said
+    assert "failed: results cannot be written to" in said
+    assert "No space left on device" in said
+    assert "Traceback" not in said
+    result = summary(tmp_path)
+    assert result["ended"] == "failed"
+    assert result["reason"].startswith("results cannot be written to")
+    assert not list(tmp_path.glob("results/*/*/*/.reserve"))

@@ -1,0 +1,95 @@
+"""The evaluations that a run leaves out, because what waits for the evaluator has no room."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+MOST = 20
+"""Versions, or ranges of them, that are named one by one."""
+
+
+class LeftOut:
+    """Of one run; the versions whose evaluation was due and will not come."""
+
+    def __init__(self, versions: Iterable[int] = ()) -> None:
+        """Begin.
+
+        Args:
+            versions: those that an interrupted run had left out, if this goes on with it.
+        """
+        self._versions = set(versions)
+        self._reason: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._versions))
+
+    def add(self, version: int, reason: str) -> str | None:
+        """Note one; returns the text of a warning if it is the first."""
+        first = self._reason is None
+        self._versions.add(version)
+        self._reason = reason
+        if not first:
+            return None
+        return (
+            f"the evaluator cannot follow: the evaluation of update {version:,} is left out, and "
+            f"others may be ({reason})"
+        )
+
+    def go_back(self, version: int) -> None:
+        """Forget those of later versions, which come again."""
+        self._versions = {one for one in self._versions if one <= version}
+
+    @property
+    def told(self) -> str:
+        """Which, in words."""
+        many = len(self._versions) > 1
+        return (
+            f"{len(self._versions):,} {'evaluations were' if many else 'evaluation was'} left out, "
+            f"of update{'s' * many} {ranges(self._versions)}"
+            + (f" ({self._reason})" if self._reason else "")
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` says of them; nothing if there are none."""
+        if not self._versions:
+            return {}
+        return {
+            "evaluations_left_out": {
+                "count": len(self._versions),
+                "updates": ranges(self._versions),
+                "reason": self._reason,
+            }
+        }
+
+
+def ranges(numbers: Iterable[int], most: int = MOST) -> str:
+    """Numbers in words, short: those that are evenly apart are named by the first and the last.
+
+    Args:
+        most: how many parts the text has at most.
+
+    >>> ranges([3, 4, 5, 9])
+    '3 to 5, 9'
+    >>> ranges([100, 200, 300])
+    '100 to 300 in steps of 100'
+    """
+    parts: list[str] = []
+    rest = sorted(numbers)
+    while rest:
+        if len(parts) == most:
+            parts.append(f"and {len(rest):,} more")
+            break
+        step = rest[1] - rest[0] if len(rest) > 1 else 0
+        count = 1
+        while count < len(rest) and rest[count] - rest[count - 1] == step:
+            count += 1
+        if count <= 2:
+            parts.append(str(rest[0]))
+            count = 1
+        else:
+            steps = "" if step == 1 else f" in steps of {step}"
+            parts.append(f"{rest[0]} to {rest[count - 1]}{steps}")
+        rest = rest[count:]
+    return ", ".join(parts)

@@ -1,0 +1,97 @@
+"""An evaluator that cannot follow: whatever it costs, no worker loses its connection for it."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from tests.end_to_end.conftest import SMALL, CommandLine, Started
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+# 200 snapshots of 437 kB.
+OFTEN: dict[str, Any] = SMALL | {
+    "evaluation": {"every": 1},
+    "traffic": {"capture": False},
+}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Make file systems of a size."""
+    made: list[Path] = []
+
+    def make(size: str) -> Path:
+        folder = tmp_path / f"disk-{size}"
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        made.append(folder)
+        return folder
+
+    yield make
+    for folder in made:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def train_without_it(started: Started) -> psutil.Process:
+    """Stop the evaluator until training is over; returns it."""
+    started.until(lambda: len(started.curve().splitlines()) > 1, "an evaluation")
+    evaluator = started.nodes()["evaluator"]
+    evaluator.suspend()
+    started.until(lambda: "200/200 updates" in started.said, "the last update")
+    return evaluator
+
+
+def evaluated(started: Started) -> list[int]:
+    return [int(line.partition(",")[0]) for line in started.curve().splitlines()[1:]]
+
+
+def test_a_full_tmp_is_no_worker_s_doing(
+    command: CommandLine,
+    small_disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(os.environ, "TMPDIR", str(small_disk("8m")))
+    started = command.start_run(OFTEN)
+    train_without_it(started).resume()
+    assert started.wait() == 0, started.said
+    summary = started.record("summary")
+    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 200, 0)
+    assert evaluated(started) == list(range(201))
+    assert "evaluations_left_out" not in summary
+    assert not [event for event in started.events() if "connection" in event["event"]]
+
+
+def test_a_full_run_directory_costs_evaluations_and_nothing_else(
+    command: CommandLine, small_disk: Callable[[str], Path]
+) -> None:
+    command.out = small_disk("96m")
+    started = command.start_run(OFTEN)
+    train_without_it(started).resume()
+    assert started.wait() == 0, started.said
+    summary, manifest = started.record("summary"), started.record("manifest")
+    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 200, 0)
+    left_out = summary["evaluations_left_out"]
+    curve = evaluated(started)
+    assert left_out["count"] == manifest["evaluations_left_out"] == 201 - len(curve) > 0
+    assert curve[-1] == 200  # what the run came to is known
+    assert summary["final_accuracy"] is not None
+    texts = [event["event"] for event in started.events() if event["level"] == "warning"]
+    assert "the evaluator cannot follow" in texts[0]
+    assert "67 MB are left to the rest of the run" in texts[0]
+    assert texts[-1].startswith(f"{left_out['count']} evaluations were left out, of updates ")
+    shown = " ".join(command.do("show", started.run_directory).stdout.split())
+    assert f"{left_out['count']}, of updates" in shown
