@@ -84,12 +84,19 @@ class AdaptiveStaleness(AsynchronousServer):
                 "that it pulled last"
             )
         at_pull = self._copies[version]
-        k = update.indices if isinstance(update, SparseUpdate) else slice(None)
-        now = self._contained[k]
+        k: npt.NDArray[np.intp] | slice
+        if isinstance(update, SparseUpdate):
+            # Converted once: arrays would convert other integers at each of the four uses.
+            k = update.indices.astype(np.intp)
+            now, before = self._contained.take(k), at_pull.take(k)
+        else:
+            k = slice(None)
+            now, before = self._contained, at_pull
         # Counters wrap at 2³²; their unsigned difference stays right.
-        sigma = now - at_pull[k]  # equation 3, with entries of value 0 counted
+        sigma = now - before  # equation 3, with entries of value 0 counted
         alpha_k = self._alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
-        self.parameters[k] -= alpha_k * update.values  # equation 4
+        alpha_k *= update.values
+        self.parameters[k] -= alpha_k  # equation 4
         self._contained[k] = now + np.uint32(1)
         self.forget(worker)
 

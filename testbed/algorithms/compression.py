@@ -72,10 +72,14 @@ class LargestEntries(WorkerHalf):
         ]
 
     def compress(self, gradient: FloatVector) -> SparseUpdate:
-        indices = np.concatenate(
-            [largest(gradient[s]) + np.uint32(s.start) for s, largest in self._parts]
-        )
-        return SparseUpdate(indices, gradient[indices])
+        parts = []
+        for s, largest in self._parts:
+            positions = largest.positions(gradient[s])
+            if s.start:
+                positions += s.start
+            parts.append(positions)
+        chosen = np.concatenate(parts)
+        return SparseUpdate(chosen.astype(np.uint32), gradient.take(chosen))
 
 
 def compressing_worker(options: CompressionOptions, layout: Layout, scope: Scope) -> WorkerHalf:

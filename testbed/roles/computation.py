@@ -281,7 +281,16 @@ class Computation:
         """Select from a gradient what is to be pushed, and encode it."""
         update = self.half.compress(gradient)
         encoding, body = self._codec.encode(update)
+        return Encoded(encoding, body, self._received(update))
+
+    def measure(self, gradient: FloatVector) -> tuple[int, Update]:
+        """Select what is to be pushed: how many bytes it takes, and how the receiver will read it."""
+        update = self.half.compress(gradient)
+        return self._codec.measure(update), self._received(update)
+
+    def _received(self, update: Update) -> Update:
+        """The update as the receiver will read it, of which the half has learnt."""
         received = self._codec.rounded(update)
         if self._codec.lossy:
             self.half.lost(update, received)
-        return Encoded(encoding, body, received)
+        return received

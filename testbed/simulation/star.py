@@ -1,6 +1,7 @@
 """The workers of a simulated parameter server: a ``testbed.clock.stage.FaultStage``.
 
-They compute and encode for real, and send nothing: what they would have sent is taken in as it is.
+They compute for real, and send nothing: what they would have sent is taken in as the server would
+read it, and only measured where that takes less than writing it.
 """
 
 import math
@@ -251,12 +252,12 @@ class SimulatedWorkers(Stateful):
     def _message(
         self, worker: int, version: int, gradient: FloatVector, loss: float, *, keep: bool = True
     ) -> Arrived:
-        encoded = self._computations[worker].encode(gradient)
-        update = self._kept(worker, encoded.received) if keep else encoded.received
-        sizes: tuple[int, ...] = (HEADER.size + encoded.size,)
+        size, received = self._computations[worker].measure(gradient)
+        update = self._kept(worker, received) if keep else received
+        sizes: tuple[int, ...] = (HEADER.size + size,)
         if self._asks:
             sizes += (HEADER.size,)
-        return Arrived(Pushed(version, update, encoded.size, as_loss(loss)), sizes)
+        return Arrived(Pushed(version, update, size, as_loss(loss)), sizes)
 
     def _kept(self, worker: int, update: Update) -> Update:
         """A copy; of a dense one in memory of the worker's own, while no other of its is under way."""

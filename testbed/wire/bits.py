@@ -96,6 +96,11 @@ def varint(number: int) -> bytes:
     return bytes(data)
 
 
+def varint_size(number: int) -> int:
+    """Bytes that ``varint`` makes of a number."""
+    return max(1, (number.bit_length() + 6) // 7)
+
+
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
     """The number that begins at byte ``at``, below 2³², and where the next byte is.
 

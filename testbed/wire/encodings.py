@@ -93,6 +93,12 @@ class Codec:
         sized = self._size(update, shortest)
         return code | sized.code, [*sized.write(), values]
 
+    def measure(self, update: Update) -> int:
+        """How many bytes the body has, which is not written unless it has to be compressed."""
+        if self._zstandard is not None:
+            return sum(map(len, self.encode(update)[1]))
+        return self._size(update, shortest).size + self._values.size(len(update.values))
+
     def decode(self, encoding: int, body: memoryview) -> Update:
         """Read an update; the result may share the body's memory.
 

@@ -42,6 +42,7 @@ from testbed.wire.bits import (
     unpack,
     unpack_unary,
     varint,
+    varint_size,
 )
 from testbed.wire.values import ValueCoding
 
@@ -72,7 +73,8 @@ class IndexCoding(ABC):
         """Prepare for a model whose tensors have these sizes."""
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - np.asarray(sizes)
-        self._bounds = np.append(self._starts, self._ends[-1])
+        # Of the indices' type: keys of another one have all indices converted to be searched.
+        self._bounds = np.append(self._starts, self._ends[-1]).astype(np.uint32)
         self._total = int(self._ends[-1])
 
     @abstractmethod
@@ -145,6 +147,12 @@ class Grouped:
         pairs = zip(self.counts.tolist(), widths.tolist(), strict=True)
         return bytes([self.flag]) + b"".join(varint(k) + bytes([w]) for k, w in pairs)
 
+    @property
+    def head_size(self) -> int:
+        """Bytes that ``head`` has, whatever the widths."""
+        counts = self.counts.tolist()
+        return 1 + len(counts) + sum(map(varint_size, counts))
+
 
 class GapCoding(IndexCoding):
     """Distances of successive indices, in groups with a width of their own."""
@@ -165,15 +173,12 @@ class GapCoding(IndexCoding):
         count = len(indices)
         if not count:
             return [Grouped(0, indices, np.zeros(1, np.int64), np.zeros(1, np.int64))]
-        gaps = np.empty_like(indices)
-        gaps[0] = indices[0]
-        np.subtract(indices[1:], indices[:-1], out=gaps[1:])
-        gaps[1:] -= np.uint32(1)
+        gaps = _gaps(indices)
         whole = Grouped(0, gaps, np.array([count]), np.array([int(indices[-1]) - count + 1]))
         if len(self._starts) == 1:
             return [whole]
-        bounds = np.searchsorted(indices, self._bounds)
-        counts = np.diff(bounds)
+        bounds = indices.searchsorted(self._bounds)
+        counts = bounds[1:] - bounds[:-1]
         filled = counts > 0
         firsts, starts = bounds[:-1][filled], self._starts[filled]
         gaps = gaps.copy()
@@ -247,13 +252,14 @@ class RiceGaps(GapCoding):
 
     def sized_in(self, grouped: Grouped) -> Sized:
         widths = self._widths(grouped)
-        head, (count, each) = grouped.head(widths), _repeated(widths, grouped.counts)
+        count, each = _repeated(widths, grouped.counts)
         high = grouped.numbers >> np.asarray(each, np.uint32)
         unary = count + int(high.sum(dtype=np.int64))
+        packed = int(grouped.counts @ widths)
         return Sized(
             self.code,
-            len(head) + (unary + 7) // 8 + packed_size(count, each),
-            lambda: [head, pack_unary(high), pack(grouped.numbers, each)],
+            grouped.head_size + (unary + 7) // 8 + (packed + 7) // 8,
+            lambda: [grouped.head(widths), pack_unary(high), pack(grouped.numbers, each)],
         )
 
     @staticmethod
@@ -345,9 +351,9 @@ class GapBytes(IndexCoding):
 
     def sized(self, indices: IndexVector) -> Sized:
         count = len(indices)
-        gaps = np.diff(indices, prepend=np.uint32(0))
-        gaps[1:] -= np.uint32(1)
-        beyond = gaps[gaps >= 255] - np.uint32(255)
+        gaps = _gaps(indices)
+        beyond = gaps[gaps >= 255]
+        beyond -= np.uint32(255)
         width = (int(beyond.max(initial=0)).bit_length() + 7) // 8
         head = varint(count) + bytes([width])
 
@@ -408,6 +414,14 @@ def shortest(codings: dict[str, IndexCoding], indices: IndexVector, total: int) 
     return min((codings[name].sized(indices) for name in _ASKED), key=_size)
 
 
+def _gaps(indices: IndexVector) -> Numbers:
+    """An index minus its predecessor minus 1, the first one as it is; in memory of their own."""
+    gaps = indices.copy()
+    gaps[1:] -= indices[:-1]
+    gaps[1:] -= np.uint32(1)
+    return gaps
+
+
 def _size(sized: Sized) -> int:
     return sized.size
 
@@ -418,4 +432,5 @@ def _repeated(
     """How many numbers there are, and the width of each."""
     if len(widths) == 1:
         return int(counts[0]), int(widths[0])
-    return int(counts.sum(dtype=np.int64)), np.repeat(widths, counts)
+    each = np.repeat(widths, counts)
+    return len(each), each

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.selection import Largest, kept
@@ -52,3 +52,48 @@ def test_counts_of_the_papers_model() -> None:
 @pytest.mark.parametrize(("ratio", "size", "count"), [(0.29, 100, 29), (0.07, 100, 7), (1, 5, 5)])
 def test_count_is_not_lost_to_binary_fractions(ratio: float, size: int, count: int) -> None:
     assert kept(ratio, size) == count
+
+
+SPECIAL = np.array(
+    [0, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000],
+    np.uint32,
+)
+"""Magnitudes' bits: 0, the smallest and largest denormals, the smallest normal, 1, the largest, an
+infinity, two NaNs."""
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    size=st.sampled_from([4096, 4097, 9216, 131_072, 131_073, 200_704]),
+    ratio=st.sampled_from([0.0001, 0.001, 0.01, 0.1, 0.9]),
+    seed=st.integers(0, 2**32 - 1),
+    special=st.sampled_from([0.0, 0.001, 0.5, 1.0]),
+    zeros=st.sampled_from([0.0, 0.5, 0.995, 1.0]),
+    levels=st.sampled_from([2, 100, 2**31]),
+)
+def test_equals_sorting_the_bits(  # noqa: PLR0917 - what a vector is made of
+    size: int, ratio: float, seed: int, special: float, zeros: float, levels: int
+) -> None:
+    """Any bits, both signs, few and many equal ones, on both sides of every length that matters."""
+    draw = np.random.default_rng(seed)
+    magnitude = draw.integers(0, levels, size, dtype=np.uint32) % np.uint32(2**31)
+    magnitude += np.uint32(0x38D1B717 if levels < 2**31 else 0)
+    chosen = draw.random(size) < special
+    magnitude[chosen] = draw.choice(SPECIAL, int(chosen.sum()))
+    magnitude[draw.random(size) < zeros] = 0
+    bits = magnitude | draw.integers(0, 2, size, dtype=np.uint32) << np.uint32(31)
+    count = kept(ratio, size)
+    wanted = np.sort(np.argsort(-magnitude.astype(np.int64), kind="stable")[:count])
+    assert np.array_equal(Largest(size, count)(bits.view(np.float32)), wanted)
+
+
+def test_few_survive_in_a_matrix_with_dead_columns() -> None:
+    """A sample that met only some of the columns would rule out too few, or too many."""
+    draw = np.random.default_rng(3)
+    matrix = draw.normal(size=(128, 1568)).astype(np.float32)
+    matrix[:, ::49] = 0  # the corner of each channel
+    values, count = matrix.reshape(-1), kept(0.01, matrix.size)
+    largest = Largest(matrix.size, count)
+    threshold = largest._threshold(values.view(np.int32))
+    survivors = np.count_nonzero(np.abs(values).view(np.int32) >= threshold)
+    assert count <= survivors < 3 * count

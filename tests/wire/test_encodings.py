@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from testbed.algorithms.interface import DenseUpdate, SparseUpdate, Update
 from testbed.wire import WireError
+from testbed.wire.bits import varint, varint_size
 from testbed.wire.choice import Compression, EncodingChoice, Indices, Values
 from testbed.wire.encodings import DENSE, Codec, describe
 
@@ -57,7 +58,7 @@ def body_of(codec: Codec, update: Update) -> tuple[int, memoryview]:
 def test_round_trip(choice: EncodingChoice, update: Update) -> None:
     codec = CODECS[choice]
     encoding, body = body_of(codec, update)
-    assert len(body) <= codec.longest
+    assert codec.measure(update) == len(body) <= codec.longest
     again = codec.decode(encoding, body)
     received = codec.rounded(update)
     assert type(again) is type(received) is type(update)
@@ -91,6 +92,11 @@ def check_rounding(
         assert (np.abs(read - clipped) <= np.maximum(np.abs(clipped) * 2.0**-8, 2.0**-134)).all()
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_size_of_a_variable_length_integer(number: int) -> None:
+    assert varint_size(number) == len(varint(number))
+
+
 def test_int8_is_within_half_a_step_of_its_block() -> None:
     codec = Codec(EncodingChoice(values="int8"), (1000,))
     rng = np.random.default_rng(1)
@@ -102,6 +108,16 @@ def test_int8_is_within_half_a_step_of_its_block() -> None:
         step = np.abs(block).max() / 127 * (1 + 2**-7)
         assert np.abs(block - got).max() <= step / 2 * 1.0001
         assert np.abs(got).max() <= np.abs(block).max() * (1 + 2**-7)
+
+
+@given(choices, st.sets(st.integers(0, 99_999), max_size=300), st.integers(0, 99_999))
+def test_measured_is_what_is_written(choice: EncodingChoice, chosen: set[int], start: int) -> None:
+    """With long gaps and short ones, and tensors that have no entry."""
+    chosen |= set(range(start, min(start + 300, 100_000)))
+    indices = np.array(sorted(chosen), np.uint32)
+    update = SparseUpdate(indices, np.zeros(len(indices), np.float32))
+    codec = Codec(choice, (90_000, 10, 9_000, 990))
+    assert codec.measure(update) == len(body_of(codec, update)[1])
 
 
 @given(sparse_updates())
