@@ -31,6 +31,8 @@ SLOWEST, FASTEST = 20_000, 2_000_000_000
 above the other, the host's speed would be measured."""
 LONGEST_DELAY = 1.0
 """Seconds of delay that are waited for."""
+HIGHEST_LOSS = 0.5
+"""Share of packets lost, up to which enough come for the rate."""
 CONFIDENCE = 0.9999
 TOLERANCE = 0.1
 """Share of what is asked by which a link may be off."""
@@ -140,6 +142,8 @@ def unmeasurable(shape: Shape) -> str | None:
         return "too slow to be measured in a second"
     if shape.rate is not None and shape.rate > FASTEST:
         return "faster than this measures: it would be the host's speed"
+    if shape.loss > HIGHEST_LOSS:
+        return f"it loses more than {HIGHEST_LOSS:.0%} of its packets"
     if shape.delay > LONGEST_DELAY:
         return f"its delay is longer than {LONGEST_DELAY:g} s"
     return None
@@ -156,20 +160,25 @@ def compose(shape: Shape) -> Train:
         return Train(payloads, _on_wire(payloads), 0, shape.delay, 0.0)
     window = min(shape.rate / 8 * DURATION, MOST_BYTES)
     most_at_once = bucket(shape.rate)
-    total = most_at_once + window
+    total = most_at_once + window - (_LEADING + _TRAILING) * SMALL
     full = SEGMENT + HEADERS
     size = math.floor(min(full, window / _STEPS, total / trials if trials else full))
     size = max(SMALL, size)
-    frames = math.ceil(total / size)
+    # As many more as will be lost, and three standard deviations.
+    frames = total / size / (1 - shape.loss)
+    frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
     together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
     count = math.ceil(frames / together)
+    # A fast link has room for more packets than its frames are; a slow one loses of few.
+    more = max(0, trials - count) if size == full else 0
     payloads = (
-        *(small,) * (_LEADING + max(0, trials - count)),
+        *(small,) * (_LEADING + more),
         *(together * (size - HEADERS),) * count,
         *(small,) * _TRAILING,
     )
     wire = _on_wire(payloads)
-    seconds = shape.delay + max(0.0, float(wire.sum()) - most_at_once) * 8 / shape.rate
+    through = (1 - shape.loss) * float(wire.sum())
+    seconds = shape.delay + max(0.0, through - most_at_once) * 8 / shape.rate
     refill = (most_at_once + float(wire.max())) * 8 / shape.rate
     return Train(payloads, wire, most_at_once, seconds, refill)
 
@@ -206,8 +215,9 @@ def _rate(
     if len(waited) < _FEWEST:
         seconds = max(1e-9, (passage.until - int(passage.sent[0])) / 1e9 - delay)
         return 8 * max(0.0, float(train.wire[came].sum()) - train.bucket) / seconds, False
-    ready = passage.sent[came][waited] + round(delay * 1e9)
-    if float((ready >= arrived[waited - 1]).mean()) > _STARVED:
+    # The first of them comes after one that had not to wait.
+    ready = passage.sent[came][waited[1:]] + round(delay * 1e9)
+    if float((ready >= arrived[waited[:-1]]).mean()) > _STARVED:
         # The bucket has filled again in the pauses: only what has passed beyond it in all is certain.
         seconds = max(1e-9, int(arrived[-1] - arrived[0]) / 1e9)
         return 8 * float(before[-1] - train.bucket) / seconds, True

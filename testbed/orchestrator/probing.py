@@ -160,7 +160,7 @@ def _troubles(one: Mapping[str, Any]) -> Iterator[str]:
     if one["off"]:
         yield f"is not as asked: {', '.join(_off(what, one) for what in one['off'])}"
     if not one["drained"]:
-        yield "still had packets of the probe in its queue when training began"
+        yield "did not let everything through that was sent over it"
 
 
 def _off(what: str, one: Mapping[str, Any]) -> str:

@@ -62,7 +62,9 @@ class LinkRow:
         why = first.failed or first.unmeasured
         if why:
             return f"not measured: {why}"
-        return f"{' and '.join(first.off)} not as asked" if first.off else "as asked"
+        if first.off:
+            return f"{' and '.join(first.off)} not as asked"
+        return "as asked" if first.drained else "not everything came through"
 
 
 def link_rows(run: Run) -> tuple[LinkRow, ...]:

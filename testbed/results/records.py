@@ -96,6 +96,7 @@ class Direction(_Record):
         measured: None if it was not; why stands in ``unmeasured`` if it cannot be, and in ``failed`` if
             it could not be.
         off: which of rate, delay and loss are not as asked.
+        drained: whether all that was sent came through, or was lost, within some seconds.
     """
 
     device: str
@@ -105,11 +106,12 @@ class Direction(_Record):
     off: tuple[str, ...] = ()
     unmeasured: str | None = None
     failed: str | None = None
+    drained: bool = True
 
     @property
     def wrong(self) -> bool:
         """Whether it is not as asked, or could not be measured."""
-        return bool(self.off or self.failed)
+        return bool(self.off or self.failed or not self.drained)
 
 
 class Links(_Record):
