@@ -161,15 +161,12 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-def probed_by(
-    agent: Harness, plan_sent: dict[str, Any]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the agent says of links, and everything that it has said by then."""
+def probed_by(agent: Harness, plan_sent: dict[str, Any]) -> dict[str, Any]:
+    """What the agent says of the links of a network that it has built."""
     agent.control.send({"network": plan_sent})
-    told: list[dict[str, Any]] = []
-    agent.until(agent.control, lambda m: bool(told.append(m.fields)) or "network" in m.fields)
-    (found,) = (fields["probed"] for fields in told if "probed" in fields)
-    return found, told
+    found: dict[str, Any] = agent.until(agent.control, lambda m: "probed" in m.fields)["probed"]
+    agent.until(agent.control, lambda m: "network" in m.fields)
+    return found
 
 
 def network_of(one: Plan, folder: Path) -> dict[str, Any]:
@@ -185,7 +182,7 @@ def test_the_probe_is_in_no_count(agent: Harness, tmp_path: Path, served: bool) 
         3,
         algorithm="asgd" if served else "all-to-all",
     )
-    found, _ = probed_by(agent, network_of(one, tmp_path / "traffic"))
+    found = probed_by(agent, network_of(one, tmp_path / "traffic"))
     assert len(found["directions"]) == 6
     assert all(way["measured"]["packets"] > 50 for way in found["directions"])
     assert agent.counter()["bytes"] == 0
@@ -214,7 +211,7 @@ def test_a_link_that_is_built_otherwise_than_planned_is_seen(
     sent = copy.deepcopy(network_of(one, tmp_path / "traffic"))
     (broken,) = (link for link in sent["links"] if link["device"] == "worker-2")
     broken["uplink"]["rate"] = rate
-    found, _ = probed_by(agent, sent)
+    found = probed_by(agent, sent)
     events = list(probing.events(probing.record(one, found)))
     mine = [text for level, text, device in events if device == "worker-2" and level == "warning"]
     assert len(mine) == 1 and "its uplink is not as asked: a rate of" in mine[0], events
