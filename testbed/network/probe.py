@@ -7,8 +7,8 @@ kernel's: a train that is in the queue needs no processor of ours until it has p
 from one end of the link to the other and nowhere else. A socket takes them in there, unread: without
 one the kernel would answer with ICMP.
 
-A direction that seems off is measured up to ``TRIES`` times. When the probe returns, the queues are
-empty and the buckets full.
+A direction that seems off, or of which too little is known, is measured up to ``TRIES`` times. When the
+probe returns, the queues are empty and the buckets full.
 """
 
 import contextlib
@@ -48,6 +48,9 @@ _NUMBERS_AT = 42
 _PROTOCOL_AT = 23
 _UDP = 17
 _UDP_SEGMENT = 103
+_SO_SNDBUFFORCE = 32
+_SEND_BUFFER = 8 << 20
+"""Bytes that a socket may have in the queue, the kernel's accounting included."""
 _ZEROS = memoryview(bytes(1 << 16))
 
 
@@ -104,6 +107,13 @@ class _Way:
     def off(self) -> list[str]:
         return trains.off(self.shape, self.measured) if self.measured else []
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether another try may tell more."""
+        if self.measured is None or not self.drained or self.refused:
+            return False
+        return bool(self.off) or trains.is_open(self.measured, self.shape)
+
     def found(self) -> Finding:
         return Finding(
             self.link.device,
@@ -136,6 +146,8 @@ class _Way:
             sender.bind((source, 0))
             sender.connect(sink.getsockname())
             sender.setblocking(False)
+            with contextlib.suppress(PermissionError):  # an ordinary user's has 208 KiB, as it is
+                sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
             if max(self.train.payloads) > trains.SEGMENT:
                 sender.setsockopt(_UDP, _UDP_SEGMENT, trains.SEGMENT)
             return sender
@@ -210,7 +222,7 @@ def probe(
                 if not given_up():
                     _pass(together, seen, number, given_up)
                 number += len(together)
-            left = [way for way in left if way.off and way.drained and way.refused is None]
+            left = [way for way in left if way.doubtful]
             if not left or given_up() or time.monotonic() - began > LONGEST:
                 break
     return [way.found() for way in ways] + [

@@ -120,7 +120,7 @@ class Measured:
         A host that is busy makes a link look slower now and then, a link that is wrong is wrong each
         time: what is nearer to what was asked counts. Of losses, all count.
         """
-        nearer = min(self, other, key=lambda one: one._distance(asked))
+        nearer = min(self, other, key=lambda one: one._doubt(asked))
         delays = [one.delay for one in (self, other) if one.delay is not None]
         return Measured(
             nearer.rate,
@@ -130,10 +130,12 @@ class Measured:
             self.lost + other.lost,
         )
 
-    def _distance(self, asked: Shape) -> float:
+    def _doubt(self, asked: Shape) -> tuple[bool, bool, float]:
+        """Less for a measurement that is as asked, for one that says more, for one that is nearer."""
         if self.rate is None or asked.rate is None:
-            return 0.0
-        return abs(math.log(max(self.rate, 1e-9) / asked.rate))
+            return (False, False, 0.0)
+        distance = abs(math.log(max(self.rate, 1e-9) / asked.rate))
+        return (_rate_is_off(asked.rate, self), self.at_least, distance)
 
 
 def unmeasurable(shape: Shape) -> str | None:
@@ -236,10 +238,8 @@ def off(asked: Shape, measured: Measured) -> list[str]:
     which the link's share of losses lies is off.
     """
     found = []
-    if asked.rate is not None and measured.rate is not None:
-        too_fast = measured.rate > (1 + TOLERANCE) * asked.rate
-        too_slow = measured.rate < (1 - TOLERANCE) * asked.rate and not measured.at_least
-        found += ["rate"] * (too_fast or too_slow)
+    if asked.rate is not None:
+        found += ["rate"] * _rate_is_off(asked.rate, measured)
     if measured.delay is not None:
         longest = (1 + TOLERANCE) * asked.delay + HOST_DELAY
         found += ["delay"] * (not (1 - TOLERANCE) * asked.delay <= measured.delay <= longest)
@@ -247,6 +247,18 @@ def off(asked: Shape, measured: Measured) -> list[str]:
     too_many = low > max((1 + TOLERANCE) * asked.loss, HOST_LOSS)
     found += ["loss"] * (too_many or high < (1 - TOLERANCE) * asked.loss)
     return found
+
+
+def is_open(measured: Measured, asked: Shape) -> bool:
+    """Return True if the link may have any rate above one that is lower than asked."""
+    return measured.at_least and not _rate_is_off(asked.rate or 0, measured)
+
+
+def _rate_is_off(asked: int, measured: Measured) -> bool:
+    if measured.rate is None:
+        return False
+    too_slow = measured.rate < (1 - TOLERANCE) * asked and not measured.at_least
+    return too_slow or measured.rate > (1 + TOLERANCE) * asked
 
 
 def interval(lost: int, packets: int) -> tuple[float, float]:

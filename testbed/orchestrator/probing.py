@@ -150,7 +150,9 @@ def events(links: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
             yield "warning", f"its {one['direction']} {text}", one["device"]
     if not wrong:
         of = f"{links['probed']:,} of {links['shaped']:,} shaped links"
-        yield "info", f"{of} were measured and are as asked", None
+        unsure = sum((one["measured"] or {}).get("at_least", False) for one in links["directions"])
+        text = f"; this host could not send as fast as {unsure} of their directions may be"
+        yield "info", f"{of} were measured and are as asked{text * bool(unsure)}", None
 
 
 def _troubles(one: Mapping[str, Any]) -> Iterator[str]:

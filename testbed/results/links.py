@@ -64,7 +64,10 @@ class LinkRow:
             return f"not measured: {why}"
         if first.off:
             return f"{' and '.join(first.off)} not as asked"
-        return "as asked" if first.drained else "not everything came through"
+        if not first.drained:
+            return "not everything came through"
+        unsure = any(one.at_least for one in self._measured)
+        return "as asked, as far as this host can send" if unsure else "as asked"
 
 
 def link_rows(run: Run) -> tuple[LinkRow, ...]:

@@ -21,6 +21,7 @@ from testbed.network.trains import (
     Train,
     compose,
     interval,
+    is_open,
     is_over,
     measure,
     off,
@@ -145,7 +146,11 @@ def test_a_host_that_sends_too_slowly_accuses_nobody() -> None:
     slow = Host(each=2 * 8 * float(train.wire.max()) / 1e9)
     measured = measure(train, asked, passes(train, asked, slow))
     assert measured.at_least and measured.rate is not None and measured.rate < 600 * MBIT
-    assert off(asked, measured) == []
+    assert off(asked, measured) == [] and is_open(measured, asked)
+    good = measure(train, asked, passes(train, asked, Host(each=2e-5)))
+    assert not good.at_least and not is_open(good, asked)
+    for both in (measured.better(good, asked), good.better(measured, asked)):
+        assert both.rate == good.rate and not both.at_least
 
 
 def test_pauses_of_the_sender_fill_the_bucket_and_make_no_link_faster() -> None:

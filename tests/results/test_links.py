@@ -78,6 +78,14 @@ def test_alike_links_are_a_row_and_each_wrong_one_has_its_own(write_run: WriteRu
     assert in_a_sentence(run) == {"links": "3 of 20 shaped links measured: 2 NOT as asked"}
 
 
+def test_what_this_host_could_not_send_is_told(write_run: WriteRun) -> None:
+    starved = direction(0, 8e6)
+    starved["measured"]["at_least"] = True
+    (row,) = link_rows(Run.load(write_run(links=links(starved))))
+    assert row.cells[2] == "at least 8 Mbit/s"
+    assert row.cells[-1] == "as asked, as far as this host can send"
+
+
 def test_what_cannot_be_measured_is_not_wrong(write_run: WriteRun) -> None:
     run = Run.load(write_run(links=links(direction(0), FAST)))
     (_, fast) = (row.cells for row in link_rows(run))
