@@ -138,10 +138,8 @@ def test_a_link_that_is_down_is_told_of_and_disturbs_no_other() -> None:
 
         def seen() -> bool:
             found = probed(links, namespaces)
-            up, down = (found.pop(("worker-0", way)) for way in ("uplink", "downlink"))
+            up, _ = (found.pop(("worker-0", way)) for way in ("uplink", "downlink"))
             assert up.failed is not None and "unreachable" in up.failed and up.measured is None
-            # The kernel notices the lost carrier at once or a moment later.
-            assert down.failed or not down.drained
             return all(not one.off for one in found.values())
 
         at_last(seen)
