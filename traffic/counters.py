@@ -54,17 +54,23 @@ _IFLA_STATS_LINK_64 = 1
 _TCA_STATS2 = 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE, _TCA_STATS_PKT64 = 1, 3, 8
 _NO_CLASS = (-1,) * 6
+_COUNTERS = 10
+"""Of a reading, what only ever grows: all but the time and what waits."""
 
 
 class Meter:
     """The counters of one interface, opened in, and bound to, the current network namespace."""
 
-    def __init__(self, interface: int, class_handle: int | None) -> None:
+    def __init__(self, interface: int, class_handle: int | None, *, from_now: bool = False) -> None:
         """Open the counters.
 
         Args:
             interface: its index.
             class_handle: handle of the class to read beside it; None for none.
+            from_now: whether to count from now on, and not what has passed already.
+
+        Raises:
+            TrafficError: as ``read``, if what has passed is to be left out.
         """
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         self._socket.bind((0, 0))
@@ -75,6 +81,10 @@ class Meter:
         if class_handle is not None:
             one = _TRAFFIC_MESSAGE.pack(0, interface, class_handle, 0, 0)
             self._class_request = _message(RTM_GETTCLASS, one)
+        self._before = (0,) * _COUNTERS
+        if from_now:
+            counted = self.read()[1 : 1 + _COUNTERS]
+            self._before = tuple(int(max(0, number)) for number in counted)  # -1 is no class
 
     def read(self) -> tuple[float | int, ...]:
         """Read the counters: one row of ``COUNTS``.
@@ -87,7 +97,9 @@ class Meter:
         (statistics,) = (v for code, v in link if code == _IFLA_STATS_LINK_64)
         rx, tx, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped = _LINK_64.unpack_from(statistics)
         of_class = _NO_CLASS if self._class is None else self._read_class()
-        return (now, rx, tx, rx_bytes, tx_bytes, rx_dropped, tx_dropped, *of_class)
+        seen = (rx, tx, rx_bytes, tx_bytes, rx_dropped, tx_dropped, *of_class)
+        counted = (total - before for total, before in zip(seen, self._before, strict=False))
+        return (now, *counted, *seen[_COUNTERS:])
 
     def _read_class(self) -> tuple[int, ...]:
         answer = self._ask(self._class_request, RTM_NEWTCLASS, _TRAFFIC_MESSAGE.size)

@@ -19,6 +19,8 @@ from testbed.results.fault_table import in_a_line
 from testbed.results.faults import alive, went_down
 from testbed.results.finding import Execution, find, resolve
 from testbed.results.journals import NoRunError
+from testbed.results.links import HEADINGS as LINK_HEADINGS
+from testbed.results.links import in_a_sentence, link_rows
 from testbed.results.quantities import Measure
 from testbed.results.reaching import ACCURACY, Reaching, reaching
 from testbed.results.reaching import records as reaching_records
@@ -105,6 +107,9 @@ def show(
         if rows := class_rows(one):
             table = plain_text(HEADINGS, [row.cells for row in rows])
             for line in table.splitlines():
+                typer.echo(f"  {line}")
+        if links := link_rows(one):
+            for line in plain_text(LINK_HEADINGS, [row.cells for row in links]).splitlines():
                 typer.echo(f"  {line}")
         for name, peer in one.summary.peers.items():
             typer.echo(
@@ -287,6 +292,7 @@ def _facts(run: Run) -> dict[str, str]:
         **_faults(run),
         **no_update(run),
         **left_out(run),
+        **in_a_sentence(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
         "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
         "directory": str(run.directory),

@@ -1,6 +1,8 @@
 """The experiment file's sections on the links, and on how their traffic is watched."""
 
-from pydantic import Field
+from typing import Any
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from testbed.experiment.section import Section
 from testbed.experiment.units import Duration, Percentage, Rate, Size
@@ -26,6 +28,17 @@ class NetworkSpec(Section):
         description="Share of a worker's uplink packets that is lost at random; default 0. "
         "Needs the kernel's netem.",
     )
+    probe: bool = Field(
+        default=True,
+        description="Measure rate, delay and loss of a sample of the shaped links before training, and "
+        "write them beside what is asked (default; wall clock only); false: measure nothing.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_the_probe(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """It changes nothing of a run: a file that leaves it out stays as it is."""
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if key != "probe" or not value}
 
 
 class TrafficSpec(Section):

@@ -117,6 +117,11 @@ def _count(
         )
 
 
+def bucket(rate: int | None) -> int:
+    """Bytes that may pass at once after a pause: 5 ms' worth of the rate, two frames at the least."""
+    return max(2 * _FRAME, (rate // 8 if rate else _UNLIMITED) // 200)
+
+
 def missing_disciplines() -> dict[str, str]:
     """What the kernel lacks, of ``htb``, ``u32`` and ``netem``, with the kernel's own words.
 
@@ -145,8 +150,7 @@ def _add_root(netlink: IPRoute, interface: int) -> None:
 def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: int | None) -> None:
     """Add or change an HTB class; ``rate`` in bit/s, None for no limit."""
     most = rate // 8 if rate else _UNLIMITED
-    # The bucket holds what may pass at once after a pause: 5 ms' worth, one frame at the least.
-    bucket = max(2 * _FRAME, most // 200)
+    most_at_once = bucket(rate)
     netlink.tc(
         f"{how}-class",
         "htb",
@@ -155,8 +159,8 @@ def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: i
         parent=ROOT,
         rate=most,
         ceil=most,
-        burst=bucket,
-        cburst=bucket,
+        burst=most_at_once,
+        cburst=most_at_once,
         quantum=200_000,  # only matters between classes that share a parent's rate: none do
     )
 

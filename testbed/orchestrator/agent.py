@@ -143,6 +143,13 @@ class Agent:
             return
         networks = {link.device: self._nodes.network(link.device) for link in links}
         star.build(links, networks, plan["counted"], plan["uncounted"])
+        if plan.get("probe"):
+            # Before anything counts or captures, so that no ledger has it.
+            from testbed.orchestrator.probing import probe_links
+
+            self._control.send({"probed": probe_links(plan["probe"], networks, self._is_finished)})
+            if self._finished:
+                return
         (server,) = (link for link in links if link.device == plan["observed"])
         self._afflictions = Afflictions(links, networks, server.device_address, self._nodes)
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])

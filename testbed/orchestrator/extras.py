@@ -43,13 +43,13 @@ class Extras:
             with inside_network(namespaces[SERVER]):
                 with IPRoute() as netlink:
                     shaping.count_egress(netlink, DEVICE_INDEX, apart)
-                self._egress = Meter(DEVICE_INDEX, shaping.COUNTED)
+                self._egress = Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True)
             return
         for link in links:
             if link.device in counted.devices:
                 with inside_network(namespaces[link.device]):
                     handle = shaping.COUNTED if link.uplink.shapes else None
-                    self._uplinks.append(Meter(DEVICE_INDEX, handle))
+                    self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
 
     def egress(self) -> dict[str, Any]:
         """Beside a reading of the ingress counter: the server's way out, if there is a server."""

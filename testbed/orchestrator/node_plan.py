@@ -5,6 +5,8 @@ from typing import Any
 
 from testbed.containers import image
 from testbed.learning import sources
+from testbed.network.addresses import Link
+from testbed.orchestrator import probing
 from testbed.orchestrator.plan import Plan
 from testbed.roles.settings import COORDINATOR, EVALUATOR
 
@@ -69,21 +71,22 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
     def shape(of: Any) -> dict[str, Any]:
         return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
 
+    def told(link: Link) -> dict[str, Any]:
+        return {
+            "device": link.device,
+            "index": link.index,
+            "uplink": shape(link.uplink),
+            "downlink": shape(link.downlink),
+        }
+
     return {
         "devices": devices(plan),
         "observed": plan.observed,
         "counted": plan.counted,
         "uncounted": [EVALUATOR],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "links": [
-            {
-                "device": link.device,
-                "index": link.index,
-                "uplink": shape(link.uplink),
-                "downlink": shape(link.downlink),
-            }
-            for link in plan.links
-        ],
+        "links": [told(link) for link in plan.links],
+        "probe": [told(link) for link in probing.sample(plan)],
     }
 
 

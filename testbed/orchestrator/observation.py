@@ -69,6 +69,8 @@ class Observation:
     ) -> None:
         """Open counters and start the capture; nothing of the run may have been sent yet.
 
+        What passed before, the probe's packets, is in neither.
+
         Args:
             plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
                 in bytes, ``period`` in seconds; ``metrics``, if the capture is to tell how far it is.
@@ -85,13 +87,13 @@ class Observation:
         for link in links:
             if link.device in counted.devices:
                 # At the core's end, where everything that enters the device passes.
-                meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED)
+                meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED, from_now=True)
                 self._ingress[link.device] = meter
                 self._meters.append(meter)
                 continue
             with inside_network(namespaces[link.device]):
                 handle = shaping.COUNTED if link.uplink.shapes else None
-                self._meters.append(Meter(DEVICE_INDEX, handle))
+                self._meters.append(Meter(DEVICE_INDEX, handle, from_now=True))
         self._observed = counted.observed
         self._capture: subprocess.Popen[bytes] | None = None
         self._complained = False

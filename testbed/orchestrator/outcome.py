@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from testbed.code_digest import package_digest
 from testbed.metrics.classes import device_classes
+from testbed.orchestrator import probing
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.versions import commit, host, versions
 from testbed.telemetry.texts import SUSPECTED, WELCOMED
@@ -115,6 +116,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "clock": plan.spec.clock,
         "workers": plan.settings.workers,
         "classes": _classes(plan),
+        "links": probing.unprobed(plan),
         "versions": versions(),
         "code": package_digest(),
         "commit": commit(),

@@ -25,7 +25,7 @@ from testbed.experiment.load import dump
 from testbed.experiment.units import format_size
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
-from testbed.orchestrator import node_plan
+from testbed.orchestrator import node_plan, probing
 from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.attendance import Attendance
 from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
@@ -339,6 +339,11 @@ class Run:
                 self._start_server()
             case {"made": count}:
                 self._progress.made = count
+            case {"probed": found}:
+                links = probing.record(self._plan, found)
+                self._log.note(links=links)
+                for level, text, device in probing.events(links):
+                    self._event(level, text, device)
             case {"network": _}:
                 self._built = True
                 self._event("info", "the network is built", None)

@@ -139,6 +139,9 @@ def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
     if not isinstance(spec, dict):
         return None
     rest = {key: value for key, value in spec.items() if key != "seed"}
+    if isinstance(rest.get("network"), dict):
+        # Whether links were measured before training changes nothing of the training.
+        rest["network"] = {key: one for key, one in rest["network"].items() if key != "probe"}
     return run.manifest.experiment, run.algorithm, json.dumps(rest, sort_keys=True, default=str)
 
 

@@ -25,6 +25,24 @@ def as_bytes(count: float | None) -> str:
     raise AssertionError("unreachable: the last unit takes every value")
 
 
+def as_rate(rate: float | None) -> str:
+    """Bit/s: ``9998203`` as ``9.998 Mbit/s``, four digits at most."""
+    if rate is None or not math.isfinite(rate):
+        return UNKNOWN
+    for exponent, unit in ((3, "Gbit/s"), (2, "Mbit/s"), (1, "kbit/s")):
+        if rate >= 999.95 * 1000 ** (exponent - 1):
+            return f"{rate / 1000**exponent:,.4g} {unit}"
+    return f"{rate:.4g} bit/s"
+
+
+def as_milliseconds(seconds: float | None) -> str:
+    """``0.0401`` as ``40.1 ms``: three digits, of less than a millisecond two places."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    value = 1000 * seconds
+    return f"{value:.2f} ms" if 0 < value < 1 else f"{value:,.3g} ms"
+
+
 def as_count(value: int | None) -> str:
     """``20000`` as ``20,000``."""
     return UNKNOWN if value is None else f"{value:,}"

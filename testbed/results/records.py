@@ -62,11 +62,79 @@ class Resumed(_Record):
     at: Moment
 
 
+class Shaped(_Record):
+    """How one direction of a link should be: bit/s (None: not limited), seconds, share of packets."""
+
+    rate: float | None = None
+    delay: float = 0.0
+    loss: float = 0.0
+
+
+class Measured(_Record):
+    """How one direction of a link was, by a probe before training.
+
+    Attributes:
+        rate: bit/s on the wire; None if none was asked.
+        at_least: whether it may be more, because the host could not send any faster.
+        delay: seconds.
+        loss: share of ``packets``.
+        loss_between: the interval in which the share lies that the link loses.
+    """
+
+    rate: Number = None
+    at_least: bool = False
+    delay: Number = None
+    loss: float
+    loss_between: tuple[float, float] = (0.0, 1.0)
+    packets: int
+
+
+class Direction(_Record):
+    """One direction of one link, as asked and as measured.
+
+    Attributes:
+        measured: None if it was not; why stands in ``unmeasured`` if it cannot be, and in ``failed`` if
+            it could not be.
+        off: which of rate, delay and loss are not as asked.
+        drained: whether all that was sent came through, or was lost, within some seconds.
+    """
+
+    device: str
+    direction: Literal["uplink", "downlink"]
+    asked: Shaped
+    measured: Measured | None = None
+    off: tuple[str, ...] = ()
+    unmeasured: str | None = None
+    failed: str | None = None
+    drained: bool = True
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it is not as asked, or could not be measured."""
+        return bool(self.off or self.failed or not self.drained)
+
+
+class Links(_Record):
+    """What a probe before training found of the links that are shaped.
+
+    Attributes:
+        shaped, probed: how many links are shaped, and how many of them were measured.
+        seconds: that it took.
+        unmeasured: why nothing was measured; None if something was.
+    """
+
+    shaped: int
+    probed: int = 0
+    seconds: Number = None
+    unmeasured: str | None = None
+    directions: tuple[Direction, ...] = ()
+
+
 class Manifest(_Record):
     """``manifest.json``: what was run, where and by which versions.
 
     ``classes`` are the experiment's device classes, or what the factors of its times make of the
-    devices; none if all are alike.
+    devices; none if all are alike. ``links`` is None where no link is shaped, or nobody looked.
     """
 
     format: int
@@ -81,6 +149,7 @@ class Manifest(_Record):
     clock: Literal["wall", "virtual"] = "wall"
     workers: int
     classes: tuple[DeviceClass, ...] = ()
+    links: Links | None = None
     pid: int
     pid_started: float
     versions: dict[str, str] = {}

@@ -29,6 +29,8 @@ from testbed.results.fault_strip import colour_of
 from testbed.results.faults import in_order, went_down
 from testbed.results.figure_style import COLOURS
 from testbed.results.ingress import KINDS, Ingress, ingress_of, merged_remarks
+from testbed.results.links import HEADINGS as LINK_HEADINGS
+from testbed.results.links import in_a_sentence, link_rows
 from testbed.results.reaching import ACCURACY, Reaching, reaching
 from testbed.results.reading import Run
 from testbed.results.staleness import histograms
@@ -108,6 +110,12 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
             for name, run in zip(names, runs, strict=True)
             if (rows := class_rows(run))
         ],
+        link_headings=LINK_HEADINGS,
+        links=[
+            (name, in_a_sentence(run)["links"], [row.cells for row in link_rows(run)])
+            for name, run in zip(names, runs, strict=True)
+            if run.manifest.links
+        ],
         faults=fault_table.rows(names, runs),
         fault_headings=fault_table.HEADINGS,
         evaluated=any(len(run.evaluations) for run in runs),
@@ -130,6 +138,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "Workers": q.as_count(manifest.workers),
         "Died by themselves": q.as_count(summary.workers_lost),
         **{what.capitalize(): text for what, text in (no_update(run) | left_out(run)).items()},
+        **{what.capitalize(): text for what, text in in_a_sentence(run).items()},
         "Host": host.name,
         "Processor": f"{host.cpu or 'unknown'}, {q.as_count(host.cpus)} CPUs",
         "Memory": q.as_bytes(host.memory_bytes),

@@ -294,6 +294,11 @@ class RunLog:
         np.save(self.directory / "parameters.npy", vector)
         return hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
 
+    def note(self, **known: Any) -> None:
+        """Put something into the manifest that is known only now."""
+        self._manifest |= known
+        self._write_manifest()
+
     def give_back_reserve(self) -> None:
         """Free the space kept for the end of the run."""
         self._reserve.unlink(missing_ok=True)

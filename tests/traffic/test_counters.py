@@ -100,3 +100,28 @@ def test_what_is_not_there_is_said() -> None:
             meter.read()
 
     isolated(body)
+
+
+@real
+def test_what_has_passed_may_be_left_out() -> None:
+    def body() -> None:
+        two_hosts()
+        index = socket.if_nametoindex("near")
+        with IPRoute() as netlink:
+            count_ingress(netlink, index, [])
+        send_datagrams(30)
+        whole = Meter(index, COUNTED)
+        for handle in (COUNTED, None):
+            meter, before = Meter(index, handle, from_now=True), whole.read()
+            assert meter.read()[1:7] == (0,) * 6
+            send_datagrams(20)
+            rows, after = read_all([meter]), whole.read()
+            for name in ("tx_packets", "tx_bytes"):
+                at = COUNTS.names.index(name)  # type: ignore[union-attr]
+                assert rows[name][0] == after[at] - before[at] > 0
+            (row,) = rows
+            counted = (20, 20 * 142) if handle else (-1, -1)
+            assert (row["class_frames"], row["class_bytes"]) == counted
+            assert row["backlog_packets"] == (0 if handle else -1)
+
+    isolated(body)

@@ -1,0 +1,308 @@
+"""Sending trains over real links and seeing what becomes of them, from the core's namespace.
+
+Every direction that shapes something gets a train (``testbed.network.trains``): the uplink's is sent
+inside the device's namespace, the downlink's in the core. Both are seen on the core's end of the link,
+where an uplink's packets arrive and a downlink's have just left the queue. The moments are the
+kernel's: a train that is in the queue needs no processor of ours until it has passed. The datagrams go
+from one end of the link to the other and nowhere else. A socket takes them in there, unread: without
+one the kernel would answer with ICMP.
+
+A direction that seems off, or of which too little is known, is measured up to ``TRIES`` times. When the
+probe returns, the queues are empty and the buckets full.
+"""
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.network import trains
+from testbed.network.addresses import Link, Shape
+from testbed.network.sightings import Sightings
+from testbed.nodes.linux import inside_network
+
+Direction: TypeAlias = Literal["uplink", "downlink"]
+TRIES = 3
+MOST_AT_A_TIME = 1_000_000_000
+"""Bit/s of all trains that are under way together."""
+PATIENCE = 0.25
+"""Seconds, and half the time that the train should take, for which it is waited for longer."""
+DRAINING = 4.0
+"""Seconds after that in which a link that is too slow may send what is in its queue."""
+LONGEST = 6.0
+"""Seconds after which nothing is measured again."""
+_POLL = 0.003
+_RETIRE = 0.01
+_BLOCKS = 16
+_SNAP_LENGTH = 50
+_NUMBERS = struct.Struct("!II")
+"""First in every datagram: the train's number and the packet's."""
+_NUMBERS_AT = 42
+"""Where those are in a frame: after the headers of Ethernet, IPv4 and UDP."""
+_PROTOCOL_AT = 23
+_UDP = 17
+_UDP_SEGMENT = 103
+_SO_SNDBUFFORCE = 32
+_SEND_BUFFER = 8 << 20
+"""Bytes that a socket may have in the queue, the kernel's accounting included."""
+_ZEROS = memoryview(bytes(1 << 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One direction of one link, as asked and as measured.
+
+    Attributes:
+        device: whose link it is.
+        asked: how the direction should be.
+        measured: how it is; None if it was not measured.
+        tries: how often it was.
+        unmeasured: why it cannot be measured.
+        failed: why it could not be measured although it can.
+        off: which of ``rate``, ``delay`` and ``loss`` are not as asked.
+        drained: whether all that was sent has left the queue.
+    """
+
+    device: str
+    direction: Direction
+    asked: Shape
+    measured: trains.Measured | None = None
+    tries: int = 0
+    unmeasured: str | None = None
+    failed: str | None = None
+    off: Sequence[str] = ()
+    drained: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class _Way:
+    """One direction of one link that is measured."""
+
+    link: Link
+    direction: Direction
+    shape: Shape
+    namespace: int
+    """The device's."""
+    train: trains.Train
+    measured: trains.Measured | None = None
+    tries: int = 0
+    drained: bool = True
+    refused: str | None = None
+    number: int = 0
+    passage: trains.Passage = field(init=False)
+
+    @property
+    def ends(self) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
+        """Address and namespace from which it is sent, and those to which; None is the core's."""
+        device, core = (self.link.device_address, self.namespace), (self.link.core_address, None)
+        return (device, core) if self.direction == "uplink" else (core, device)
+
+    @property
+    def off(self) -> list[str]:
+        return trains.off(self.shape, self.measured) if self.measured else []
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether another try may tell more."""
+        if self.measured is None or not self.drained or self.refused:
+            return False
+        return bool(self.off) or trains.is_open(self.measured, self.shape)
+
+    def found(self) -> Finding:
+        return Finding(
+            self.link.device,
+            self.direction,
+            self.shape,
+            self.measured,
+            self.tries,
+            failed=self.refused or (None if self.measured else "it was given up"),
+            off=tuple(self.off),
+            drained=self.drained,
+        )
+
+    def start(self, number: int, opened: contextlib.ExitStack) -> None:
+        """Put the train into the queue of the direction's first end, or note why that cannot be."""
+        try:
+            self._send(number, opened)
+        except OSError as error:
+            self.refused = f"nothing can be sent: {error.strerror}"
+
+    def _send(self, number: int, opened: contextlib.ExitStack) -> None:
+        (source, here), (destination, there) = self.ends
+        with _inside(there):
+            sink = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # the kernel's least
+        sink.bind((destination, 0))
+
+        def connected() -> socket.socket:
+            with _inside(here):
+                sender = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            sender.bind((source, 0))
+            sender.connect(sink.getsockname())
+            sender.setblocking(False)
+            with contextlib.suppress(PermissionError):  # an ordinary user's has 208 KiB, as it is
+                sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
+            if max(self.train.payloads) > trains.SEGMENT:
+                sender.setsockopt(_UDP, _UDP_SEGMENT, trains.SEGMENT)
+            return sender
+
+        self.number = number
+        sent = np.empty(len(self.train.payloads), np.int64)
+        sender = connected()
+        for i, size in enumerate(self.train.payloads):
+            parts = (_NUMBERS.pack(number, i), _ZEROS[: size - _NUMBERS.size])
+            sent[i] = time.time_ns()
+            try:
+                sender.sendmsg(parts)
+            except BlockingIOError:
+                # A socket may have only so much in the queue: the next one has room.
+                sender = connected()
+                sender.sendmsg(parts)
+        expected = round((1.5 * self.train.seconds + PATIENCE) * 1e9)
+        until = time.time_ns() + expected
+        self.passage = trains.Passage(sent, np.full(len(sent), -1, np.int64), until)
+
+    def note(self, packets: npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> None:
+        """Note when packets of the train were seen."""
+        arrived = self.passage.arrived
+        known = packets < len(arrived)
+        arrived[packets[known]] = times[known]
+
+    @property
+    def over(self) -> bool:
+        """Whether everything that will come has come."""
+        return trains.is_over(self.passage)
+
+    def conclude(self) -> None:
+        """Measure what has passed; what came too late has not."""
+        passage = self.passage
+        self.drained = self.over
+        late = passage.arrived > passage.until
+        in_time = np.where(late, -1, passage.arrived)
+        measured = trains.measure(
+            self.train, self.shape, trains.Passage(passage.sent, in_time, passage.until)
+        )
+        self.tries += 1
+        self.measured = (
+            measured if self.measured is None else self.measured.better(measured, self.shape)
+        )
+
+
+def probe(
+    links: Sequence[Link], namespaces: Mapping[str, int], given_up: Callable[[], bool]
+) -> list[Finding]:
+    """Measure what some links do to what is sent over them; the current namespace is the core.
+
+    Args:
+        links: how each of them should be. Nothing else may be on its way over them.
+        namespaces: descriptor of each device's network namespace, by device name.
+        given_up: asked now and then, whether to return at once.
+
+    Raises:
+        OSError, TrafficError: packets cannot be sent or seen.
+    """
+    shaped = [one for link in links for one in _directions(link) if one[2].shapes]
+    ways = [
+        _Way(link, direction, shape, namespaces[link.device], trains.compose(shape))
+        for link, direction, shape in shaped
+        if trains.unmeasurable(shape) is None
+    ]
+    with contextlib.ExitStack() as opened:
+        seen = _watch(ways, opened)
+        began = time.monotonic()
+        left, number = ways, 0
+        for _ in range(TRIES):
+            for together in _batches(left):
+                if not given_up():
+                    _pass(together, seen, number, given_up)
+                number += len(together)
+            left = [way for way in left if way.doubtful]
+            if not left or given_up() or time.monotonic() - began > LONGEST:
+                break
+    return [way.found() for way in ways] + [
+        Finding(link.device, direction, shape, unmeasured=why)
+        for link, direction, shape in shaped
+        if (why := trains.unmeasurable(shape))
+    ]
+
+
+def _directions(link: Link) -> tuple[tuple[Link, Direction, Shape], ...]:
+    return (link, "uplink", link.uplink), (link, "downlink", link.downlink)
+
+
+def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sightings]:
+    """Look at the core's end of each link, with room for all that will pass."""
+    packets: dict[str, int] = {}
+    for way in ways:
+        interface = way.link.core_interface
+        packets[interface] = packets.get(interface, 0) + len(way.train.payloads)
+    seen = {}
+    for interface, count in packets.items():
+        seen[interface] = Sightings(interface, count)
+        opened.callback(seen[interface].close)
+    return seen
+
+
+def _batches(ways: Sequence[_Way]) -> Iterator[list[_Way]]:
+    """Ways whose trains may be under way together."""
+    batch: list[_Way] = []
+    rate = 0
+    for way in ways:
+        own = way.shape.rate or 0
+        if batch and rate + own > MOST_AT_A_TIME:
+            yield batch
+            batch, rate = [], 0
+        batch.append(way)
+        rate += own
+    if batch:
+        yield batch
+
+
+def _pass(
+    ways: Sequence[_Way], seen: Mapping[str, Sightings], first: int, given_up: Callable[[], bool]
+) -> None:
+    """Send the trains of some ways, see them pass, and wait until the links are as before."""
+    with contextlib.ExitStack() as sockets:
+        for number, way in enumerate(ways, first):
+            way.start(number, sockets)
+        numbered = {way.number: way for way in ways if way.refused is None}
+        ways = list(numbered.values())
+        watched = {way.link.core_interface for way in ways}
+        while not given_up():
+            time.sleep(_POLL)
+            now = time.time_ns()
+            for interface in watched:
+                _sort(seen[interface], numbered)
+            if all(way.over or now > way.passage.until + DRAINING * 1e9 for way in ways):
+                break
+        else:
+            return
+    for way in ways:
+        way.conclude()
+    time.sleep(max((way.train.refill for way in ways), default=0.0))
+
+
+def _sort(seen: Sightings, ways: Mapping[int, _Way]) -> None:
+    """Tell each way which of its packets were seen on its link."""
+    times, data = seen.take()
+    times, data = times[data[:, _PROTOCOL_AT] == _UDP], data[data[:, _PROTOCOL_AT] == _UDP]
+    numbers = data[:, _NUMBERS_AT : _NUMBERS_AT + _NUMBERS.size]
+    train, packet = np.ascontiguousarray(numbers).view(">u4").astype(np.int64).T
+    for number in np.unique(train):
+        if (way := ways.get(int(number))) is not None:
+            way.note(packet[train == number], times[train == number])
+
+
+@contextlib.contextmanager
+def _inside(namespace: int | None) -> Iterator[None]:
+    if namespace is None:
+        yield
+    else:
+        with inside_network(namespace):
+            yield

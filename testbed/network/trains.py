@@ -1,0 +1,294 @@
+"""Trains of packets: what is sent over one direction of a link to see what the link does to it.
+
+A train begins with a few small packets, which pass a full token bucket at once: what they take is the
+link's delay. The packets after them overrun the bucket, so that the rest leaves at the link's rate.
+Each packet has a number: those that are missing are lost. Nothing here sends or receives
+(``testbed.network.probe`` does), and nothing depends on when a receiver was scheduled: moments of
+arrival are the kernel's.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.network.addresses import Shape
+from testbed.network.shaping import bucket
+
+SEGMENT = 1472
+"""Bytes of a datagram in a full frame: 1,500 less 20 of IPv4 and 8 of UDP."""
+HEADERS = 42
+"""Bytes around it: Ethernet 14, IPv4 20, UDP 8; what the kernel's classes count, too."""
+SMALL = 60
+"""Bytes of a small packet on the wire."""
+DURATION = 0.2
+"""Seconds for which a train overruns the bucket, if that is not too many bytes."""
+MOST_BYTES = 2_500_000
+"""Bytes beyond the bucket at most: 0.2 s at 100 Mbit/s."""
+SLOWEST, FASTEST = 20_000, 2_000_000_000
+"""Rates that are measured, in bit/s. The bucket of a slower link takes over a second to fill again;
+above the other, the host's speed would be measured."""
+LONGEST_DELAY = 1.0
+"""Seconds of delay that are waited for."""
+HIGHEST_LOSS = 0.5
+"""Share of packets lost, up to which enough come for the rate."""
+CONFIDENCE = 0.9999
+TOLERANCE = 0.1
+"""Share of what is asked by which a link may be off."""
+HOST_DELAY = 0.002
+"""Seconds that a busy host may add to a delay."""
+HOST_LOSS = 0.001
+"""Share of packets that may be lost where no loss is asked."""
+_LEADING = 10
+_TRAILING = 5
+"""Small packets at the beginning, for the delay, and at the end: once one of those is there, whatever
+was sent before and has not come is lost, since a link keeps the order."""
+_PACKETS = 200
+"""Packets in a train, about: those of a fast link are super-frames, as TCP's are."""
+_STEPS = 16
+"""Packets beyond the bucket, at least, where the frames may be as small as that."""
+_MOST_FRAMES = 40
+"""Frames in a super-frame: 40 full segments fit into a datagram."""
+_MOST_TRIALS = 1500
+_EXPECTED_LOSSES = 15
+_FEWEST = 4
+"""Packets beyond the bucket without which there is no rate to be told."""
+_STARVED = 0.1
+"""Share of packets that found the queue empty, above which the sender was the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """What is sent.
+
+    Attributes:
+        payloads: bytes of each datagram; those over ``SEGMENT`` are super-frames.
+        wire: int64, bytes of each on the wire at an MTU of 1,500, headers included.
+        bucket: bytes that the link lets pass at once.
+        seconds: how long the train takes, if the link is as asked.
+        refill: seconds after which the link's bucket is full again.
+    """
+
+    payloads: tuple[int, ...]
+    wire: npt.NDArray[np.int64]
+    bucket: int
+    seconds: float
+    refill: float
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What became of a train.
+
+    Attributes:
+        sent: int64, nanoseconds at which each packet was handed to the kernel.
+        arrived: int64, nanoseconds at which the kernel saw it at the other end; -1 if it did not.
+        until: nanoseconds at which the last look was.
+    """
+
+    sent: npt.NDArray[np.int64]
+    arrived: npt.NDArray[np.int64]
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a link did to a train.
+
+    Attributes:
+        rate: bit/s on the wire; None if no rate was asked.
+        at_least: whether the link may be faster: the sender was the limit.
+        delay: seconds; None if none of the packets for it came.
+        packets, lost: packets of which is known whether they came, and those that did not.
+    """
+
+    rate: float | None
+    at_least: bool
+    delay: float | None
+    packets: int
+    lost: int
+
+    @property
+    def loss(self) -> float:
+        """Share of the packets that was lost."""
+        return self.lost / self.packets
+
+    def better(self, other: "Measured", asked: Shape) -> "Measured":
+        """Put two passages over one link together.
+
+        A host that is busy makes a link look slower now and then, a link that is wrong is wrong each
+        time: what is nearer to what was asked counts. Of losses, all count.
+        """
+        nearer = min(self, other, key=lambda one: one._doubt(asked))
+        delays = [one.delay for one in (self, other) if one.delay is not None]
+        return Measured(
+            nearer.rate,
+            nearer.at_least,
+            min(delays, key=lambda delay: abs(delay - asked.delay), default=None),
+            self.packets + other.packets,
+            self.lost + other.lost,
+        )
+
+    def _doubt(self, asked: Shape) -> tuple[bool, bool, float]:
+        """Less for a measurement that is as asked, for one that says more, for one that is nearer."""
+        if self.rate is None or asked.rate is None:
+            return (False, False, 0.0)
+        distance = abs(math.log(max(self.rate, 1e-9) / asked.rate))
+        return (_rate_is_off(asked.rate, self), self.at_least, distance)
+
+
+def unmeasurable(shape: Shape) -> str | None:
+    """Why a direction of this shape is not measured; None if it can be."""
+    if shape.rate is not None and shape.rate < SLOWEST:
+        return "too slow to be measured in a second"
+    if shape.rate is not None and shape.rate > FASTEST:
+        return "faster than this measures: it would be the host's speed"
+    if shape.loss > HIGHEST_LOSS:
+        return f"it loses more than {HIGHEST_LOSS:.0%} of its packets"
+    if shape.delay > LONGEST_DELAY:
+        return f"its delay is longer than {LONGEST_DELAY:g} s"
+    return None
+
+
+def compose(shape: Shape) -> Train:
+    """Compose the train that measures a direction of this shape, which must be measurable."""
+    trials = 0
+    if shape.loss:
+        trials = round(min(_MOST_TRIALS, max(100.0, _EXPECTED_LOSSES / shape.loss)))
+    small = SMALL - HEADERS
+    if shape.rate is None:
+        payloads = (small,) * (_LEADING + trials + _TRAILING)
+        return Train(payloads, _on_wire(payloads), 0, shape.delay, 0.0)
+    window = min(shape.rate / 8 * DURATION, MOST_BYTES)
+    most_at_once = bucket(shape.rate)
+    total = most_at_once + window - (_LEADING + _TRAILING) * SMALL
+    full = SEGMENT + HEADERS
+    size = math.floor(min(full, window / _STEPS, total / trials if trials else full))
+    size = max(SMALL, size)
+    # As many more as will be lost, and three standard deviations.
+    frames = total / size / (1 - shape.loss)
+    frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
+    together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
+    count = math.ceil(frames / together)
+    # A fast link has room for more packets than its frames are; a slow one loses of few.
+    more = max(0, trials - count) if size == full else 0
+    payloads = (
+        *(small,) * (_LEADING + more),
+        *(together * (size - HEADERS),) * count,
+        *(small,) * _TRAILING,
+    )
+    wire = _on_wire(payloads)
+    through = (1 - shape.loss) * float(wire.sum())
+    seconds = shape.delay + max(0.0, through - most_at_once) * 8 / shape.rate
+    refill = (most_at_once + float(wire.max())) * 8 / shape.rate
+    return Train(payloads, wire, most_at_once, seconds, refill)
+
+
+def is_over(passage: Passage) -> bool:
+    """Return True once nothing more of the train can arrive."""
+    return bool((passage.arrived[-_TRAILING:] >= 0).any())
+
+
+def measure(train: Train, shape: Shape, passage: Passage) -> Measured:
+    """Tell what the link did to a train of ``compose(shape)``."""
+    came = np.flatnonzero(passage.arrived >= 0)
+    if not len(came):
+        nothing = None if shape.rate is None else 0.0
+        return Measured(nothing, False, None, len(train.wire), len(train.wire))
+    # What is after the last one that came may still be in the queue.
+    packets = int(came[-1]) + 1
+    taken = (passage.arrived - passage.sent)[came[came < _LEADING]] / 1e9
+    delay = float(taken.min()) if len(taken) else None
+    rate, at_least = None, False
+    if shape.rate is not None:
+        rate, at_least = _rate(train, passage, came, delay or 0.0)
+    return Measured(rate, at_least, delay, packets, packets - len(came))
+
+
+def _rate(
+    train: Train, passage: Passage, came: npt.NDArray[np.intp], delay: float
+) -> tuple[float, bool]:
+    """Bit/s of the packets that had to wait for their predecessors, and whether it may be more."""
+    arrived = passage.arrived[came]
+    # A packet leaves when what left before it is paid for.
+    before = np.concatenate(([0], np.cumsum(train.wire[came])[:-1]))
+    waited = np.flatnonzero(before >= train.bucket)
+    if len(waited) < _FEWEST:
+        seconds = max(1e-9, (passage.until - int(passage.sent[0])) / 1e9 - delay)
+        return 8 * max(0.0, float(train.wire[came].sum()) - train.bucket) / seconds, False
+    # The first of them comes after one that had not to wait.
+    ready = passage.sent[came][waited[1:]] + round(delay * 1e9)
+    if float((ready >= arrived[waited[:-1]]).mean()) > _STARVED:
+        # The bucket has filled again in the pauses: only what has passed beyond it in all is certain.
+        seconds = max(1e-9, int(arrived[-1] - arrived[0]) / 1e9)
+        return 8 * float(before[-1] - train.bucket) / seconds, True
+    time = (arrived[waited] - arrived[waited[0]]) / 1e9
+    deviation = time - time.mean()
+    spread = float((deviation**2).sum())
+    # The slope of all points: one packet that was seen late moves it little.
+    rate = 8 * float((deviation * before[waited]).sum()) / spread if spread else math.inf
+    return min(max(rate, 0.0), 1e15), False
+
+
+def off(asked: Shape, measured: Measured) -> list[str]:
+    """Which of ``rate``, ``delay`` and ``loss`` are off by more than ``TOLERANCE`` of what is asked.
+
+    A delay may be longer by ``HOST_DELAY`` besides. Of losses it must be certain: the whole interval in
+    which the link's share of losses lies is off.
+    """
+    found = []
+    if asked.rate is not None:
+        found += ["rate"] * _rate_is_off(asked.rate, measured)
+    if measured.delay is not None:
+        longest = (1 + TOLERANCE) * asked.delay + HOST_DELAY
+        found += ["delay"] * (not (1 - TOLERANCE) * asked.delay <= measured.delay <= longest)
+    low, high = interval(measured.lost, measured.packets)
+    too_many = low > max((1 + TOLERANCE) * asked.loss, HOST_LOSS)
+    found += ["loss"] * (too_many or high < (1 - TOLERANCE) * asked.loss)
+    return found
+
+
+def is_open(measured: Measured, asked: Shape) -> bool:
+    """Return True if the link may have any rate above one that is lower than asked."""
+    return measured.at_least and not _rate_is_off(asked.rate or 0, measured)
+
+
+def _rate_is_off(asked: int, measured: Measured) -> bool:
+    if measured.rate is None:
+        return False
+    too_slow = measured.rate < (1 - TOLERANCE) * asked and not measured.at_least
+    return too_slow or measured.rate > (1 + TOLERANCE) * asked
+
+
+def interval(lost: int, packets: int) -> tuple[float, float]:
+    """The interval in which a share lies of which ``lost`` of ``packets`` were seen.
+
+    Clopper and Pearson, *The use of confidence or fiducial limits illustrated in the case of the
+    binomial*, Biometrika 26 (1934): exact, with ``CONFIDENCE``.
+    """
+    tail = (1 - CONFIDENCE) / 2
+    low = _solve(lost - 1, packets, 1 - tail) if lost else 0.0
+    high = _solve(lost, packets, tail) if lost < packets else 1.0
+    return low, high
+
+
+def _solve(most: int, packets: int, probability: float) -> float:
+    """The share for which at most ``most`` of the packets are lost with this probability."""
+    count = np.arange(most + 1)
+    logarithms = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, packets + 1)))))
+    ways = logarithms[packets] - logarithms[count] - logarithms[packets - count]
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        share = (low + high) / 2
+        terms = ways + count * math.log(share) + (packets - count) * math.log1p(-share)
+        if np.exp(terms).sum() > probability:
+            low = share
+        else:
+            high = share
+    return (low + high) / 2
+
+
+def _on_wire(payloads: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    sizes = np.array(payloads, np.int64)
+    return sizes + HEADERS * -(-sizes // SEGMENT)

@@ -1,0 +1,182 @@
+"""The probe over real links: as asked, and broken on purpose."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from pyroute2 import IPRoute
+
+from testbed.network import shaping, star
+from testbed.network.addresses import Link, Shape
+from testbed.network.probe import TRIES, Finding, probe
+from testbed.network.star import DEVICE_INDEX
+from testbed.nodes.linux import inside_network, new_network
+from testbed.orchestrator.host import _missing_disciplines
+from tests.traffic.isolation import isolated, real
+from traffic.counters import Meter
+
+MBIT = 1_000_000
+pytestmark = pytest.mark.exercises("namespaces")
+
+
+def built(*shapes: tuple[Shape, Shape]) -> tuple[list[Link], dict[str, int]]:
+    """A star with links of these uplinks and downlinks, in the namespace of the test."""
+    links = [Link(f"worker-{i}", i, *shape) for i, shape in enumerate(shapes)]
+    namespaces = {link.device: new_network() for link in links}
+    star.prepare_core()
+    star.build(links, namespaces, [], [])
+    return links, namespaces
+
+
+def probed(links: Sequence[Link], namespaces: Mapping[str, int]) -> dict[tuple[str, str], Finding]:
+    found = probe(links, namespaces, lambda: False)
+    return {(one.device, one.direction): one for one in found}
+
+
+def at_last(condition: Callable[[], bool]) -> None:
+    """Try again where a busy host may be the reason."""
+    assert any(condition() for _ in range(10))
+
+
+@real
+def test_links_are_as_asked() -> None:
+    asked = [
+        (Shape(10 * MBIT), Shape(100 * MBIT)),
+        (Shape(MBIT), Shape()),
+        (Shape(), Shape(50_000)),
+        (Shape(200 * MBIT), Shape(20_000)),
+        (Shape(), Shape()),
+    ]
+
+    def body() -> None:
+        links, namespaces = built(*asked)
+
+        def good() -> bool:
+            found = probed(links, namespaces)
+            assert {key for key, one in found.items() if one.measured} == {
+                (f"worker-{i}", direction)
+                for i, shapes in enumerate(asked)
+                for direction, shape in zip(("uplink", "downlink"), shapes, strict=True)
+                if shape.rate
+            }
+            return all(
+                not one.off
+                and one.measured is not None
+                and one.measured.rate == pytest.approx(one.asked.rate, rel=0.03)
+                and one.measured.lost == 0
+                for one in found.values()
+            )
+
+        at_last(good)
+
+    isolated(body)
+
+
+@real
+@pytest.mark.parametrize("direction", ["uplink", "downlink"])
+@pytest.mark.parametrize("rate", [None, 20 * MBIT, 8 * MBIT, MBIT // 2])
+def test_shaping_that_is_gone_or_wrong(rate: int | None, direction: str) -> None:
+    def body() -> None:
+        shape = Shape(10 * MBIT)
+        links, namespaces = built((shape, shape), (shape, shape))
+        uplink = direction == "uplink"
+        there = inside_network(namespaces["worker-1"]) if uplink else contextlib.nullcontext()
+        with there, IPRoute() as netlink:
+            interface = DEVICE_INDEX if uplink else DEVICE_INDEX + 1
+            if rate is None:
+                netlink.tc("del", "htb", interface, shaping.ROOT)
+            else:
+                shaping._set_class(netlink, "change", interface, shaping.COUNTED, rate)
+
+        def seen() -> bool:
+            found = probed(links, namespaces)
+            broken = found.pop(("worker-1", direction))
+            assert broken.off == ("rate",) and broken.measured is not None
+            assert broken.tries == TRIES or not broken.drained or rate == MBIT // 2
+            if rate is None:
+                assert broken.measured.at_least
+            else:
+                assert broken.measured.rate == pytest.approx(rate, rel=0.05)
+            return all(not one.off for one in found.values())
+
+        at_last(seen)
+
+    isolated(body)
+
+
+@real
+def test_queues_are_empty_and_nothing_else_was_sent() -> None:
+    def body() -> None:
+        links, namespaces = built((Shape(MBIT), Shape(10 * MBIT)), (Shape(MBIT), Shape()))
+        meters = {}
+        for link in links:
+            with inside_network(namespaces[link.device]):
+                meters[link.device] = Meter(DEVICE_INDEX, shaping.COUNTED)
+        core = Meter(DEVICE_INDEX, shaping.COUNTED)
+        found = probed(links[:1], namespaces)
+        up, down = (found[("worker-0", way)] for way in ("uplink", "downlink"))
+        device = dict(
+            zip(("up", "other"), (meters[link.device].read() for link in links), strict=True)
+        )
+        assert up.measured is not None and down.measured is not None
+        # Both ways only what was sent there: no ICMP, no ARP.
+        assert device["up"][2] == up.measured.packets
+        assert core.read()[2] == down.measured.packets
+        assert device["up"][11] == core.read()[11] == 0
+        assert device["other"][1:5] == (0, 0, 0, 0)
+
+    isolated(body)
+
+
+@real
+def test_a_link_that_is_down_is_told_of_and_disturbs_no_other() -> None:
+    def body() -> None:
+        shape = Shape(10 * MBIT)
+        links, namespaces = built((shape, shape), (shape, shape))
+        with inside_network(namespaces["worker-0"]), IPRoute() as netlink:
+            netlink.link("set", index=DEVICE_INDEX, state="down")
+
+        def seen() -> bool:
+            found = probed(links, namespaces)
+            up, _ = (found.pop(("worker-0", way)) for way in ("uplink", "downlink"))
+            assert up.failed is not None and "unreachable" in up.failed and up.measured is None
+            return all(not one.off for one in found.values())
+
+        at_last(seen)
+
+    isolated(body)
+
+
+@real
+def test_a_probe_that_is_given_up_returns_at_once() -> None:
+    def body() -> None:
+        links, namespaces = built((Shape(MBIT), Shape()))
+        (one,) = probe(links, namespaces, lambda: True)
+        assert (one.failed, one.measured) == ("it was given up", None)
+
+    isolated(body)
+
+
+@real
+def test_delay_and_loss() -> None:
+    missing = _missing_disciplines()
+    if "netem" in missing:
+        pytest.skip(f"this kernel has no netem: {missing['netem']}")
+
+    def body() -> None:
+        asked = Shape(5 * MBIT, 0.04, 0.02)
+        links, namespaces = built((asked, Shape(20 * MBIT)), (Shape(None, 0.1), Shape()))
+
+        def good() -> bool:
+            found = probed(links, namespaces)
+            return all(not one.off and one.measured is not None for one in found.values())
+
+        at_last(good)
+        with inside_network(namespaces["worker-0"]), IPRoute() as netlink:
+            shaping._set_netem(netlink, "change", DEVICE_INDEX, Shape(5 * MBIT, 0.08, 0.0))
+        broken = probed(links, namespaces)[("worker-0", "uplink")]
+        assert {"delay", "loss"} <= set(broken.off)
+        assert broken.measured is not None and broken.measured.lost == 0
+        assert broken.measured.delay == pytest.approx(0.08, rel=0.05)
+
+    isolated(body)
