@@ -108,6 +108,8 @@ def test_every_python_block_has_its_place() -> None:
     assert [str(block) for block in PYTHON if block not in MODULES + TESTS] == []
 
 
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
 def test_the_example_algorithms_end_with_the_same_bits_everywhere(copy: Copy) -> None:
     digests = {}
     for how in ("simulate", "run"):

@@ -18,7 +18,6 @@ _REGION = re.compile(
 )
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 TO_BE_MADE = {
-    "encodings",
     "encoding-times",
     "quickstart",
     "mnist-200",
