@@ -78,6 +78,11 @@ format: install ## put the code into ruff's format
 bench: install ## measure efficiency, set-up time and memory; writes bench.json
 	$(BIN)/python -m bench
 
+RECORDS ?=
+.PHONY: records
+records: install ## measure again what the pages print, into docs/records: RECORDS="encodings agree"
+	$(BIN)/python -m bench.records $(RECORDS)
+
 chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
 

@@ -15,7 +15,7 @@ class CarriedOut:
     """An experiment that was carried out.
 
     Attributes:
-        status: of the command; 1 if a run is not complete.
+        status: of the command; not 0 if a run is not complete.
         directory: the execution's.
         summaries: of its runs.
     """

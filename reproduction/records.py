@@ -160,6 +160,15 @@ class Records:
         return self._found[identity(record.spec), record.result.engine][0]
 
 
+def keep(run: Run, folder: Path) -> None:
+    """Write the record of a run into a folder of its own.
+
+    Raises:
+        TestbedError: it cannot be written.
+    """
+    _write(folder, _of(run))
+
+
 def engine(run: Run) -> str:
     """What carried a run out."""
     if run.manifest.engine == "simulation":

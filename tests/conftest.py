@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
@@ -18,6 +19,9 @@ from testbed.containers.image import default_image, find_image
 from testbed.errors import HostError
 
 REPOSITORY = Path(__file__).parents[1]
+# An example may take as long as a busy host makes it: how long says nothing of the code.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 BUILDING = 1800
 """Seconds that the first test with the image may take: it may have to make it, and its base."""
 

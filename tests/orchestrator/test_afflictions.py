@@ -16,8 +16,17 @@ SERVER = "10.77.0.1"
 ADDRESSES = {f"worker-{i}": f"10.77.0.{2 * (2 + i) + 1}" for i in range(3)}
 
 
-def heard(agent: Harness, seconds: float) -> Counter[str]:
-    """How often the server heard of each address in so many seconds; what waits is thrown away."""
+PATIENCE = 30.0
+"""Seconds that a busy host may take for what a quiet one does at once."""
+
+
+def heard(agent: Harness, seconds: float, *loud: str) -> Counter[str]:
+    """How often the server heard of each address; what waits is thrown away.
+
+    Args:
+        seconds: for so long at least.
+        loud: and until each of these was heard of more than ten times.
+    """
     os.set_blocking(agent.report.fileno(), False)
     try:
         counts: Counter[str] = Counter()
@@ -28,7 +37,10 @@ def heard(agent: Harness, seconds: float) -> Counter[str]:
                 try:
                     message = agent.report.receive()
                 except BlockingIOError:
-                    if time.monotonic() >= deadline:
+                    late = time.monotonic() - deadline
+                    if late >= 0 and (
+                        not patience or late > PATIENCE or all(counts[one] > 10 for one in loud)
+                    ):
                         break
                     time.sleep(0.01)
                 else:
@@ -66,14 +78,15 @@ def test_an_outage_is_of_one_device_and_ends(agent: Harness, how: str) -> None:
     for _ in range(2):  # twice: everything must have been put back
         asked(agent, **out)
         asked(agent, **out)  # asking twice changes nothing
-        during = heard(agent, 0.6)
+        during = heard(agent, 0.6, ADDRESSES["worker-1"])
         assert during[ADDRESSES["worker-0"]] == 0
         assert during[ADDRESSES["worker-1"]] > 10
         asked(agent, **back)
         asked(agent, **back)
         # The connection goes on where it was, once TCP tries again.
         agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-0"])
-        assert heard(agent, 0.6)[ADDRESSES["worker-0"]] > 10
+        back_again = heard(agent, 0.6, ADDRESSES["worker-0"])
+        assert back_again[ADDRESSES["worker-0"]] > 10
 
 
 @pytest.mark.parametrize("how", ["link", "cut"])
@@ -99,7 +112,7 @@ def test_cuts_of_several_sets_and_links_are_apart(agent: Harness) -> None:
     asked(agent, link="worker-0", up=False)
     asked(agent, cut=["worker-0", "worker-1"], yes=False)
     agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-1"])
-    during = heard(agent, 0.5)
+    during = heard(agent, 0.5, *(ADDRESSES[name] for name in ("worker-1", "worker-2")))
     assert during[ADDRESSES["worker-0"]] == 0
     assert min(during[ADDRESSES[name]] for name in ("worker-1", "worker-2")) > 10
 
@@ -118,16 +131,25 @@ def test_rates_change_and_are_as_planned_again(agent: Harness, planned: int | No
         agent.start(source, what="send", to=to, bytes=1_000_000)
         return float(agent.until(agent.report, lambda m: "from" in m.fields)["at"]) - began
 
-    assert seconds("worker-0", SERVER) < 0.7
+    def least(source: str, to: str, enough: float) -> float:
+        """The least time of several tries: a busy host makes it longer, and never shorter."""
+        deadline = time.monotonic() + PATIENCE
+        found = seconds(source, to)
+        while found >= enough and time.monotonic() < deadline:
+            found = min(found, seconds(source, to))
+        return found
+
+    assert least("worker-0", SERVER, 0.7) < 0.7
     for _ in range(2):
         asked(agent, rate="worker-0", uplink=8_000_000, downlink=None)
-        assert 0.95 <= seconds("worker-0", SERVER) < 1.8  # 1 MB and its headers at 8 Mbit/s
+        # 1 MB and its headers at 8 Mbit/s
+        assert 0.95 <= least("worker-0", SERVER, 1.8) < 1.8
         asked(agent, rate="worker-0", uplink=None, downlink=None)
-        assert seconds("worker-0", SERVER) < 0.7
+        assert least("worker-0", SERVER, 0.7) < 0.7
     asked(agent, rate="worker-1", uplink=None, downlink=8_000_000)
-    assert 0.95 <= seconds("worker-2", ADDRESSES["worker-1"]) < 1.8
+    assert 0.95 <= least("worker-2", ADDRESSES["worker-1"], 1.8) < 1.8
     asked(agent, rate="worker-1", uplink=None, downlink=None)
-    assert seconds("worker-2", ADDRESSES["worker-1"]) < 0.7
+    assert least("worker-2", ADDRESSES["worker-1"], 0.7) < 0.7
 
 
 def test_damaged_frames_are_sent_again(agent: Harness) -> None:

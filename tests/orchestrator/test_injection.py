@@ -17,6 +17,24 @@ from tests.roles.test_server import settings
 Make = Callable[..., tuple[Injection, list[dict[str, Any]]]]
 
 
+class Clock:
+    """CLOCK_MONOTONIC in the test's hands: it moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the module that is tested."""
+    one = Clock()
+    monkeypatch.setattr(time, "monotonic", one)
+    return one
+
+
 def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
     return {
         "stream": f"faults {index}",
@@ -44,9 +62,9 @@ def make(tmp_path: Path) -> Make:
     return made
 
 
-def test_nobody_is_waited_for_who_was_killed_for_good(make: Make) -> None:
+def test_nobody_is_waited_for_who_was_killed_for_good(make: Make, clock: Clock) -> None:
     injection, asked = make(rule(0, Fault(0, "kill"), 1.0))
-    injection.training(time.monotonic() - 2)
+    injection.training(clock.now - 2)
     assert injection.patience == 0
     injection.turn()
     assert asked[0] == {"kill": "worker-0"}
@@ -54,13 +72,13 @@ def test_nobody_is_waited_for_who_was_killed_for_good(make: Make) -> None:
     assert injection.patience == math.inf
 
 
-def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make) -> None:
+def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make, clock: Clock) -> None:
     injection, asked = make(rule(0, Fault(0, "kill", 0.5), 1.0))
-    injection.training(time.monotonic() - 2)
+    injection.training(clock.now - 2)
     injection.turn()
     assert injection.exited("worker-0")
-    assert 0.3 < injection.patience <= 0.5
-    time.sleep(0.6)
+    assert injection.patience == 0.5
+    clock.now += 0.6
     injection.turn()
     assert 0 < injection.patience < 0.1
     injection.closed(0)
@@ -69,10 +87,10 @@ def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make) -> No
     assert injection.patience == math.inf
 
 
-def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make) -> None:
+def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make, clock: Clock) -> None:
     both = [rule(i, Fault(i, "freeze", 60.0), time) for i, time in enumerate((1.0, 2.0))]
     injection, asked = make(*both)
-    began = time.monotonic() - 3
+    began = clock.now - 3
     injection.training(began)
     injection.turn(began + 1.5)
     assert asked == [{"freeze": "worker-0"}]
@@ -80,18 +98,20 @@ def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make) -> None:
     assert asked == [{"freeze": "worker-0"}, {"freeze": "worker-1"}]
 
 
-def test_a_server_is_started_again_when_it_has_been_away_for_so_long(make: Make) -> None:
+def test_a_server_is_started_again_when_it_has_been_away_for_so_long(
+    make: Make, clock: Clock
+) -> None:
     killed = rule(0, Fault(0, "kill", 0.5), 1.0) | {"devices": [SERVER]}
     injection, asked = make(killed)
-    began = time.monotonic() - 2
+    began = clock.now - 2
     injection.training(began)
     injection.turn()
     assert asked == [{"kill": "server"}]
     assert injection.patience == math.inf  # until its process has ended
-    assert injection.exited("server") and injection.server_exited <= time.monotonic()
+    assert injection.exited("server") and injection.server_exited == clock.now
     injection.turn()
-    assert len(asked) == 1 and 0.3 < injection.patience <= 0.5
-    time.sleep(0.6)
+    assert len(asked) == 1 and injection.patience == 0.5
+    clock.now += 0.6
     injection.turn()
     role = {"role": "server", "number": SERVER, "restore": True, "kills": 1, "training": began}
     assert asked[1:] == [{"start": "server", "role": role}]
@@ -108,10 +128,10 @@ def test_a_server_is_started_again_when_it_has_been_away_for_so_long(make: Make)
     ],
 )
 def test_who_stands_still_by_itself_when_training_is_over_is_released(
-    make: Make, fault: Fault, asked_for: list[dict[str, Any]]
+    make: Make, clock: Clock, fault: Fault, asked_for: list[dict[str, Any]]
 ) -> None:
     injection, asked = make(rule(0, Fault(0, "freeze"), 1e6))
-    injection.training(time.monotonic() - 30)
+    injection.training(clock.now - 30)
     injection.release()
     assert asked == []
     injection.told(fault.record("begin", [0], 0.0, 7) | {"pushes": 3})

@@ -5,6 +5,7 @@ Strangers speak raw frames, so that nothing of the peers' code decides what they
 
 import contextlib
 import dataclasses
+import select
 import socket
 import struct
 import threading
@@ -249,11 +250,17 @@ def test_the_evaluated_peer_tells_of_each_connection(place: Place) -> None:
     assert [one for one in place.told(1) if "connection" in one] == []
 
 
+def until_there(one: Meeting, sender: int) -> None:
+    """Wait until what a peer has sent can be read."""
+    assert select.select([one._peers[sender].socket], [], [], 30)[0]
+
+
 def test_only_one_is_read_from_when_only_its_update_is_wanted(place: Place) -> None:
     peers = place.meet(3)
     peers[1].send(0, push(1, 1.0))
     peers[2].send(0, push(2, 2.0))
-    time.sleep(0.05)  # both are there
+    for sender in (1, 2):
+        until_there(peers[0], sender)
     before = peers[0].message_bytes
     frame = peers[0].next_from(2)
     assert frame is not None
@@ -328,7 +335,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None
     peers = place.meet(3)
     gone = peers[2]
     peers[2].send(0, push(7, 1.0))
-    time.sleep(0.05)
+    until_there(peers[0], 2)
     for connection in gone._peers.values():
         connection.socket.close()
     gone._peers.clear()

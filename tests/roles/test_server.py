@@ -6,6 +6,7 @@ decides what is sent.
 
 import errno
 import os
+import select
 import socket
 import struct
 import threading
@@ -358,7 +359,7 @@ def test_an_answer_that_waits_stays_the_version_that_was_pulled(
     running = Running(monkeypatch, updates=100)
     a, b = running.connect(0), running.connect(1)
     a.sendall(header(Kind.PULL))
-    time.sleep(0.3)
+    assert select.select([a], [], [], 30)[0]  # its answer has begun
     base, _ = pull(b)
     for _ in range(3):
         b.sendall(dense(base, 1.0))

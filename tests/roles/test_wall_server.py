@@ -88,7 +88,8 @@ def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
         assert second.server._service.payload_bytes == kept["payload_bytes"] < before
         a.sendall(dense(3, 1.0))
         assert second.until("updates")["version"] == 4
-        assert second.server._now() == pytest.approx(time.monotonic() - training, abs=0.5)
+        started_before = time.monotonic() - training
+        assert started_before <= second.server._now() <= time.monotonic() - training
 
 
 def test_it_can_come_back_before_anybody_knows_that_training_begins(
@@ -134,7 +135,7 @@ def test_it_does_not_wait_for_the_dead(
         a = second.connect(0)
         began = time.monotonic()
         assert pull(a)[0] == 3
-        assert 0.3 < time.monotonic() - began < 5
+        assert 0.3 < time.monotonic() - began < 60
         b = second.connect(1)  # it was cut off, and comes after all
         assert pull(b)[0] == 3
 
@@ -149,7 +150,7 @@ def test_whoever_comes_and_goes_does_not_put_the_others_off(
         began = time.monotonic()
         answered = False
         while not answered:
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 60
             with second.connect(0) as a:  # the other one is dead
                 a.sendall(header(Kind.PULL))
                 a.settimeout(0.3)
@@ -167,9 +168,11 @@ def test_the_clock_of_an_interrupted_run_stands_still(
     with running(monkeypatch, files, CameBack(0, None, elapsed=50.0)) as second:
         assert second.until("restored")["restored"] == 0
         time.sleep(1)
+        before = time.monotonic()
         workers = [second.connect(number) for number in (0, 1)]
         began = second.until("training")["training"]
-        assert time.monotonic() - began == pytest.approx(50.0, abs=0.5)
+        # It went on from 50 s at a moment between these.
+        assert before <= began + 50.0 <= time.monotonic()
         for worker in workers:
             assert pull(worker) == (0, 0.0)
 

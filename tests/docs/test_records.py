@@ -1,0 +1,97 @@
+"""What the pages print was measured: each figure stands in a record of ``docs/records``.
+
+``bench.records`` says how the pages name the record of what they print, and makes the records.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.records import FOLDER, SOURCES
+from tests.docs.blocks import PAGES, REPOSITORY
+
+_REGION = re.compile(
+    r"<!-- record (\S+): (lines|figures) -->\n(.*?)<!-- end of record -->", re.DOTALL
+)
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
+TO_BE_MADE = {
+    "encoding-times",
+    "quickstart",
+    "mnist-200",
+    "agree",
+    "ladder",
+    "capture",
+    "bench",
+}
+"""Records that the pages name and that nobody has made yet; one that is made is taken out here."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """What a page prints of a record."""
+
+    page: str
+    record: str
+    how: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}, {self.record}"
+
+
+def regions() -> list[Region]:
+    found = []
+    for page in sorted(PAGES):
+        text = (REPOSITORY / page).read_text(encoding="utf-8")
+        matches = _REGION.findall(text)
+        assert text.count("<!-- record ") == text.count("<!-- end of record -->") == len(matches), (
+            page
+        )
+        found += [Region(page, *match) for match in matches]
+    return found
+
+
+def not_in_record(region: Region, folder: Path) -> list[str]:
+    """The lines, or the numbers, that a page has and its record has not."""
+    said = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".txt", ".json", ".yaml")
+    )
+    if region.how == "lines":
+        known = {line.strip() for line in said.splitlines()}
+        lines = (line.strip() for line in region.text.splitlines())
+        return [line for line in lines if line and not line.startswith("```") and line not in known]
+    numbers = {number.replace(",", "") for number in _NUMBER.findall(said)}
+    return [n for n in _NUMBER.findall(region.text) if n.replace(",", "") not in numbers]
+
+
+@pytest.mark.parametrize("region", regions(), ids=str)
+def test_what_is_printed_is_in_its_record(region: Region) -> None:
+    assert region.record in SOURCES, "bench.records does not make it"
+    if region.record in TO_BE_MADE:
+        pytest.skip(f"the record is still to be made: make records RECORDS={region.record}")
+    assert not_in_record(region, FOLDER / region.record) == []
+
+
+def test_every_record_is_printed_and_says_how_it_was_made() -> None:
+    made = {path.parent.name for path in FOLDER.glob("*/record.json")}
+    assert made | TO_BE_MADE == {region.record for region in regions()} == set(SOURCES)
+    assert not made & TO_BE_MADE, "it is there: take it out of TO_BE_MADE"
+    for name in made:
+        about = json.loads((FOLDER / name / "record.json").read_bytes())
+        assert len(about["commands"]) == len(SOURCES[name].commands)
+        assert re.fullmatch(r"[0-9a-f]{40}", about["commit"]), f"{name}: made of changed code"
+        output = (FOLDER / name / "output.txt").read_text(encoding="utf-8")
+        assert all(f"$ {command}\n" in output for command in about["commands"])
+
+
+def test_a_figure_that_was_not_measured_is_named(tmp_path: Path) -> None:
+    (tmp_path / "output.txt").write_text("asgd  1,000  95.21\nof 20 workers\n")
+    figures = Region("page", "some", "figures", "| ASGD | 95.21 % | 95.22 % | 1,000 | 20 |")
+    assert not_in_record(figures, tmp_path) == ["95.22"]
+    lines = Region("page", "some", "lines", "```\nasgd  1,000  95.21\nasgd  1,000  95.22\n```\n")
+    assert not_in_record(lines, tmp_path) == ["asgd  1,000  95.22"]

@@ -1,0 +1,152 @@
+"""The shell blocks: every line is understood, and those that take seconds are carried out.
+
+``testbed`` commands are parsed by the command line's own parser, whose options and arguments they must
+be; targets of ``make`` must be in the Makefile, with the variables that it has. Commands that need
+containers, the network or hours are parsed only.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from testbed.cli import app
+from tests.docs.blocks import REPOSITORY, Block, blocks
+from tests.end_to_end.conftest import CommandLine
+
+SHELL = blocks("sh")
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+SHORT = (
+    "training.updates=30",
+    "devices.workers=3",
+    "dataset=digits",
+    "model=mlp",
+    "evaluation.every=10",
+)
+"""What makes an experiment of seconds of that of a page; it is simulated then."""
+OWN = "my-first"
+"""The experiment that the README writes."""
+
+
+def commands(block: Block) -> list[list[str]]:
+    """The simple commands of a block, as words: of a loop its first turn, no comment and no sudo."""
+    found = []
+    for line in block.text.splitlines():
+        for part in re.split(r"\s*;\s*", line.partition("#")[0]):
+            words = shlex.split(re.sub(r"^(do|for .* in .*|done|sudo)\b\s*", "", part.strip()))
+            if words:
+                found.append(["1" if word == "$seed" else word for word in words])
+    return found
+
+
+def parse(words: list[str]) -> None:
+    """Parse a ``testbed`` command as the command line does, without carrying it out."""
+    command = typer.main.get_command(app)
+    context, rest = None, words[1:]
+    while True:
+        context = command.make_context(command.name or "testbed", list(rest), parent=context)
+        if not hasattr(command, "resolve_command"):
+            return
+        # Arguments that a group leaves to the command below it.
+        _, command, rest = command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_every_command_is_one(block: Block) -> None:
+    found = commands(block)
+    assert found
+    for words in found:
+        if words[0] == "testbed":
+            parse(words)
+        elif words[0] == "make":
+            for word in words[1:]:
+                name, assigned, _ = word.partition("=")
+                if assigned:
+                    assert re.search(rf"\b{name}\b", MAKEFILE), word
+                else:
+                    assert re.search(
+                        rf"^{name}:.*## |^adacomp-.*\b{name}\b", MAKEFILE, re.MULTILINE
+                    ), word
+        else:
+            raise AssertionError(f"{block}: no test knows what {words[0]} is")
+
+
+def test_what_is_no_command_is_refused() -> None:
+    for wrong in ("testbed simulat x.yaml", "testbed run x.yaml --sed 3", "testbed replay"):
+        with pytest.raises(Exception, match=r"No such|Missing"):
+            parse(shlex.split(wrong))
+
+
+def test_the_readmes_own_experiment_does_what_it_says(command: CommandLine) -> None:
+    """The commands after the README's experiment file, in their order, with short settings."""
+    (spec,) = (block for block in blocks("yaml") if block.first == f"name: {OWN}")
+    (block,) = (one for one in SHELL if one.page == "README.md" and f"{OWN}.yaml" in one.text)
+    command.spec({}, f"{OWN}.yaml").write_text(spec.text, encoding="utf-8")
+    settings = [word for one in SHORT for word in ("--set", one)]
+    # What it is compared with, and what is gone on with: there is something of both.
+    other = REPOSITORY / "experiments" / "mnist-200.yaml"
+    to_the_end(command, "simulate", str(other), *settings, "--no-report")
+    for words in commands(block):
+        arguments = words[1:]
+        if arguments[0] in ("plan", "run"):
+            if arguments[0] == "run":
+                arguments[0] = "simulate"
+            arguments += settings
+        elif arguments[0] == "resume":
+            (command.folder / "runs" / OWN).mkdir(exist_ok=True)
+            interrupt(command, command.folder / f"{OWN}.yaml", settings)
+        to_the_end(command, *expanded(command.folder, arguments))
+    assert (command.folder / OWN / "report.html").exists()
+
+
+def to_the_end(command: CommandLine, *arguments: str) -> None:
+    started = command.start(*arguments)
+    assert started.wait(600) == 0, f"testbed {' '.join(arguments)}: {started.said}"
+
+
+def expanded(folder: Path, arguments: list[str]) -> list[str]:
+    """The arguments with a shell's ``*`` carried out."""
+    found: list[str] = []
+    for word in arguments:
+        paths = (
+            sorted(str(path.relative_to(folder)) for path in folder.glob(word))
+            if "*" in word
+            else []
+        )
+        found += paths or [word]
+    return found
+
+
+def interrupt(command: CommandLine, spec: Path, settings: list[str]) -> None:
+    """Leave a run that was interrupted, of few updates that are left."""
+    longer = [word.replace("updates=30", "updates=3000") for word in settings]
+    started = command.start(
+        "simulate", spec, *longer, "--no-report", "--set", "algorithms=[asgd]", "--seed", "9"
+    )
+    started.until(lambda: list(command.folder.glob("runs/*/*-9*/*/manifest.json")), "a run")
+    started.interrupt()
+    started.wait(600)
+
+
+def test_the_shell_that_is_there_reads_the_blocks(tmp_path: Path) -> None:
+    shell = shutil.which("sh")
+    assert shell is not None
+    for block in SHELL:
+        path = tmp_path / "block.sh"
+        path.write_text(block.text, encoding="utf-8")
+        done = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}: {done.stderr}"
