@@ -84,6 +84,20 @@ class Leave:
         """Tell the clock something; for a device's end."""
         self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)
 
+    def claim(self, waits_for: str) -> None:
+        """Tell the clock what the device waits for; nothing if the clock reads none of it."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            told = json.dumps({"waits_for": waits_for}).encode()
+            self._socket.send(told, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+
+    def heard(self) -> list[dict[str, Any]]:
+        """What the device has told so far, without waiting. For the clock's end."""
+        told: list[dict[str, Any]] = []
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := self._socket.recv(_LONGEST, socket.MSG_DONTWAIT):
+                told.append(json.loads(data))
+        return told
+
     def hear(self) -> dict[str, Any]:
         """What the device told; waits for it. For the clock's end.
 

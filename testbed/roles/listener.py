@@ -13,11 +13,13 @@ import numpy as np
 
 from testbed.algorithms.interface import FloatVector
 from testbed.roles.computation import Computation
-from testbed.roles.leave import Leave, What
+from testbed.roles.leave import What
 from testbed.roles.pace import Draws
 from testbed.roles.parking import Parking
+from testbed.roles.pauses import ORDER
 from testbed.roles.pulling import STALLED, Answers
 from testbed.roles.pushing import push
+from testbed.roles.standstill import Standstill
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.telemetry.board import DeviceLine
@@ -50,6 +52,7 @@ class Listener:
         # Versions that were received and may still be wanted, and memory for others.
         self._received: dict[int, FloatVector] = {}
         self._spare: list[FloatVector] = []
+        self._newest = -1
         self._stopped = False
 
     def by_wall_clock(self, times: Draws) -> None:
@@ -70,24 +73,31 @@ class Listener:
             if self._finish() is None and not self._await(None):
                 return
 
-    def by_virtual_clock(self, leave: Leave) -> None:
-        """Work until the clock says so; it says what has happened, and nothing else counts."""
-        poll = select.poll()
+    def by_virtual_clock(self, standstill: Standstill) -> None:
+        """Work until the clock says so; it says what has happened, and nothing else counts.
+
+        Raises:
+            RunError: the clock says that a version has arrived that will never come.
+        """
+        leave, poll = standstill.leave, select.poll()
         poll.register(leave, select.POLLIN)
         poll.register(self._connection, select.POLLIN)
         self._answers.listen()
         while True:
+            standstill.waits_for = ORDER
             ready = {fd for fd, _ in poll.poll(1000 * STALLED)}
             if leave.fileno() not in ready:
                 if ready or self._answers.stands_still():
                     self._receive()
+                else:
+                    standstill.claim()
                 continue
             order = leave.take()
             assert order is not None
             match order.what:
                 case What.ARRIVED:
-                    while order.number not in self._received and not self._stopped:
-                        self._receive()
+                    standstill.waits_for = f"version {order.number}"
+                    self._receive_until(order.number, standstill)
                     self._forget_before(order.number)
                     if self._protocol.arrived(order.number) is not None:
                         self._compute()
@@ -100,6 +110,17 @@ class Listener:
                     break
         # A connection that is closed with STOP unread would be reset, and what it sent be lost.
         while not self._stopped:
+            self._receive()
+
+    def _receive_until(self, version: int, standstill: Standstill) -> None:
+        """Receive what comes, up to a version that the clock says has arrived; or STOP."""
+        while version not in self._received and not self._stopped:
+            if self._newest >= version:
+                raise standstill.broken(
+                    f"the clock says that version {version} has arrived, and the server has sent "
+                    f"version {self._newest}, after which it cannot come any more: the order of events "
+                    "is broken, please report it with the experiment file"
+                )
             self._receive()
 
     def _await(self, until: float | None) -> bool:
@@ -136,6 +157,7 @@ class Listener:
         self._answers.take(vector)
         self._answers.listen()
         self._received[version] = vector
+        self._newest = version
         return version
 
     def _compute(self) -> None:

@@ -5,10 +5,17 @@ import socket
 import time
 from abc import ABC, abstractmethod
 
-from testbed.roles.leave import Leave, What
+from testbed.roles.leave import What
 from testbed.roles.pace import Draws
+from testbed.roles.pulling import STALLED
 from testbed.roles.receiving import receive_header
+from testbed.roles.standstill import Standstill
 from testbed.wire.frames import Kind
+
+LONGEST = 86_400.0
+"""Seconds that are waited for at once: the kernel takes no more than some days."""
+ORDER = "the clock's next order"
+"""What a worker waits for that has computed and may not send yet."""
 
 
 class Pause(ABC):
@@ -52,8 +59,9 @@ class WallPause(Pause):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         poll = select.poll()
         poll.register(connection, select.POLLIN)
-        if not poll.poll(max(0.0, self._until - time.monotonic()) * 1000):
-            return True
+        while not poll.poll(1000 * min(LONGEST, max(0.0, self._until - time.monotonic()))):
+            if self._until <= time.monotonic():
+                return True
         receive_header(connection, {Kind.STOP: 0})
         return False
 
@@ -61,8 +69,9 @@ class WallPause(Pause):
 class VirtualPause(Pause):
     """Until the virtual clock gets there."""
 
-    def __init__(self, leave: Leave) -> None:
-        self._leave = leave
+    def __init__(self, standstill: Standstill) -> None:
+        self._leave = standstill.leave
+        self._standstill = standstill
         self._told: What | None = None
 
     def begin(self) -> None:
@@ -75,7 +84,9 @@ class VirtualPause(Pause):
 
     def wait(self, connection: socket.socket) -> bool:
         if self._told is None:
+            before, self._standstill.waits_for = self._standstill.waits_for, ORDER
             self._await_server(connection)
+            self._standstill.waits_for = before
             order = self._leave.take()
             assert order is not None
             self._told = order.what
@@ -95,7 +106,8 @@ class VirtualPause(Pause):
         poll = select.poll()
         poll.register(self._leave, select.POLLIN)
         poll.register(connection, select.POLLRDHUP)
-        ready = {fd for fd, _ in poll.poll()}
+        while not (ready := {fd for fd, _ in poll.poll(1000 * STALLED)}):
+            self._standstill.claim()
         if self._leave.fileno() in ready:
             return
         if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):

@@ -17,6 +17,7 @@ import socket
 import termios
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -35,7 +36,12 @@ class Answers(ABC):
     """The answers to the pulls of one connection.
 
     Usage, for each answer: ``listen``; ``wait``; then ``take`` what was announced.
+
+    Attributes:
+        idle: called about once a second while nothing comes.
     """
+
+    idle: Callable[[], None] | None = None
 
     def __init__(self, connection: socket.socket, longest: int) -> None:
         self._connection = connection
@@ -82,6 +88,8 @@ class Answers(ABC):
         while not self._arrived.poll(1000 * min(STALLED, max(0.0, until - time.monotonic()))):
             if self.stands_still():
                 break
+            if self.idle is not None:
+                self.idle()
             if time.monotonic() >= until:
                 return False
         self._wake_at(1)

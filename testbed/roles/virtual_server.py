@@ -16,7 +16,8 @@ from typing import Any
 from testbed.algorithms.interface import as_bytes
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
-from testbed.clock.star import Devices, StarClock
+from testbed.clock.star import LATEST, Devices, StarClock
+from testbed.errors import RunError
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
 from testbed.roles.computation import Times, lines
@@ -24,10 +25,12 @@ from testbed.roles.connection import Connection
 from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.outstanding import Outstanding
+from testbed.roles.pulling import STALLED
 from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.serving import Serving
 from testbed.roles.standing_faults import StandingFaults
+from testbed.roles.standstill import Suspicion, is_idle
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
@@ -102,7 +105,9 @@ class VirtualServer(Server):
         if not self._service.finished:
             self._check_workers()
             if not self._finished:
-                self._report.event("error", "nobody will push any more")
+                late = f": that would be later than {LATEST:g} s of the run's clock"
+                why = late if self._clock.is_beyond else ""
+                self._report.event("error", f"nobody will push any more{why}")
         self._clock.drain()
         self._finished = True
         stopped = self._standing.under(STOPPING)
@@ -357,7 +362,11 @@ class VirtualServer(Server):
         self._leaves[worker].give(What.FINISHED)
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
-        """Wait for the message of a worker that has finished."""
+        """Wait for the message of a worker that has finished.
+
+        Raises:
+            RunError: that worker waits for the server, so that nothing can happen any more.
+        """
         connection = self._workers.get(worker)
         if connection is None:
             return None
@@ -366,20 +375,52 @@ class VirtualServer(Server):
         self._sizes.clear()
         self._watch(connection)
         expected = 2 if self._protocol.asks else 1
-        told = time.monotonic()
+        began = told = time.monotonic()
+        suspicion = Suspicion()
         while len(self._sizes) < expected and connection in self._connections:
             self._turn(self._listener)
             self._look_after()
+            if time.monotonic() - began > STALLED:
+                self._check_standstill(worker, connection, suspicion)
             if time.monotonic() - told > PATIENCE:
                 told += PATIENCE
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
         self._reading = None
         if connection not in self._connections or self._push is None:
+            self._claims(worker)
             return None
         self._watch(connection)
         if self._outstanding is not None:
             self._outstanding.received(worker)
         return Arrived(self._push, tuple(self._sizes))
+
+    def _claims(self, worker: int) -> list[str]:
+        """Hear what a worker claims to wait for.
+
+        Raises:
+            RunError: it was given an order that it cannot obey.
+        """
+        told = self._leaves[worker].heard()
+        for one in told:
+            if "broken" in one:
+                raise RunError(f"worker-{worker}: {one['broken']}")
+        return [one["waits_for"] for one in told if "waits_for" in one]
+
+    def _check_standstill(self, worker: int, connection: Connection, suspicion: Suspicion) -> None:
+        """End the run if the worker whose message is waited for waits for this server."""
+        if connection not in self._connections or connection.device is None:
+            return
+        claims = self._claims(worker)
+        idle = not connection.pending and is_idle(connection.socket)
+        if suspicion.confirmed(claims, idle=idle):
+            raise RunError(
+                f"nothing can happen any more: {self._clock_time()} the server waits for the message "
+                f"of worker-{worker}, which waits for {claims[-1]}, and nothing is under way between "
+                "them; please report it with the experiment file"
+            )
+
+    def _clock_time(self) -> str:
+        return f"at {self._now():.6g} s of the run's clock"
 
     def host_time(self) -> float:
         """Seconds of the host's clock since training began."""

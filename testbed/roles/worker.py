@@ -17,6 +17,7 @@ from testbed.roles.parking import Parking
 from testbed.roles.pauses import VirtualPause, WallPause
 from testbed.roles.pulling import ANSWERS
 from testbed.roles.settings import Settings
+from testbed.roles.standstill import Standstill
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.telemetry.board import DeviceLine
@@ -62,6 +63,8 @@ def work(  # noqa: PLR0917 - what a worker is made of
         connection = greeted.connection
         protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
         answers = ANSWERS[settings.pulls](connection, layout)
+        standstill = Standstill(connection, leave) if leave else None
+        answers.idle = standstill.claim if standstill else None
         if greeted.goes_on:
             assert leave is not None
             if greeted.base is not None:
@@ -71,15 +74,15 @@ def work(  # noqa: PLR0917 - what a worker is made of
             assert order.what is What.RESUME
             mine.draw_behind(order.number)
         if protocol.asks:
-            pause = WallPause(own_times) if leave is None else VirtualPause(leave)
+            pause = VirtualPause(standstill) if standstill else WallPause(own_times)
             asked = greeted.goes_on
             ask(connection, answers, mine, learners, pause, line, parking, asked=asked)
         else:
             listener = Listener(connection, answers, mine, learners, protocol, line, parking)
-            if leave is None:
-                listener.by_wall_clock(own_times)
+            if standstill:
+                listener.by_virtual_clock(standstill)
             else:
-                listener.by_virtual_clock(leave)
+                listener.by_wall_clock(own_times)
 
     # Whatever the clock told somebody who was killed, or told before it was killed itself, is over.
     forget = leave.forget if leave is not None else lambda: None
