@@ -1,0 +1,328 @@
+"""``make mixtures``: random mixtures of faults that overlap; are simulation and emulation the same?
+
+Each seed makes a small experiment under the virtual clock: an algorithm and its protocol, links, and 2
+to 5 faults, most of them on one worker, so that freezes, outages, kills, partitions and slow links
+overlap. Every one is simulated, every second one (the even seeds) carried out in namespaces as well. A
+run must end by itself, completed, or failed because a fault has left too few workers for another
+update; the two must end with the same parameters, bytes, updates and records of faults. In some the
+server is killed, and comes back from a checkpoint. All run in one process; one that takes too long is
+ended, and has failed.
+
+Prints a line for each seed that fails, with its experiment, and how far it is now and then. A seed is
+enough to see a failure again: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import yaml
+
+from bench.agree import Pair
+from bench.chaos import seeds_of
+from testbed.errors import TestbedError
+from testbed.experiment.spec import Spec
+from testbed.orchestrator import experiment
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.watching import Progress
+from testbed.results.records import SERVER_KILLED
+
+SIMULATION_LIMIT = 300.0
+"""Seconds that a simulation may take; much more than it needs on a busy host."""
+EMULATION_LIMIT = 400.0
+"""Seconds that an emulation may take, likewise."""
+GRACE = 30.0
+"""Seconds in which a run that is told to end does so."""
+TELL_PERIOD = 60.0
+"""Seconds between two lines that say how far it is."""
+_NOBODY_LEFT = ("no further update could come about", "every worker was lost")
+"""How the reason begins of a run that its faults have ended."""
+
+
+class HungError(Exception):
+    """A run neither ends nor hears that it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has ended: its directory and its summary."""
+
+    directory: Path
+    summary: dict[str, Any]
+
+
+class _Unwatched:
+    """Somebody who does not want to see how a run goes."""
+
+    def progress(self, progress: Progress) -> None:
+        """Nothing is shown."""
+
+    def event(self, level: str, text: str) -> None:
+        """Nothing is shown."""
+
+
+def mixture(seed: int) -> dict[str, Any]:
+    """The experiment of a seed, as it stands in a file."""
+    draw = np.random.default_rng([1414, seed])
+
+    def one(*options: Any) -> Any:
+        return options[int(draw.integers(len(options)))]
+
+    workers = int(draw.integers(2, 9))
+    algorithm, synchronous = _algorithm(draw, workers)
+    updates = int(draw.integers(120, 301))
+    network = one(
+        {},
+        {"delay": "7ms"},
+        {"downlink": "20mbit"},
+        {"uplink": "40mbit", "downlink": "60mbit"},
+        {"uplink": "10mbit", "downlink": "30mbit", "delay": "3ms"},
+    )
+    mean = one(20, 50, 100)
+    # Some seconds of the run's clock: an update of each worker takes its duration and its transfers.
+    turn = mean / 500 + (0.1 if "downlink" in network else 0.0)
+    horizon = updates * turn / (2 if synchronous else workers)
+    made: dict[str, Any] = {
+        "name": f"mixture-{seed}",
+        "seed": seed,
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": updates, "batch_size": 8},
+        "clock": "virtual",
+        "algorithms": [algorithm],
+        "encoding": one("plain", "compact"),
+        "pulls": one("full", "full", "changed"),
+        "devices": {"workers": workers, "suspect_after": one(None, "300ms", "2s")},
+        "network": network,
+        "compute": {"distribution": one("constant", "exponential"), "mean": f"{mean}ms"},
+        "waiting": {"distribution": one("constant", "exponential"), "mean": f"{mean}ms"},
+        "evaluation": {"every": 100, "images": 50},
+    }
+    struck = int(draw.integers(workers))
+    made["faults"] = [
+        _fault(draw, workers, struck, updates, horizon) for _ in range(int(draw.integers(2, 6)))
+    ]
+    if draw.random() < 0.08 and not algorithm.get("error_feedback"):
+        made["checkpoints"] = {"every": int(draw.integers(10, 60))}
+        when = one(
+            {"time": f"{draw.uniform(0.1, 0.7) * horizon:.3f}s"},
+            {"iteration": int(draw.integers(1, updates))},
+        )
+        made["faults"].append({"who": "server", "how": "kill", "when": when, "lasting": "100ms"})
+    return made
+
+
+def _algorithm(draw: np.random.Generator, workers: int) -> tuple[dict[str, Any], bool]:
+    """An algorithm's entry, and whether it is synchronous."""
+    if draw.random() < 0.4:
+        made: dict[str, Any] = {"name": str(draw.choice(["asgd", "adacomp", "comp-asgd"]))}
+        if made["name"] != "asgd":
+            made |= {"ratio": 0.05, "error_feedback": bool(draw.random() < 0.3)}
+        return made, False
+    protocols = ["pull", "push-and-wait", "push-and-interrupt"]
+    made = {"name": "sync-sgd", "protocol": str(draw.choice(protocols))}
+    if draw.random() < 0.8:
+        made["wait_for"] = int(draw.integers(1, workers + 1))
+    return made, True
+
+
+def _fault(
+    draw: np.random.Generator, workers: int, struck: int, updates: int, horizon: float
+) -> dict[str, Any]:
+    def one(*options: Any) -> Any:
+        return options[int(draw.integers(len(options)))]
+
+    def rate() -> Any:
+        return one("500kbit", "2mbit", "10mbit", "25mbit")
+
+    how = one(
+        "freeze",
+        "freeze",
+        "stop-network",
+        "stop-network",
+        "kill",
+        "partition",
+        {"kind": "slow", "factor": one(0.5, 3, 10)},
+        {"kind": "slow", "downlink": rate()},
+        {"kind": "slow", "uplink": rate(), "downlink": rate()},
+        {"kind": "slow", "uplink": rate(), "factor": 2},
+    )
+    whose = {"devices": [f"worker-{struck}"]}
+    some = {"devices": [f"worker-{i}" for i in sorted({struck, int(draw.integers(workers))})]}
+    who = one(whose, whose, whose, some, {"number": int(draw.integers(1, workers + 1))}, "each")
+    times: list[dict[str, Any]] = [
+        {"time": f"{draw.uniform(0.02, 0.7) * horizon:.3f}s"},
+        {"time": f"{draw.uniform(0.02, 0.7) * horizon:.3f}s"},
+        {"iteration": int(draw.integers(1, updates * 3 // 4))},
+        {"mean_time": f"{draw.uniform(0.1, 0.6) * horizon:.3f}s"},
+    ]
+    if how != "partition":
+        times.append({"probability": one(0.01, 0.05)})
+    fault = {"who": who, "when": one(*times), "how": how}
+    # Most end: what overlaps with something for good says less.
+    if draw.random() < 0.1 and "mean_time" not in fault["when"]:
+        return fault
+    return fault | {"lasting": f"{draw.uniform(0.01, 0.4) * horizon:.3f}s"}
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """In the body: after so many seconds have the run end, as by SIGTERM, and then raise."""
+    told = False
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        nonlocal told
+        if told or signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            raise HungError(f"it did not end within {seconds:g} s")
+        told = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, GRACE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -> Ended:
+    """Carry an experiment out in this process.
+
+    Raises:
+        HungError: it did not end in time, nor when it was told to.
+        TestbedError, Exception: whatever the run ends with instead of an outcome.
+    """
+    chosen = Spec.model_validate(spec | {"engine": engine})
+
+    def watch(_plan: Plan, _number: int, _count: int) -> _Unwatched:
+        return _Unwatched()
+
+    with _limit(seconds):
+        execution = experiment.execute(chosen, folder / engine, watch, report=False)
+    (summary,) = execution.summaries
+    return Ended(execution.directory / summary["algorithm"], summary)
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    """The faults of a run, but for the host's time."""
+    lines = (directory / "faults.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
+
+
+def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
+    """What is wrong with how a run has ended; empty if nothing is."""
+    summary, wanted = run.summary, spec["training"]["updates"]
+    if summary["ended"] == "completed":
+        made = summary["updates"]
+        return [] if made == wanted else [f"completed after {made} of {wanted} updates"]
+    reason = summary["reason"] or ""
+    gone = [
+        one
+        for one in records(run.directory)
+        if one["phase"] == "begin" and one["fault"] != "slow" and one["duration"] is None
+    ]
+    if summary["ended"] == "failed" and reason.startswith(_NOBODY_LEFT) and gone:
+        return []
+    return [f"{summary['ended']}: {reason}"]
+
+
+def differences(emulated: Ended, simulated: Ended) -> list[str]:
+    """What an emulation and a simulation do not have in common and should."""
+    pair = Pair("namespaces", emulated.summary, simulated.summary)
+    # Modelled wire bytes know nothing of what an outage has TCP send again.
+    found = [text for text in pair.differences() if not text.startswith("wire bytes")]
+    told = records(emulated.directory)
+    if told != records(simulated.directory):
+        found.append("emulation and simulation were struck by other faults")
+    if emulated.summary["ended"] != "completed":
+        # What a worker that is cut off for good had handed to its kernel nobody reads any more.
+        found = [text for text in found if not text.startswith("the emulation's own ledgers")]
+    elif any("server" in one["devices"] for one in told):
+        # What had reached the server that was killed it could not tell.
+        others = [
+            one
+            for one in emulated.summary["traffic"]["differences"]
+            if one["reason"] != SERVER_KILLED
+        ]
+        found = [text for text in found if not text.startswith("the emulation's own ledgers")]
+        found += [f"not reconciled: {others}"] if others else []
+    return found
+
+
+def try_out(spec: dict[str, Any], folder: Path, *, emulate: bool) -> list[str]:
+    """Carry a mixture out; returns what does not hold, nothing if all does."""
+    found: list[str] = []
+    runs: list[Ended] = []
+    engines = [("simulation", SIMULATION_LIMIT)] + emulate * [("emulation", EMULATION_LIMIT)]
+    for engine, seconds in engines:
+        try:
+            runs.append(carry_out(spec, engine, folder, seconds))
+        except (HungError, TestbedError) as error:
+            found.append(f"{engine}: {error}")
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__} {error}".strip()
+            found.append(f"{engine}: {what} ({Path(at.filename).name}:{at.lineno})")
+        else:
+            found += [f"{engine}: {text}" for text in outcome(spec, runs[-1])]
+    if emulate and len(runs) == len(engines) and not found:
+        found += differences(runs[1], runs[0])
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try seeds; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mixtures", description=__doc__)
+    parser.add_argument("--seeds", default="1-100", type=seeds_of, help="for example 1-2000 or 7")
+    parser.add_argument(
+        "--emulate",
+        choices=("half", "all", "none"),
+        default="half",
+        help="which are carried out in namespaces, too; half: the even seeds",
+    )
+    parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
+    options = parser.parse_args(arguments)
+    emulated = {"half": (0,), "all": (0, 1), "none": ()}[options.emulate]
+    failed: list[int] = []
+    completed = carried = 0
+    last = began = time.monotonic()
+    for seed in options.seeds:
+        spec = mixture(seed)
+        emulate = seed % 2 in emulated
+        with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:
+            at = options.keep or Path(folder)
+            at.mkdir(parents=True, exist_ok=True)
+            found = try_out(spec, at, emulate=emulate)
+        completed += 1
+        carried += emulate
+        if found:
+            failed.append(seed)
+            text = yaml.safe_dump(spec, sort_keys=False, default_flow_style=None, width=110)
+            print(f"seed {seed} FAILS: {'; '.join(found)}\n{text}", flush=True)
+        if time.monotonic() - last > TELL_PERIOD:
+            last = time.monotonic()
+            print(f"{completed} tried, {carried} emulated, {len(failed)} failed", flush=True)
+    print(
+        f"{completed - len(failed)} of {completed} mixtures hold, {carried} of them emulated "
+        f"({time.monotonic() - began:.0f} s)"
+    )
+    if failed:
+        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
