@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
 CHAOS ?= 1-10
+MIXTURES ?= 1-100
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench chaos traffic images base-image clean
+.PHONY: help install run agree test lint format bench chaos mixtures traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +86,9 @@ records: install ## measure again what the pages print, into docs/records: RECOR
 
 chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
+
+mixtures: install ## random faults that overlap, simulated, half of them emulated, to the bit: make mixtures MIXTURES=1-2000
+	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
 	$(BIN)/python -m bench.traffic

@@ -56,7 +56,7 @@ def experiment(seed: int, workers: int = WORKERS, updates: int = UPDATES) -> dic
         "seed": seed,
         "dataset": "digits",
         "model": "mlp",
-        "training": {"updates": updates if asynchronous else max(1, updates // 25)},
+        "training": {"updates": updates if asynchronous else max(1, updates // 10)},
         "clock": one("wall", "virtual"),
         "algorithms": [algorithm],
         "encoding": one("plain", "compact", "compact-zstd"),

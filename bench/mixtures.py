@@ -39,10 +39,10 @@ from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress
 from testbed.results.records import SERVER_KILLED
 
-SIMULATION_LIMIT = 60.0
-"""Seconds that a simulation may take; without others on the host it takes one."""
-EMULATION_LIMIT = 150.0
-"""Seconds that an emulation may take."""
+SIMULATION_LIMIT = 300.0
+"""Seconds that a simulation may take; much more than it needs on a busy host."""
+EMULATION_LIMIT = 400.0
+"""Seconds that an emulation may take, likewise."""
 GRACE = 30.0
 """Seconds in which a run that is told to end does so."""
 TELL_PERIOD = 60.0
@@ -247,7 +247,10 @@ def differences(emulated: Ended, simulated: Ended) -> list[str]:
     told = records(emulated.directory)
     if told != records(simulated.directory):
         found.append("emulation and simulation were struck by other faults")
-    if any("server" in one["devices"] for one in told):
+    if emulated.summary["ended"] != "completed":
+        # What a worker that is cut off for good had handed to its kernel nobody reads any more.
+        found = [text for text in found if not text.startswith("the emulation's own ledgers")]
+    elif any("server" in one["devices"] for one in told):
         # What had reached the server that was killed it could not tell.
         others = [
             one
@@ -275,7 +278,7 @@ def try_out(spec: dict[str, Any], folder: Path, *, emulate: bool) -> list[str]:
             found.append(f"{engine}: {what} ({Path(at.filename).name}:{at.lineno})")
         else:
             found += [f"{engine}: {text}" for text in outcome(spec, runs[-1])]
-    if emulate and len(runs) == len(engines):
+    if emulate and len(runs) == len(engines) and not found:
         found += differences(runs[1], runs[0])
     return found
 

@@ -25,6 +25,7 @@ from testbed.clock.stage import Arrived, FaultStage
 from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, THAWED, Devices, StarClock
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
+from testbed.faults.pace import Pace
 from testbed.roles.service import ParameterService
 from testbed.wire.frames import HEADER
 
@@ -205,18 +206,18 @@ class AfflictedClock(StarClock):
     def _have_pace(self, worker: int) -> None:
         """Have the rates and the factor that all together make."""
         condition = self._conditions[worker]
-        condition.factor = 1.0
-        uplink = downlink = None
-        for fault in condition.slow.values():
-            condition.factor *= fault.factor
-            uplink, downlink = fault.uplink or uplink, fault.downlink or downlink
+        pace = Pace.under(condition.slow.values())
+        condition.factor = pace.factor
         if condition.away is not None:
             up, down, _ = condition.away
-            up.change(self.now, uplink)
-            down.change(self.now, downlink)
+            up.change(self.now, pace.uplink)
+            down.change(self.now, pace.downlink)
         elif worker in self._workers and self._fetch(worker):
             state = self._workers[worker]
-            ways = state.up.change(self.now, uplink), state.down.change(self.now, downlink)
+            ways = (
+                state.up.change(self.now, pace.uplink),
+                state.down.change(self.now, pace.downlink),
+            )
             self._change_lines(worker, *ways)
 
     def _lose(self, worker: int, arriving: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from testbed.clock import afflicted
 from testbed.clock.afflicted import AfflictedClock
 from testbed.clock.stage import FaultStage
-from testbed.clock.star import Devices, StarClock
+from testbed.clock.star import LATEST, Devices, StarClock
 from testbed.faults.fault import SERVER, Fault
 from testbed.faults.schedule import Schedule
 from testbed.roles.service import ParameterService
@@ -105,7 +105,7 @@ class FaultyClock(AfflictedClock):
         if self._fruitless > FRUITLESS:
             return False
         away = any(one.away is not None for one in self._conditions.values())
-        return away or any(rank != _FAULT for _, rank, _, _ in self._events)
+        return away or any(rank != _FAULT and time <= LATEST for time, rank, _, _ in self._events)
 
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
         if rank == _FAULT:

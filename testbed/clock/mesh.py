@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from testbed.clock.star import LATEST
 from testbed.clock.transfers import Line
 from testbed.roles.exchange import ExchangeService, Message, Step
 
@@ -98,12 +99,17 @@ class MeshClock:
         for peer in self._peers:
             if peer < self._computing:
                 self._post(0.0, _BEGIN, peer)
-        while self._events and not self._service.finished:
+        while self._events and not (self._service.finished or self.is_beyond):
             between()
             time, rank, peer, sender, _, message = heapq.heappop(self._events)
             if peer in self._peers:
                 self.now = time
                 self._handle(rank, peer, sender, message)
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the next event lies too far ahead to take place."""
+        return bool(self._events) and self._events[0][0] > LATEST
 
     def remove(self, peer: int) -> None:
         """A peer is gone, and others may have waited for it."""

@@ -33,6 +33,12 @@ AHEAD = 16
 """Computations whose end is certain and that may be told so before the clock gets there: enough that
 nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
 
+LATEST = 1e12
+"""Seconds of the virtual clock (31,700 years) after which nothing takes place any more.
+
+Whatever would come later never comes: a device that is slowed down again and again is as good as lost.
+Floats still tell a tenth of a millisecond apart there.
+"""
 THAWED, PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(7)
 """Ranks of events. Of one moment, lower ranks come first.
 
@@ -129,10 +135,15 @@ class StarClock(Stateful):
         if not self._service.begun:
             self._service.begin()
             self._send_due()
-        while self._events and not self._service.finished:
+        while self._events and not (self._service.finished or self.is_beyond):
             between()
             self._tell_ahead()
             self._handle(*heapq.heappop(self._events))
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the next event lies too far ahead to take place."""
+        return bool(self._events) and self._events[0][0] > LATEST
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""

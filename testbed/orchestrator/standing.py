@@ -5,11 +5,12 @@ Only what changes is asked for. Under the virtual clock durations and rates are 
 nothing is slowed down for real.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from testbed.faults.fault import Fault, Kind
+from testbed.faults.pace import Pace, least
 from testbed.roles.pace import Paces
 
 Ask: TypeAlias = Callable[[dict[str, Any]], None]
@@ -42,23 +43,17 @@ class Standing:
     def under(cls, faults: Sequence[Fault]) -> "Standing":
         """How a device stands under these."""
         kinds = {fault.kind for fault in faults}
-        factor = 1.0
-        for fault in faults:
-            factor *= fault.factor
+        pace = Pace.under(faults)
         return cls(
             "freeze" in kinds,
             "stop-network" in kinds,
             "partition" in kinds,
-            _least(fault.uplink for fault in faults),
-            _least(fault.downlink for fault in faults),
-            factor,
-            _least(fault.cpus for fault in faults),
+            pace.uplink,
+            pace.downlink,
+            pace.factor,
+            least(fault.cpus for fault in faults),
             max((fault.share for fault in faults), default=0.0),
         )
-
-
-def _least(values: Iterable[Any]) -> Any:
-    return min((value for value in values if value is not None), default=None)
 
 
 class Standings:

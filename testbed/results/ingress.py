@@ -6,7 +6,7 @@ killed) still has its updates: then it is message bytes, at the moment the serve
 traffic is left out, as from every count.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +57,17 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """One run's bytes: by kind for each second from ``start``, and by worker."""
+    """One run's bytes: by kind for each second in which there were any, and by worker.
 
-    start: int
-    seconds: Mapping[str, Floats]
+    Attributes:
+        second: int64, shape (seconds,): those seconds since training began, ascending.
+        sums: float64, shape (seconds,): for each kind.
+        workers: bytes by the workers' names.
+        captured: whether a capture has counted them.
+    """
+
+    second: npt.NDArray[np.int64]
+    sums: Mapping[str, Floats]
     workers: Mapping[str, int]
     captured: bool
 
@@ -92,13 +99,12 @@ def ingress_of(curve: Curve) -> Ingress:
             (damaged if isinstance(error, NoRunError) else without)
             + "the bytes of the messages with which updates came, without headers"
         )
-    start, rates = _mean_rates(counted)
-    width = max(1, -(-max(map(len, rates.values()), default=0) // _BINS))
+    start, width, rates = _mean_rates(counted)
     names, sent, shares = _by_worker(curve.runs, counted)
     return Ingress(
         start=start,
         width=width,
-        rates={kind: _binned(rate, width) for kind, rate in rates.items() if rate.any()},
+        rates={kind: rate for kind, rate in rates.items() if rate.any()},
         workers=names,
         worker_bytes=sent,
         worker_shares=shares,
@@ -144,15 +150,13 @@ def _captured(run: Run) -> _Counted:
     wire = np.bincount(
         who[kept] + 1, table.column("wire_bytes").to_numpy()[kept], minlength=len(known) + 1
     )
-    start, seconds = _by_second(
-        second, {kind: table.column(kind).to_numpy()[kept] for kind in kinds}
-    )
+    sums = _by_second(second, {kind: table.column(kind).to_numpy()[kept] for kind in kinds})
     workers = {
         name: int(wire[i + 1])
         for i, name in enumerate(known)
         if name.startswith(("worker", "peer"))
     }
-    return _Counted(start, seconds, workers, captured=True)
+    return _Counted(*sums, workers, captured=True)
 
 
 def _applied(run: Run) -> _Counted:
@@ -160,50 +164,46 @@ def _applied(run: Run) -> _Counted:
     worker = updates.column("worker").to_numpy()
     size = updates.column("message_bytes").to_numpy()
     second = np.floor(updates.column("time").to_numpy()).astype(np.int64)
-    start, seconds = _by_second(second, {"message_bytes": size})
+    sums = _by_second(second, {"message_bytes": size})
     who, place = np.unique(worker, return_inverse=True)
     sent = np.bincount(place, size, minlength=len(who))
     kind = "peer" if run.summary.peers else "worker"
     workers = {f"{kind}-{i}": int(total) for i, total in zip(who, sent, strict=True)}
-    return _Counted(start, seconds, workers, captured=False)
+    return _Counted(*sums, workers, captured=False)
 
 
 def _by_second(
     second: npt.NDArray[np.integer], sizes: Mapping[str, npt.NDArray[np.int64]]
-) -> tuple[int, dict[str, Floats]]:
-    """Sums of ``sizes`` (each of ``second``'s shape) for every second from the first to the last."""
-    if not len(second):
-        return 0, {kind: np.zeros(0) for kind in sizes}
-    start = int(second.min())
-    length = int(second.max()) - start + 1
-    place = (second - start).astype(np.intp)
-    return start, {
-        kind: np.bincount(place, size.astype(np.float64), minlength=length).astype(np.float64)
+) -> tuple[npt.NDArray[np.int64], dict[str, Floats]]:
+    """The seconds that occur, and the sums of ``sizes`` (each of ``second``'s shape) in each.
+
+    Of those that do not occur nothing is kept: a run may last for more seconds than memory has bytes.
+    """
+    known, place = np.unique(second.astype(np.int64), return_inverse=True)
+    return known, {
+        kind: np.bincount(place, size.astype(np.float64), minlength=len(known)).astype(np.float64)
         for kind, size in sizes.items()
     }
 
 
-def _mean_rates(counted: Sequence[_Counted]) -> tuple[int, dict[str, Floats]]:
-    """Each kind's mean over the runs, for the seconds that all of them have."""
-    start = max(one.start for one in counted)
-    ends = (one.start + max(map(len, one.seconds.values())) for one in counted)
-    length = max(0, min(ends) - start)
+def _mean_rates(counted: Sequence[_Counted]) -> tuple[int, int, dict[str, Floats]]:
+    """The first second that all runs have, the bins' width, and each kind's mean over the runs."""
+    if not all(len(one.second) for one in counted):
+        return 0, 1, {kind: np.zeros(0) for kind in counted[0].sums}
+    start = max(int(one.second[0]) for one in counted)
+    length = max(0, min(int(one.second[-1]) for one in counted) + 1 - start)
+    width = max(1, -(-length // _BINS))
+    edges = np.append(np.arange(0, length, width), length)
 
-    def mean(parts: Iterable[Floats]) -> Floats:
-        averaged: Floats = np.mean(list(parts), axis=0)
+    def mean(kind: str) -> Floats:
+        sums = np.zeros(len(edges) - 1)
+        for one in counted:
+            shared = (one.second >= start) & (one.second < start + length)
+            np.add.at(sums, (one.second[shared] - start) // width, one.sums[kind][shared])
+        averaged: Floats = sums / len(counted) / np.diff(edges)
         return averaged
 
-    return start, {
-        kind: mean(one.seconds[kind][start - one.start :][:length] for one in counted)
-        for kind in counted[0].seconds
-    }
-
-
-def _binned(rate: Floats, width: int) -> Floats:
-    """Mean of every ``width`` entries; of what is left at the end."""
-    edges = np.arange(0, len(rate), width)
-    sums: Floats = np.add.reduceat(rate, edges) / np.diff(np.append(edges, len(rate)))
-    return sums
+    return start, width, {kind: mean(kind) for kind in counted[0].sums}
 
 
 def _by_worker(

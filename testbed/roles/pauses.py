@@ -12,6 +12,8 @@ from testbed.roles.receiving import receive_header
 from testbed.roles.standstill import Standstill
 from testbed.wire.frames import Kind
 
+LONGEST = 86_400.0
+"""Seconds that are waited for at once: the kernel takes no more than some days."""
 ORDER = "the clock's next order"
 """What a worker waits for that has computed and may not send yet."""
 
@@ -57,8 +59,9 @@ class WallPause(Pause):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         poll = select.poll()
         poll.register(connection, select.POLLIN)
-        if not poll.poll(max(0.0, self._until - time.monotonic()) * 1000):
-            return True
+        while not poll.poll(1000 * min(LONGEST, max(0.0, self._until - time.monotonic()))):
+            if self._until <= time.monotonic():
+                return True
         receive_header(connection, {Kind.STOP: 0})
         return False
 

@@ -16,7 +16,7 @@ from typing import Any
 from testbed.algorithms.interface import as_bytes
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
-from testbed.clock.star import Devices, StarClock
+from testbed.clock.star import LATEST, Devices, StarClock
 from testbed.errors import RunError
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
@@ -107,7 +107,9 @@ class VirtualServer(Server):
         if not self._service.finished:
             self._check_workers()
             if not self._finished:
-                self._report.event("error", "nobody will push any more")
+                late = f": that would be later than {LATEST:g} s of the run's clock"
+                why = late if self._clock.is_beyond else ""
+                self._report.event("error", f"nobody will push any more{why}")
         self._clock.drain()
         self._finished = True
         stopped = self._standing.under(STOPPING)

@@ -15,6 +15,7 @@ import torch
 from testbed.algorithms.interface import FloatVector
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.clock.star import LATEST
 from testbed.errors import RunError, TestbedError
 from testbed.learning import datasets
 from testbed.learning.learner import Learner
@@ -134,6 +135,10 @@ class SimulatedRun:
         version, wanted = self._system.version, self._settings.updates
         if version < wanted:
             reason = f"no further update could come about after {version:,} of {wanted:,}"
+            if self._system.clock.is_beyond:
+                reason += (
+                    f": whatever came next would be later than {LATEST:g} s of the run's clock"
+                )
             raise EndError("failed", reason)
 
     def _make(self, make: type[StarSystem] | type[MeshSystem]) -> None:

@@ -21,6 +21,7 @@ import psutil
 import pyarrow as pa
 
 from testbed.telemetry.journal import Journal
+from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS
 
@@ -261,7 +262,7 @@ class RunLog:
             "device": device,
             "event": text,
         }
-        self._events.write(json.dumps(line) + "\n")
+        self._events.write(json_text(line) + "\n")
         self._events.flush()
 
     def fault(self, record: Mapping[str, Any], devices: Sequence[str], host_time: float) -> None:
@@ -273,7 +274,7 @@ class RunLog:
             host_time: seconds of the host's clock since training began.
         """
         line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
-        self._faults.write(json.dumps(line) + "\n")
+        self._faults.write(json_text(line) + "\n")
         self._faults.flush()
         self._fault_count += 1
         if self._hears_of_faults:
@@ -310,7 +311,7 @@ class RunLog:
         if "evaluations_left_out" in summary:
             self._manifest["evaluations_left_out"] = summary["evaluations_left_out"]["count"]
         self._write_manifest()
-        _replace(self.directory / "summary.json", json.dumps(summary, indent=2) + "\n")
+        _replace(self.directory / "summary.json", json_text(summary, indent=2) + "\n")
         self._curve.close()
         self._events.close()
         self._faults.close()
@@ -319,7 +320,7 @@ class RunLog:
         self._counters.close()
 
     def _write_manifest(self) -> None:
-        _replace(self.directory / "manifest.json", json.dumps(self._manifest, indent=2) + "\n")
+        _replace(self.directory / "manifest.json", json_text(self._manifest, indent=2) + "\n")
 
 
 def _structured(table: pa.Table) -> npt.NDArray[Any]:

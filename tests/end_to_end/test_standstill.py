@@ -39,8 +39,11 @@ leave.Leave.give = broken
 """
 NEVER = """if first and what is leave.What.ARRIVED and number == 5:
         number = 4_000_000"""
-SWAPPED = """if first and what is leave.What.ARRIVED and number in (4, 5):
-        number = 9 - number"""
+SWAPPED = """if first and what is leave.What.ARRIVED and number == 4:
+        return
+    if first and what is leave.What.ARRIVED and number == 5:
+        give(self, what, 5)
+        number = 4"""
 FORGOTTEN = """if first and what is leave.What.FINISHED and orders.count(what) == 5:
         return"""
 

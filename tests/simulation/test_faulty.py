@@ -157,6 +157,17 @@ def test_what_arrived_at_a_frozen_worker_is_not_moved_by_its_link(
     assert next(t for t in times_of(one, 1) if t > 1.1) < 5.5
 
 
+def test_of_slow_links_at_the_same_time_the_least_rate_holds_whichever_came_last() -> None:
+    how = {"compute": {"mean": "100ms"}, "network": {"downlink": "50mbit"}}
+
+    def slow(at: str, rate: str) -> dict[str, Any]:
+        return ONE | {"when": {"time": at}, "how": {"kind": "slow", "downlink": rate}}
+
+    tight = run("asgd", slow("700ms", "2mbit"), **how)
+    after = run("asgd", slow("700ms", "2mbit"), slow("900ms", "20mbit"), **how)
+    assert times_of(after, 1) == times_of(tight, 1)
+
+
 @pytest.mark.parametrize("algorithm", SERVED)
 def test_what_never_happens_changes_nothing(algorithm: str) -> None:
     """A run with a schedule whose faults come too late is that without one, to the bit."""

@@ -1,0 +1,71 @@
+"""Random faults that overlap, under the virtual clock; ``make mixtures MIXTURES=1-2000`` tries more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.mixtures import mixture, try_out
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+
+_unable = _try_in_child(_make_namespaces)
+_needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(101, 121))
+def test_a_mixture_is_simulated_to_its_end(seed: int, tmp_path: Path) -> None:
+    print(f"to see it again: python -m bench.mixtures --emulate none --seeds {seed}")
+    assert try_out(mixture(seed), tmp_path, emulate=False) == []
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.timeout(900)
+@_needs_namespaces
+@pytest.mark.parametrize("seed", [2, 4, 6])
+def test_a_mixture_is_the_same_simulated_and_emulated(seed: int, tmp_path: Path) -> None:
+    print(f"to see it again: python -m bench.mixtures --emulate all --seeds {seed}")
+    assert try_out(mixture(seed), tmp_path, emulate=True) == []
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.timeout(900)
+@_needs_namespaces
+@pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])
+def test_a_frozen_worker_whose_link_goes_down(protocol: str, tmp_path: Path) -> None:
+    """What has arrived at it is not moved by the outage, in the real processes either."""
+    whose: dict[str, Any] = {"who": {"devices": ["worker-0"]}}
+    spec = {
+        "name": "frozen-and-cut-off",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 120},
+        "clock": "virtual",
+        "algorithms": [{"name": "sync-sgd", "wait_for": 2, "protocol": protocol}],
+        "devices": {"workers": 3},
+        "network": {"downlink": "20mbit"},
+        "waiting": {"distribution": "exponential", "mean": "50ms"},
+        "evaluation": {"every": 100, "images": 50},
+        "faults": [
+            whose | {"when": {"time": "1s"}, "how": "freeze", "lasting": "4s"},
+            whose | {"when": {"time": "2s"}, "how": "stop-network", "lasting": "1s"},
+        ],
+    }
+    assert try_out(spec, tmp_path, emulate=True) == []
+
+
+def test_a_seed_makes_one_mixture_and_seeds_make_all_kinds() -> None:
+    assert mixture(7) == mixture(7)
+    made = [mixture(seed) for seed in range(1, 201)]
+    kinds = {
+        how if isinstance(how := fault["how"], str) else how["kind"]
+        for one in made
+        for fault in one["faults"]
+    }
+    assert kinds == {"freeze", "kill", "stop-network", "partition", "slow"}
+    assert any(fault.get("who") == "server" for one in made for fault in one["faults"])
+    assert all(120 <= one["training"]["updates"] <= 300 for one in made)
+    protocols = {one["algorithms"][0].get("protocol") for one in made}
+    assert protocols == {None, "pull", "push-and-wait", "push-and-interrupt"}

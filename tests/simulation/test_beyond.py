@@ -1,0 +1,68 @@
+"""Devices that are slowed down again and again: the run ends with a reason, and can be drawn."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.clock.star import LATEST
+from testbed.experiment.spec import Spec
+from testbed.orchestrator import experiment
+from testbed.orchestrator.plan import Plan
+from testbed.orchestrator.watching import Progress
+from testbed.results.reading import Run
+
+SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
+
+
+class Nobody:
+    """A watcher that does not look."""
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def event(self, level: str, text: str) -> None:
+        pass
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def watch(_plan: Plan, _number: int, _count: int) -> Nobody:
+    return Nobody()
+
+
+@pytest.mark.parametrize("factor", [10, 1_000_000])
+@pytest.mark.parametrize("algorithm", [{"name": "asgd"}, SYNCHRONOUS], ids=["asgd", "sync-sgd"])
+def test_slow_for_good_after_every_push(
+    algorithm: dict[str, Any], factor: float, tmp_path: Path
+) -> None:
+    spec = {
+        "name": "beyond",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 4000},
+        "clock": "virtual",
+        "engine": "simulation",
+        "algorithms": [algorithm],
+        "devices": {"workers": 3},
+        "compute": {"distribution": "exponential", "mean": "50ms"},
+        "faults": [{"when": {"probability": 0.9}, "how": {"kind": "slow", "factor": factor}}],
+        "evaluation": {"every": 5, "images": 50},
+    }
+    done = experiment.execute(Spec.model_validate(spec), tmp_path, watch)
+    (summary,) = done.summaries
+    assert summary["ended"] == "failed"
+    assert f"later than {LATEST:g} s of the run's clock" in summary["reason"]
+    directory = done.directory / summary["algorithm"]
+    for name in ("summary.json", "manifest.json"):
+        json.loads((directory / name).read_text(), parse_constant=refuse)
+    for line in (directory / "faults.jsonl").read_text().splitlines():
+        assert json.loads(line, parse_constant=refuse)["time"] <= LATEST
+    took = Run.load(directory).summary.training_seconds
+    assert took is not None
+    assert took <= LATEST
+    assert done.report is not None
+    assert done.report.stat().st_size > 10_000
