@@ -7,8 +7,10 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from testbed.algorithms.interface import FloatVector, as_bytes
+from testbed.roles.accepting import Accepting
 from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import call
 from testbed.roles.leave import Leave
@@ -70,8 +72,8 @@ class Meeting:
         self._reading: int | None = -1
         self._lost: list[int] = []
         self._listener = socket.create_server(("", PORT), backlog=4096)
-        self._listener.setblocking(False)
-        self.selector.register(self._listener, selectors.EVENT_READ)
+        warn = partial(report.event, "warning")
+        self._accepting = Accepting(self._listener, self.selector, warn)
 
     def meet(self) -> None:
         """Connect to all peers with lower numbers, and wait until all others have connected.
@@ -117,8 +119,8 @@ class Meeting:
         connection = Connection(
             accepted, address, port, receiver, time.monotonic(), local_port=local
         )
-        self._strangers.add(connection)
         self.selector.register(accepted, selectors.EVENT_READ, connection)
+        self._strangers.add(connection)
         return connection
 
     # -- the loop
@@ -149,10 +151,11 @@ class Meeting:
             for number, connection in self._peers.items():
                 if -1 in (before, reading) or number in (before, reading):
                     self._watch(connection)
+        self._accepting.again()
         readable = False
         for key, events in self.selector.select(patience):
             if key.fileobj is self._listener:
-                self._accept()
+                self._accepting.accept(self._open)
             elif isinstance(key.data, Connection):
                 self._serve(key.data, events)
             else:
@@ -189,12 +192,7 @@ class Meeting:
         else:
             self._watch(connection)
 
-    def _accept(self) -> None:
-        try:
-            accepted, (address, _) = self._listener.accept()
-        except OSError as error:
-            self.report.event("warning", f"a connection could not be accepted: {error}")
-            return
+    def _open(self, accepted: socket.socket, address: str, _: int) -> None:
         self._add(accepted, address, {Kind.HELLO: SECRET_SIZE})
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
@@ -252,6 +250,7 @@ class Meeting:
         if observed and connection is not self._evaluator:
             self.report.connection(connection, reason)
         connection.socket.close()
+        self._accepting.again(at_once=True)
         self._strangers.discard(connection)
         if connection is self._evaluator:
             self._evaluator = None
@@ -337,8 +336,7 @@ class Meeting:
     def part(self) -> None:
         """Send what is pending, then end all connections, and read what others still send."""
         self._parting = True
-        self.selector.unregister(self._listener)
-        self._listener.close()
+        self._accepting.close()
         for stranger in list(self._strangers):
             self._close(stranger, "training is over")
         for connection in list(self._peers.values()):

@@ -22,6 +22,7 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.roles.accepting import EXHAUSTED, REST
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 
@@ -123,16 +124,38 @@ class Admission:
     # -- one connection
 
     def _accept(self) -> None:
+        exhausted = False
         while True:
             try:
                 connection, (address, _) = self._listener.accept()
-            except OSError:  # closed, or the peer has gone already
+            except (
+                OSError
+            ) as error:  # closed, the peer has gone already, or descriptors have run out
                 if self._listener.fileno() < 0:
                     return
+                if error.errno in EXHAUSTED:
+                    self._rest(f"{error.strerror}", told=exhausted)
+                    exhausted = True
                 continue
-            self._receive_stranger(connection, address)
-            serve = threading.Thread(target=self._serve, args=(connection, address), daemon=True)
-            serve.start()
+            try:
+                self._receive_stranger(connection, address)
+                threading.Thread(
+                    target=self._serve, args=(connection, address), daemon=True
+                ).start()
+                exhausted = False
+            except RuntimeError as error:  # there is no room for another thread
+                with self._changed:
+                    self._strangers.pop(connection, None)
+                connection.close()
+                self._rest(f"{error}", told=exhausted)
+                exhausted = True
+
+    def _rest(self, why: str, *, told: bool) -> None:
+        """Accept nothing for a moment: what cannot be accepted would be offered again and again."""
+        if not told:
+            text = f"no device can be admitted for now ({why}); it is tried again every {REST:g} s"
+            self._tell(text, None)
+        time.sleep(REST)
 
     def _receive_stranger(self, connection: socket.socket, address: str) -> None:
         """Count another one; where there are too many, close one.
@@ -171,7 +194,10 @@ class Admission:
                 connection.settimeout(None)
                 self._attend(connection, number)
         except MessageError as error:
-            self._tell(f"connection from {address} closed: {error}", number)
+            with self._changed:
+                expected = number is None and connection not in self._strangers
+            if not expected:  # one that had to go to make room is cut short
+                self._tell(f"connection from {address} closed: {error}", number)
         except OSError as error:
             if number is not None:
                 self._tell(f"connection from {address} broke: {error}", number)

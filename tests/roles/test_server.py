@@ -6,11 +6,13 @@ decides what is sent.
 
 import errno
 import os
+import resource
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.channel import Channel, Message
+from testbed.roles import accepting
 from testbed.roles import server as server_module
 from testbed.roles.server import Server
 from testbed.roles.serving import Serving
@@ -486,6 +489,52 @@ def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
     assert [one["left_out"] for one in told] == list(range(IN_MEMORY, 60))
     assert "32 wait for the evaluator" in told[0]["reason"]
     assert not [m.fields for m in running.messages if m.fields.get("level") == "warning"]
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process has as many descriptors as it may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)  # the lowest one that is not in use
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_out_of_descriptors_it_says_so_once_and_goes_on(running: Running) -> None:
+    a = running.connect(0)
+    late = socket.socket()
+    running.connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", running.port))
+        late.sendall(hello(1))
+        running.until("event", "no connection can be accepted for now (Too many open files)")
+        began = time.process_time()
+        time.sleep(1.5)
+        assert time.process_time() - began < 1.0, "it asks again and again"
+    assert receive(late)[0] is Kind.WELCOME
+    assert pull(a) == (0, 0.0)
+    assert len([m for m in running.messages if m.fields.get("level") == "warning"]) == 1
+
+
+def test_a_descriptor_that_is_free_again_is_used_at_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "REST", 3600.0)
+    a = running.connect(0)
+    late = socket.socket()
+    running.connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", running.port))
+        late.sendall(hello(1))
+        running.until("event", "no connection can be accepted for now")
+        a.shutdown(socket.SHUT_RDWR)  # the server closes its end, whose descriptor is free then
+        assert receive(late)[0] is Kind.WELCOME
 
 
 def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(

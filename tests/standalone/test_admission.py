@@ -13,6 +13,7 @@ from testbed.errors import RunError
 from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
+from tests.roles.test_server import no_descriptors
 
 SECRET = b"the secret of these very tests"
 SESSION = bytes(range(32))
@@ -272,3 +273,19 @@ def test_many_of_one_address_do_not_push_others_out(server: Server) -> None:
         proof = messages.device_proof(SECRET, theirs, mine, "worker")
         messages.send(other, role="worker", challenge=mine.hex(), proof=proof)
         assert "admitted" in (messages.receive(other) or {})
+
+
+def test_out_of_descriptors_it_says_so_once_and_goes_on(server: Server) -> None:
+    late = socket.socket()
+    server._connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", messages.PORT))
+        told = server.reported()
+        assert "no device can be admitted for now (Too many open files)" in told["event"]
+        began = time.process_time()
+        time.sleep(1.5)
+        assert time.process_time() - began < 1.0, "it asks again and again"
+    assert "challenge" in (messages.receive(late) or {})
+    messages.send(server.join().connection, complaint="the next report")
+    assert server.reported()["event"] == "the next report"
