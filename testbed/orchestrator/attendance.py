@@ -1,7 +1,8 @@
 """Whose processes are there, and who has to be killed when training is over.
 
-Workers end by themselves when the server has told them. Somebody may have paused one, and left it so:
-who does not end in time is killed, and sooner whom the server suspected to the last.
+Workers and the evaluator end by themselves when the server has told them. Somebody may have paused
+one, and left it so: who does not end in time is killed, and sooner whom the server suspected to the
+last, or has waited for in vain.
 """
 
 import math
@@ -43,7 +44,7 @@ class Attendance:
         self._suspected.discard(device)
 
     def suspected(self, device: str, *, yes: bool) -> None:
-        """The server suspects a worker, or does so no more."""
+        """The server suspects a worker or has waited for it in vain, or does so no more."""
         (self._suspected.add if yes else self._suspected.discard)(device)
 
     def nobody_suspected(self) -> None:

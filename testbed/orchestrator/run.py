@@ -8,6 +8,7 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.channel import Message
+from testbed.channel import Channel, Message
 from testbed.checkpoints.marks import Mark
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
@@ -32,7 +33,7 @@ from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.keeping import Keeping
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
-from testbed.orchestrator.left_out import LeftOut
+from testbed.orchestrator.left_out import LeftOut, ranges
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
@@ -93,7 +94,8 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
-        self._attendance = Attendance(plan.workers)
+        self._attendance = Attendance([*plan.workers, EVALUATOR])
+        self._missing: list[int] = []
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -311,9 +313,17 @@ class Run:
             self._control.send({"kill": device})
 
     def _complete(self) -> bool:
-        return self._finished and not self._attendance.anybody and not self._ingress.due
+        if not self._finished or self._attendance.anybody:
+            return False
+        if self._ingress.unheard and not _readable(self._report):
+            # All that devices have told was read, and none is there to tell more.
+            self._missing = self._ingress.give_up()
+        return not self._ingress.due
 
     def _verdict(self) -> tuple[str, str | None]:
+        if self._missing:
+            some = ranges(self._missing)
+            return "failed", f"the evaluator has ended and told nothing of the updates {some}"
         if self._outcome.updates == self._settings.updates:
             return "completed", None
         updates, wanted = self._outcome.updates, self._settings.updates
@@ -415,10 +425,11 @@ class Run:
             raise EndError("failed", f"the {what} died: {how}; see {self._processes_log}")
         if device == self._plan.observed:
             raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
-        if device == EVALUATOR:
+        if device == EVALUATOR and not (self._finished and not self._ingress.unheard):
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
-        self._progress.lost += 1
-        self._outcome.workers_lost += 1
+        if device != EVALUATOR:  # which has told all that it had to
+            self._progress.lost += 1
+            self._outcome.workers_lost += 1
         self._event("warning", f"{device} {DIED}{how}", device)
 
     # -- what the roles say
@@ -521,6 +532,8 @@ class Run:
                 self._injection.stands(record)
             case {"stopping": _}:
                 self._injection.release()
+            case {"stays": number}:
+                self._attendance.suspected(self._names[number], yes=True)
             case {"connection": number, **ledger}:
                 self._injection.closed(number)
                 device = None if number is None else self._names[number]
@@ -614,3 +627,10 @@ class Run:
             "message_bytes": self._outcome.message_bytes,
             "wire_bytes": self._progress.wire_bytes,
         }
+
+
+def _readable(channel: Channel) -> bool:
+    """Whether a message waits to be read."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,6 +1,7 @@
 """A peer's connections: meeting the other peers, sending to them, receiving from them, parting."""
 
 import hmac
+import math
 import select
 import selectors
 import socket
@@ -24,6 +25,8 @@ from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
 MEETING_TIMEOUT = 60.0
 """Seconds that peers have to find each other."""
+EVALUATOR_TIMEOUT = 600.0
+"""Seconds that the evaluator may take for one evaluation, when a peer waits for it."""
 PARTING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections."""
 
@@ -68,6 +71,7 @@ class Meeting:
         self._received: deque[tuple[int, Frame]] = deque()
         self._evaluator: Connection | None = None
         self._snapshots = SnapshotQueue(4 * parameters, spill)
+        self._evaluator_heard = -math.inf
         self._parting = False
         self._reading: int | None = -1
         self._lost: list[int] = []
@@ -209,7 +213,7 @@ class Meeting:
             case Kind.STOP:
                 connection.stopped = True
             case Kind.FINISHED:
-                pass  # the evaluator has told of a version, of which nothing is kept here
+                self._evaluator_heard = time.monotonic()
             case _:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
@@ -299,7 +303,8 @@ class Meeting:
         until there is: evaluations are a part of the result, and the host's time is none. Under the
         wall clock the evaluation is left out, and that is reported.
         """
-        assert self._evaluator is not None, "peers have met"
+        if self._evaluator is None:
+            return  # it was given up, and the run fails for that
         virtual = self._settings.clock == "virtual"
         last = iteration >= self._settings.updates
         try:
@@ -310,12 +315,26 @@ class Meeting:
             self._refill()
         except BrokenConnectionError as error:
             self._close(self._evaluator, f"{error}")
+        began = time.monotonic()
         while virtual and self._snapshots.crowded and self._evaluator is not None:
             # Nothing else is served: what a peer is to do next is the clock's to say.
             room = select.poll()
             room.register(self._evaluator.socket, select.POLLOUT)
             if room.poll(1000):
                 self._serve(self._evaluator, selectors.EVENT_WRITE)
+            self._give_up_evaluator(began)
+
+    def _give_up_evaluator(self, since: float) -> None:
+        """Wait no longer for an evaluator that has told nothing for long.
+
+        Args:
+            since: when the wait began, in seconds of CLOCK_MONOTONIC.
+        """
+        silent = time.monotonic() - max(since, self._evaluator_heard)
+        if self._evaluator is not None and silent > EVALUATOR_TIMEOUT:
+            text = f"nothing was heard of it for {EVALUATOR_TIMEOUT:g} s"
+            self.report.event("error", text, self._evaluator.device)
+            self._close(self._evaluator, text)
 
     def _refill(self) -> None:
         evaluator = self._evaluator
@@ -354,8 +373,8 @@ class Meeting:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Let the evaluator finish its backlog, however long that takes, and go."""
-        said = False
+        """Let the evaluator finish its backlog, however long that takes in all, and go."""
+        said, began = False, time.monotonic()
         while self._evaluator is not None:
             evaluator = self._evaluator
             if not (said or evaluator.pending or self._snapshots):
@@ -363,3 +382,4 @@ class Meeting:
                 evaluator.send([header(Kind.STOP)])
                 evaluator.end()
             self.turn(1.0)
+            self._give_up_evaluator(began)

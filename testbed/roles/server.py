@@ -54,6 +54,8 @@ TOO_LATE = 1.0
 """Seconds that whoever has not greeted has to do so when training is over."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
+EVALUATOR_TIMEOUT = 600.0
+"""Seconds that the evaluator may take for one evaluation, when training waits for it or is over."""
 RETURN_TIMEOUT = 30.0
 """Seconds that a worker which was killed and comes back may take for that."""
 SUSPECTED_TIMEOUT = 5.0
@@ -97,6 +99,7 @@ class Server:
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
         self._evaluator_done = False
+        self._evaluator_heard = -math.inf
         self._checkpoints = serving.checkpoints
         self._came_back = serving.came_back
         self._awaited: set[int] = set()
@@ -251,6 +254,7 @@ class Server:
             self._greet(connection, frame)
             return
         if connection is self._evaluator:
+            self._evaluator_heard = time.monotonic()
             self._evaluations.heard(frame.number)
             return
         number = connection.device
@@ -321,7 +325,8 @@ class Server:
                 raise WireError("the evaluator is connected already")
             connection.device = number
             connection.receiver.accept({Kind.FINISHED: 0})
-            self._evaluator = connection
+            self._evaluator, self._evaluator_done = connection, False
+            self._evaluator_heard = time.monotonic()
             self._watch(connection)
             return
         connection.device = number
@@ -469,8 +474,27 @@ class Server:
             for number, connection in list(self._workers.items()):
                 patience = self._drain_patience(number)
                 if now - stopped > patience:
+                    self._report.send(stays=number)
                     self._close(connection, f"still connected {patience:g} s after STOP")
+            self._give_up_evaluator(stopped)
         self._accepting.close()
+
+    def _give_up_evaluator(self, since: float) -> None:
+        """Wait no longer for an evaluator that has told nothing for long.
+
+        Args:
+            since: when the wait began, in seconds of CLOCK_MONOTONIC.
+        """
+        evaluator, missing = self._evaluator, self._evaluations.unheard
+        patience = EVALUATOR_TIMEOUT if missing else DRAIN_TIMEOUT
+        if evaluator is None or time.monotonic() - max(since, self._evaluator_heard) <= patience:
+            return
+        text = f"nothing was heard of it for {patience:g} s"
+        if missing:
+            text += f": {missing:,} evaluations are missing"
+            self._report.event("error", text, evaluator.device)
+        self._waits_for_evaluator = False
+        self._close(evaluator, text)
 
     def _is_anybody_there(self, listener: socket.socket) -> bool:
         if not self._connections:

@@ -558,3 +558,47 @@ def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
     (error,) = raised
     assert isinstance(error, OSError)
     assert error.errno == errno.ENOSPC
+
+
+def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "EVALUATOR_TIMEOUT", 0.5)
+    evaluator = running.connect(2)  # and reads no more
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    evaluator.sendall(header(Kind.FINISHED, 0))
+    time.sleep(1.0)  # while training goes on, nothing is waited for
+    a.sendall(dense(3, 1.0))
+    assert receive(a)[0] is Kind.STOP
+    a.close()
+    event = running.until("event", "nothing was heard of it for 0.5 s: 2 evaluations are missing")
+    assert (event["level"], event["number"]) == ("error", 2)
+    assert running.until("finished")["finished"] == 4
+
+
+def test_an_evaluator_that_has_told_everything_may_go(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT", 0.5)
+    evaluator = running.connect(2)
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    a.sendall(dense(3, 1.0))
+    a.close()
+    for version in (0, 2, 4):
+        assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
+        evaluator.sendall(header(Kind.FINISHED, version))
+    assert receive(evaluator)[0] is Kind.STOP  # and does not close its end
+    assert running.until("finished")["finished"] == 4
+    assert not [m.fields for m in running.messages if m.fields.get("level") == "error"]
