@@ -25,7 +25,7 @@ from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
-from testbed.orchestrator import node_plan
+from testbed.orchestrator import node_plan, standing_still
 from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.attendance import Attendance
 from testbed.orchestrator.ending import EndError, explain, signals
@@ -96,6 +96,7 @@ class Run:
         self._once = Once(resumption.counts if resumption else None)
         self._attendance = Attendance([*plan.workers, EVALUATOR])
         self._missing: list[int] = []
+        self._seen_as: dict[int, str] = {}  # devices by process ids as the fork server sees them
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -238,6 +239,7 @@ class Run:
         handed = (*self._handed.values(), *self._keeping.descriptors)
         agent = AgentProcess(self._directory / "processes.log", handed)
         self._control, self._report = agent.control, agent.report
+        self._agent_process = agent.process
         try:
             yield
         finally:
@@ -352,6 +354,8 @@ class Run:
                 self._built = True
                 self._event("info", "the network is built", None)
                 self._start_server()
+            case {"started": device, "process": process}:
+                self._seen_as[process] = device
             case {"exited": device, "status": status}:
                 self._exited(device, status)
             case {"warning": text}:
@@ -531,6 +535,8 @@ class Run:
             case {"stands": record}:
                 self._injection.stands(record)
             case {"stopping": _}:
+                processes = standing_still.found(self._agent_process, self._seen_as)
+                self._attendance.stopping(time.monotonic(), processes)
                 self._injection.release()
             case {"stays": number}:
                 self._attendance.suspected(self._names[number], yes=True)
