@@ -47,6 +47,11 @@ class AgentProcess:
         theirs.close()
         roles.close()
 
+    @property
+    def process(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def end(self, deadline: float) -> Iterator[str]:
         """Have it remove everything, and wait for that.
 

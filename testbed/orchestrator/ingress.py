@@ -48,6 +48,18 @@ class Ingress:
         """Checkpoints whose evaluation or wire bytes are not known yet."""
         return len(self._pending)
 
+    @property
+    def unheard(self) -> int:
+        """Evaluations of which the evaluator has told nothing yet."""
+        return sum("accuracy" not in row for row in self._pending.values())
+
+    def give_up(self) -> list[int]:
+        """Expect nothing more of the evaluator; returns the versions that it has not told of."""
+        missing = [version for version, row in self._pending.items() if "accuracy" not in row]
+        for version in missing:
+            del self._pending[version]
+        return missing
+
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
         """Of these evaluations everything is on record already; in order."""
         for row in rows:

@@ -8,6 +8,7 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import tempfile
@@ -18,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from testbed.channel import Message
+from testbed.channel import Channel, Message
 from testbed.checkpoints.marks import Mark
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.units import format_size
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
-from testbed.orchestrator import node_plan, probing
+from testbed.orchestrator import node_plan, probing, standing_still
 from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.attendance import Attendance
 from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
@@ -33,7 +34,7 @@ from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.keeping import Keeping
 from testbed.orchestrator.ledgers import Connection, Ledgers, settle
-from testbed.orchestrator.left_out import LeftOut
+from testbed.orchestrator.left_out import LeftOut, ranges
 from testbed.orchestrator.once import Once
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
@@ -94,7 +95,9 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
-        self._attendance = Attendance(plan.workers)
+        self._attendance = Attendance([*plan.workers, EVALUATOR])
+        self._missing: list[int] = []
+        self._seen_as: dict[int, str] = {}  # devices by process ids as the fork server sees them
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -237,6 +240,7 @@ class Run:
         handed = (*self._handed.values(), *self._keeping.descriptors)
         agent = AgentProcess(self._directory / "processes.log", handed)
         self._control, self._report = agent.control, agent.report
+        self._agent_process = agent.process
         try:
             yield
         finally:
@@ -312,9 +316,17 @@ class Run:
             self._control.send({"kill": device})
 
     def _complete(self) -> bool:
-        return self._finished and not self._attendance.anybody and not self._ingress.due
+        if not self._finished or self._attendance.anybody:
+            return False
+        if self._ingress.unheard and not _readable(self._report):
+            # All that devices have told was read, and none is there to tell more.
+            self._missing = self._ingress.give_up()
+        return not self._ingress.due
 
     def _verdict(self) -> tuple[str, str | None]:
+        if self._missing:
+            some = ranges(self._missing)
+            return "failed", f"the evaluator has ended and told nothing of the updates {some}"
         if self._outcome.updates == self._settings.updates:
             return "completed", None
         updates, wanted = self._outcome.updates, self._settings.updates
@@ -348,6 +360,8 @@ class Run:
                 self._built = True
                 self._event("info", "the network is built", None)
                 self._start_server()
+            case {"started": device, "process": process}:
+                self._seen_as[process] = device
             case {"exited": device, "status": status, **more}:
                 self._exited(device, status, more.get("out_of_memory"))
             case {"warning": text}:
@@ -423,10 +437,11 @@ class Run:
             raise EndError("failed", f"the {what} died: {how}; see {self._processes_log}")
         if device == self._plan.observed:
             raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
-        if device == EVALUATOR:
+        if device == EVALUATOR and not (self._finished and not self._ingress.unheard):
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
-        self._progress.lost += 1
-        self._outcome.workers_lost += 1
+        if device != EVALUATOR:  # which has told all that it had to
+            self._progress.lost += 1
+            self._outcome.workers_lost += 1
         self._event("warning", f"{device} {DIED}{how}", device)
 
     # -- what the roles say
@@ -528,7 +543,11 @@ class Run:
             case {"stands": record}:
                 self._injection.stands(record)
             case {"stopping": _}:
+                processes = standing_still.found(self._agent_process, self._seen_as)
+                self._attendance.stopping(time.monotonic(), processes)
                 self._injection.release()
+            case {"stays": number}:
+                self._attendance.suspected(self._names[number], yes=True)
             case {"connection": number, **ledger}:
                 self._injection.closed(number)
                 device = None if number is None else self._names[number]
@@ -622,3 +641,10 @@ class Run:
             "message_bytes": self._outcome.message_bytes,
             "wire_bytes": self._progress.wire_bytes,
         }
+
+
+def _readable(channel: Channel) -> bool:
+    """Whether a message waits to be read."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(0))

@@ -23,6 +23,8 @@ from testbed.telemetry.board import DeviceLine
 
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
+PARTING_TIMEOUT = 60.0
+"""Seconds that peers have to part when training is over, which they wait for each other for, too."""
 PATIENCE = 30.0
 """Seconds without a word from a peer that is waited for, after which that is told."""
 
@@ -88,8 +90,15 @@ class Coordinator:
 
     def _part(self) -> None:
         peers: dict[str, Any] = {}
-        for number in range(self._settings.workers):
-            told = self._await(number, "parted")
+        until = time.monotonic() + PARTING_TIMEOUT
+        evaluated = self._settings.evaluated_peer
+        others = [number for number in range(self._settings.workers) if number != evaluated]
+        for number in (*others, evaluated):
+            # The evaluated one parts when the evaluator has all its results, and gives up by itself.
+            told = self._await(number, "parted", None if number == evaluated else until)
+            if told is None and number not in self._gone:
+                text = f"it has not parted within {PARTING_TIMEOUT:g} s of the training's end"
+                self._report.event("warning", text, number)
             if told is not None:
                 peers[peer_name(told.pop("parted"))] = told
         self._report.send(
@@ -120,15 +129,19 @@ class Coordinator:
             if self._clock is not None:
                 self._clock.remove(peer)
 
-    def _await(self, peer: int, what: str) -> dict[str, Any] | None:
-        """Wait for a peer to tell something, past all else that it tells; None if it is gone."""
+    def _await(self, peer: int, what: str, until: float | None = None) -> dict[str, Any] | None:
+        """Wait for a peer to tell something, past all else that it tells; None if it is gone.
+
+        Args:
+            until: a moment of CLOCK_MONOTONIC after which it is not waited for; None: it always is.
+        """
         silent_since = time.monotonic()
         while True:
             while self._told[peer]:
                 told = self._told[peer].popleft()
                 if what in told:
                     return told
-            if peer in self._gone:
+            if peer in self._gone or (until is not None and time.monotonic() > until):
                 return None
             if self._listen(REPORT_PERIOD):
                 continue

@@ -1,14 +1,17 @@
 """A peer's connections: meeting the other peers, sending to them, receiving from them, parting."""
 
 import hmac
+import math
 import select
 import selectors
 import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from testbed.algorithms.interface import FloatVector, as_bytes
+from testbed.roles.accepting import Accepting
 from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import call
 from testbed.roles.leave import Leave
@@ -22,6 +25,8 @@ from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
 MEETING_TIMEOUT = 60.0
 """Seconds that peers have to find each other."""
+EVALUATOR_TIMEOUT = 600.0
+"""Seconds that the evaluator may take for one evaluation, when a peer waits for it."""
 PARTING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections."""
 
@@ -66,12 +71,13 @@ class Meeting:
         self._received: deque[tuple[int, Frame]] = deque()
         self._evaluator: Connection | None = None
         self._snapshots = SnapshotQueue(4 * parameters, spill)
+        self._evaluator_heard = -math.inf
         self._parting = False
         self._reading: int | None = -1
         self._lost: list[int] = []
         self._listener = socket.create_server(("", PORT), backlog=4096)
-        self._listener.setblocking(False)
-        self.selector.register(self._listener, selectors.EVENT_READ)
+        warn = partial(report.event, "warning")
+        self._accepting = Accepting(self._listener, self.selector, warn)
 
     def meet(self) -> None:
         """Connect to all peers with lower numbers, and wait until all others have connected.
@@ -117,8 +123,8 @@ class Meeting:
         connection = Connection(
             accepted, address, port, receiver, time.monotonic(), local_port=local
         )
-        self._strangers.add(connection)
         self.selector.register(accepted, selectors.EVENT_READ, connection)
+        self._strangers.add(connection)
         return connection
 
     # -- the loop
@@ -149,10 +155,11 @@ class Meeting:
             for number, connection in self._peers.items():
                 if -1 in (before, reading) or number in (before, reading):
                     self._watch(connection)
+        self._accepting.again()
         readable = False
         for key, events in self.selector.select(patience):
             if key.fileobj is self._listener:
-                self._accept()
+                self._accepting.accept(self._open)
             elif isinstance(key.data, Connection):
                 self._serve(key.data, events)
             else:
@@ -189,12 +196,7 @@ class Meeting:
         else:
             self._watch(connection)
 
-    def _accept(self) -> None:
-        try:
-            accepted, (address, _) = self._listener.accept()
-        except OSError as error:
-            self.report.event("warning", f"a connection could not be accepted: {error}")
-            return
+    def _open(self, accepted: socket.socket, address: str, _: int) -> None:
         self._add(accepted, address, {Kind.HELLO: SECRET_SIZE})
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
@@ -211,7 +213,7 @@ class Meeting:
             case Kind.STOP:
                 connection.stopped = True
             case Kind.FINISHED:
-                pass  # the evaluator has told of a version, of which nothing is kept here
+                self._evaluator_heard = time.monotonic()
             case _:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
@@ -252,6 +254,7 @@ class Meeting:
         if observed and connection is not self._evaluator:
             self.report.connection(connection, reason)
         connection.socket.close()
+        self._accepting.again(at_once=True)
         self._strangers.discard(connection)
         if connection is self._evaluator:
             self._evaluator = None
@@ -300,7 +303,8 @@ class Meeting:
         until there is: evaluations are a part of the result, and the host's time is none. Under the
         wall clock the evaluation is left out, and that is reported.
         """
-        assert self._evaluator is not None, "peers have met"
+        if self._evaluator is None:
+            return  # it was given up, and the run fails for that
         virtual = self._settings.clock == "virtual"
         last = iteration >= self._settings.updates
         try:
@@ -311,12 +315,26 @@ class Meeting:
             self._refill()
         except BrokenConnectionError as error:
             self._close(self._evaluator, f"{error}")
+        began = time.monotonic()
         while virtual and self._snapshots.crowded and self._evaluator is not None:
             # Nothing else is served: what a peer is to do next is the clock's to say.
             room = select.poll()
             room.register(self._evaluator.socket, select.POLLOUT)
             if room.poll(1000):
                 self._serve(self._evaluator, selectors.EVENT_WRITE)
+            self._give_up_evaluator(began)
+
+    def _give_up_evaluator(self, since: float) -> None:
+        """Wait no longer for an evaluator that has told nothing for long.
+
+        Args:
+            since: when the wait began, in seconds of CLOCK_MONOTONIC.
+        """
+        silent = time.monotonic() - max(since, self._evaluator_heard)
+        if self._evaluator is not None and silent > EVALUATOR_TIMEOUT:
+            text = f"nothing was heard of it for {EVALUATOR_TIMEOUT:g} s"
+            self.report.event("error", text, self._evaluator.device)
+            self._close(self._evaluator, text)
 
     def _refill(self) -> None:
         evaluator = self._evaluator
@@ -337,8 +355,7 @@ class Meeting:
     def part(self) -> None:
         """Send what is pending, then end all connections, and read what others still send."""
         self._parting = True
-        self.selector.unregister(self._listener)
-        self._listener.close()
+        self._accepting.close()
         for stranger in list(self._strangers):
             self._close(stranger, "training is over")
         for connection in list(self._peers.values()):
@@ -356,8 +373,8 @@ class Meeting:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Let the evaluator finish its backlog, however long that takes, and go."""
-        said = False
+        """Let the evaluator finish its backlog, however long that takes in all, and go."""
+        said, began = False, time.monotonic()
         while self._evaluator is not None:
             evaluator = self._evaluator
             if not (said or evaluator.pending or self._snapshots):
@@ -365,3 +382,4 @@ class Meeting:
                 evaluator.send([header(Kind.STOP)])
                 evaluator.end()
             self.turn(1.0)
+            self._give_up_evaluator(began)

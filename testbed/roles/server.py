@@ -24,11 +24,13 @@ import socket
 import time
 from collections.abc import Iterable
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 from testbed.algorithms.interface import as_bytes
 from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
+from testbed.roles.accepting import Accepting
 from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.evaluations import Asked, Evaluations
 from testbed.roles.greeting import Who
@@ -52,6 +54,8 @@ TOO_LATE = 1.0
 """Seconds that whoever has not greeted has to do so when training is over."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
+EVALUATOR_TIMEOUT = 600.0
+"""Seconds that the evaluator may take for one evaluation, when training waits for it or is over."""
 RETURN_TIMEOUT = 30.0
 """Seconds that a worker which was killed and comes back may take for that."""
 SUSPECTED_TIMEOUT = 5.0
@@ -69,6 +73,8 @@ class Server:
     # Whether it waits for an evaluator that cannot follow, where evaluations have no room any more,
     # instead of leaving some out.
     _waits_for_evaluator = False
+
+    _accepting: Accepting  # from ``serve`` on
 
     def __init__(self, serving: Serving) -> None:
         """Prepare."""
@@ -93,6 +99,7 @@ class Server:
         self._workers: dict[int, Connection] = {}
         self._evaluator: Connection | None = None
         self._evaluator_done = False
+        self._evaluator_heard = -math.inf
         self._checkpoints = serving.checkpoints
         self._came_back = serving.came_back
         self._awaited: set[int] = set()
@@ -113,8 +120,8 @@ class Server:
     def serve(self) -> None:
         """Listen, train, drain; returns when the last connection is closed."""
         listener = socket.create_server(("", PORT), backlog=4096)
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ)
+        warn = partial(self._report.event, "warning")
+        self._accepting = Accepting(listener, self._selector, warn)
         self._report.send(listening=PORT)
         self._train(listener)
         self._drain(listener)
@@ -134,9 +141,10 @@ class Server:
             self._look_after()
 
     def _turn(self, listener: socket.socket, patience: float = REPORT_PERIOD) -> None:
+        self._accepting.again()
         for key, events in self._selector.select(patience):
             if key.fileobj is listener:
-                self._accept(listener)
+                self._accepting.accept(self._open)
                 continue
             connection: Connection = key.data
             if connection not in self._connections:  # closed earlier in this same turn
@@ -169,20 +177,16 @@ class Server:
         connection.broken = f"{error}"
         self._watch(connection)
 
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            accepted, (address, port) = listener.accept()
-        except OSError as error:  # the peer has gone already, or descriptors have run out
-            self._report.event("warning", f"a connection could not be accepted: {error}")
-            return
+    def _open(self, accepted: socket.socket, address: str, port: int) -> None:
+        """Begin with a connection, which is a stranger's."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         receiver = Receiver(self._greeting, self._scratch)
         connection = Connection(accepted, address, port, receiver, time.monotonic())
         if self._stamps:
             connection.stamp()
-        self._connections.add(connection)
         self._selector.register(accepted, selectors.EVENT_READ, connection)
+        self._connections.add(connection)
 
     def _watch(self, connection: Connection) -> None:
         """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
@@ -250,6 +254,7 @@ class Server:
             self._greet(connection, frame)
             return
         if connection is self._evaluator:
+            self._evaluator_heard = time.monotonic()
             self._evaluations.heard(frame.number)
             return
         number = connection.device
@@ -320,7 +325,8 @@ class Server:
                 raise WireError("the evaluator is connected already")
             connection.device = number
             connection.receiver.accept({Kind.FINISHED: 0})
-            self._evaluator = connection
+            self._evaluator, self._evaluator_done = connection, False
+            self._evaluator_heard = time.monotonic()
             self._watch(connection)
             return
         connection.device = number
@@ -468,9 +474,27 @@ class Server:
             for number, connection in list(self._workers.items()):
                 patience = self._drain_patience(number)
                 if now - stopped > patience:
+                    self._report.send(stays=number)
                     self._close(connection, f"still connected {patience:g} s after STOP")
-        self._selector.unregister(listener)
-        listener.close()
+            self._give_up_evaluator(stopped)
+        self._accepting.close()
+
+    def _give_up_evaluator(self, since: float) -> None:
+        """Wait no longer for an evaluator that has told nothing for long.
+
+        Args:
+            since: when the wait began, in seconds of CLOCK_MONOTONIC.
+        """
+        evaluator, missing = self._evaluator, self._evaluations.unheard
+        patience = EVALUATOR_TIMEOUT if missing else DRAIN_TIMEOUT
+        if evaluator is None or time.monotonic() - max(since, self._evaluator_heard) <= patience:
+            return
+        text = f"nothing was heard of it for {patience:g} s"
+        if missing:
+            text += f": {missing:,} evaluations are missing"
+            self._report.event("error", text, evaluator.device)
+        self._waits_for_evaluator = False
+        self._close(evaluator, text)
 
     def _is_anybody_there(self, listener: socket.socket) -> bool:
         if not self._connections:
@@ -520,6 +544,7 @@ class Server:
         if connection.socket in self._selector.get_map():
             self._selector.unregister(connection.socket)
         connection.socket.close()
+        self._accepting.again(at_once=True)
         self._connections.discard(connection)
         if connection is self._evaluator:
             self._evaluator = None

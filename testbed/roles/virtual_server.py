@@ -286,9 +286,11 @@ class VirtualServer(Server):
     def _wait_for_evaluator(self) -> None:
         """Wait until there is room for what is to be evaluated, which is a part of the run's result."""
         assert self._listener is not None
-        while self._evaluations.crowded:
+        began = time.monotonic()
+        while self._evaluations.crowded and self._waits_for_evaluator:
             self._turn(self._listener)
             self._look_after()
+            self._give_up_evaluator(began)
 
     def _sent(self, connection: Connection) -> None:
         """Who is sent what is the clock's to say."""

@@ -18,10 +18,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.roles.accepting import EXHAUSTED, REST
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 
@@ -30,8 +31,15 @@ HANDSHAKE_TIMEOUT = 10.0
 STRANGERS = 64
 """Connections that have not proved it yet, at one time; devices take milliseconds."""
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+LARGEST_LOSS = 2**53
+"""Of a loss that is sent as an integer."""
 _REPORT = 4096
 """Bytes of a device's longest message."""
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number, and not JSON's true or false."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _keep_alive(connection: socket.socket) -> None:
@@ -123,16 +131,38 @@ class Admission:
     # -- one connection
 
     def _accept(self) -> None:
+        exhausted = False
         while True:
             try:
                 connection, (address, _) = self._listener.accept()
-            except OSError:  # closed, or the peer has gone already
+            except (
+                OSError
+            ) as error:  # closed, the peer has gone already, or descriptors have run out
                 if self._listener.fileno() < 0:
                     return
+                if error.errno in EXHAUSTED:
+                    self._rest(f"{error.strerror}", told=exhausted)
+                    exhausted = True
                 continue
-            self._receive_stranger(connection, address)
-            serve = threading.Thread(target=self._serve, args=(connection, address), daemon=True)
-            serve.start()
+            try:
+                self._receive_stranger(connection, address)
+                threading.Thread(
+                    target=self._serve, args=(connection, address), daemon=True
+                ).start()
+                exhausted = False
+            except RuntimeError as error:  # there is no room for another thread
+                with self._changed:
+                    self._strangers.pop(connection, None)
+                connection.close()
+                self._rest(f"{error}", told=exhausted)
+                exhausted = True
+
+    def _rest(self, why: str, *, told: bool) -> None:
+        """Accept nothing for a moment: what cannot be accepted would be offered again and again."""
+        if not told:
+            text = f"no device can be admitted for now ({why}); it is tried again every {REST:g} s"
+            self._tell(text, None)
+        time.sleep(REST)
 
     def _receive_stranger(self, connection: socket.socket, address: str) -> None:
         """Count another one; where there are too many, close one.
@@ -171,7 +201,10 @@ class Admission:
                 connection.settimeout(None)
                 self._attend(connection, number)
         except MessageError as error:
-            self._tell(f"connection from {address} closed: {error}", number)
+            with self._changed:
+                expected = number is None and connection not in self._strangers
+            if not expected:  # one that had to go to make room is cut short
+                self._tell(f"connection from {address} closed: {error}", number)
         except OSError as error:
             if number is not None:
                 self._tell(f"connection from {address} broke: {error}", number)
@@ -236,13 +269,11 @@ class Admission:
                         self._changed.notify_all()
                         if self._go:
                             messages.send(connection, go=True)
-                case {"evaluated": int(version), "accuracy": accuracy, "loss": loss} if (
+                case {"evaluated": version, "accuracy": accuracy, "loss": loss} if (
                     number == self._workers
-                    and isinstance(accuracy, int | float)
-                    and isinstance(loss, int | float)
                 ):
-                    loss = float(loss) if math.isfinite(loss) else math.nan
-                    self._report.send({"evaluated": version, "accuracy": accuracy, "loss": loss})
+                    found = self._evaluation(version, accuracy, loss)
+                    self._report.send(found)
                 case {"complaint": str(text)}:
                     self._tell(text[:1000], number, "error")
                 case {"done": True}:
@@ -251,6 +282,25 @@ class Admission:
                         self._changed.notify_all()
                 case _:
                     raise MessageError("a message that a device may not send")
+
+    def _evaluation(self, version: object, accuracy: object, loss: object) -> dict[str, Any]:
+        """What the evaluator found.
+
+        Raises:
+            MessageError: it cannot have found that.
+        """
+        updates = self._settings["updates"]
+        if type(version) is not int or not 0 <= version <= updates:
+            raise MessageError(f"an evaluation of a version that is none of 0 to {updates:,}")
+        what = f"an evaluation of version {version:,} with"
+        # A comparison, which an integer of any size can have and a NaN has not.
+        if not _is_number(accuracy) or not 0 <= accuracy <= 100:
+            raise MessageError(f"{what} an accuracy that is no number from 0 to 100")
+        # A model that has diverged has a loss that is no finite number, and one only.
+        if not _is_number(loss) or (isinstance(loss, int) and abs(loss) > LARGEST_LOSS):
+            raise MessageError(f"{what} a loss that is no number")
+        finite = float(loss) if math.isfinite(loss) else math.nan
+        return {"evaluated": version, "accuracy": accuracy, "loss": finite}
 
     def _tell(self, text: str, number: int | None, level: str = "warning") -> None:
         with contextlib.suppress(OSError):  # the run is over, and nobody listens any more

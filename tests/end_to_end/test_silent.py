@@ -100,3 +100,18 @@ def test_a_run_s_end_does_not_wait_for_the_dead(command: CommandLine) -> None:
     assert [e["device"] for e in ends] == ["worker-2"]
     training = summary["setup_seconds"] + summary["training_seconds"]
     assert ends[0]["time"] < training + 15
+
+
+def test_a_worker_that_somebody_has_stopped_does_not_cost_a_minute(command: CommandLine) -> None:
+    spec = SMALL | {"training": {"updates": 400}, "evaluation": {"every": 100, "images": 100}}
+    started = command.start_run(spec)
+    started.until_training()
+    started.nodes()["worker-2"].send_signal(signal.SIGSTOP)
+    assert started.wait() == 0, started.said
+    summary = started.record("summary")
+    assert (summary["ended"], summary["updates"]) == ("completed", 400)
+    assert summary["traffic"]["reconciled"] is True, summary["traffic"]
+    texts = [e["event"] for e in started.events() if e["device"] == "worker-2"]
+    # By its own time, and not by that of one that may be computing, twice.
+    assert "it did not end within 5 s of the training's end and is killed" in texts
+    assert not [text for text in texts if "still connected" in text]

@@ -1,6 +1,19 @@
 """Who is killed when training is over, and who only later."""
 
-from testbed.orchestrator.attendance import LEAVING_TIMEOUT, SUSPECTED_TIMEOUT, Attendance
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from testbed.orchestrator.attendance import (
+    LEAVING_TIMEOUT,
+    LOOK_PERIOD,
+    PAUSED_TIMEOUT,
+    SUSPECTED_TIMEOUT,
+    Attendance,
+)
+from testbed.orchestrator.standing_still import stands_still
 
 WORKERS = ("worker-0", "worker-1", "worker-2")
 
@@ -47,3 +60,32 @@ def test_whom_the_server_suspects_has_less_time_and_another_server_suspects_nobo
     attendance.suspected("worker-2", yes=False)
     attendance.over(100.0)
     assert list(attendance.overdue(101.0)) == [("worker-1", SUSPECTED_TIMEOUT)]
+
+
+def test_who_stands_still_is_not_waited_for_as_one_that_computes_is() -> None:
+    attendance = there()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
+        processes = {"worker-0": worker.pid, "worker-1": os.getpid()}
+        os.kill(worker.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + 20
+        while not stands_still(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert list(attendance.overdue(90.0)) == []  # training goes on
+        attendance.stopping(100.0, processes)
+        assert list(attendance.overdue(100.0)) == []
+        os.kill(worker.pid, signal.SIGCONT)
+        while stands_still(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert list(attendance.overdue(100.0 + PAUSED_TIMEOUT)) == []
+        os.kill(worker.pid, signal.SIGSTOP)
+        while not stands_still(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        again = 100.0 + PAUSED_TIMEOUT + LOOK_PERIOD
+        assert list(attendance.overdue(again)) == []
+        # The server may wait for it still.
+        assert list(attendance.overdue(again + PAUSED_TIMEOUT)) == [("worker-0", PAUSED_TIMEOUT)]
+        worker.kill()
+    assert not stands_still(worker.pid)

@@ -53,3 +53,15 @@ def test_what_is_left_out_is_not_waited_for() -> None:
     assert not ingress.left_out(100)
     assert [row["iteration"] for row in ingress.complete()] == [0, 200]
     assert ingress.due == 0
+
+
+def test_what_nobody_will_tell_of_is_given_up() -> None:
+    ingress = Ingress()
+    for version in (0, 100, 200):
+        ingress.checkpoint(version, version / 100, LEDGER)
+    ingress.evaluated(100, 30.0, 2.1, 0.0)
+    assert ingress.unheard == 2
+    assert ingress.give_up() == [0, 200]
+    assert (ingress.unheard, ingress.due) == (0, 1)  # of one the counter's reading is to come
+    ingress.counted(9.0, 900)
+    assert [row["iteration"] for row in ingress.complete()] == [100]

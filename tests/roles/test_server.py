@@ -6,12 +6,14 @@ decides what is sent.
 
 import errno
 import os
+import resource
 import select
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import pytest
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.channel import Channel, Message
+from testbed.roles import accepting
 from testbed.roles import server as server_module
 from testbed.roles.server import Server
 from testbed.roles.serving import Serving
@@ -489,6 +492,52 @@ def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
     assert not [m.fields for m in running.messages if m.fields.get("level") == "warning"]
 
 
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process has as many descriptors as it may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)  # the lowest one that is not in use
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_out_of_descriptors_it_says_so_once_and_goes_on(running: Running) -> None:
+    a = running.connect(0)
+    late = socket.socket()
+    running.connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", running.port))
+        late.sendall(hello(1))
+        running.until("event", "no connection can be accepted for now (Too many open files)")
+        began = time.process_time()
+        time.sleep(1.5)
+        assert time.process_time() - began < 1.0, "it asks again and again"
+    assert receive(late)[0] is Kind.WELCOME
+    assert pull(a) == (0, 0.0)
+    assert len([m for m in running.messages if m.fields.get("level") == "warning"]) == 1
+
+
+def test_a_descriptor_that_is_free_again_is_used_at_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "REST", 3600.0)
+    a = running.connect(0)
+    late = socket.socket()
+    running.connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", running.port))
+        late.sendall(hello(1))
+        running.until("event", "no connection can be accepted for now")
+        a.shutdown(socket.SHUT_RDWR)  # the server closes its end, whose descriptor is free then
+        assert receive(late)[0] is Kind.WELCOME
+
+
 def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,3 +559,47 @@ def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
     (error,) = raised
     assert isinstance(error, OSError)
     assert error.errno == errno.ENOSPC
+
+
+def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "EVALUATOR_TIMEOUT", 0.5)
+    evaluator = running.connect(2)  # and reads no more
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    evaluator.sendall(header(Kind.FINISHED, 0))
+    time.sleep(1.0)  # while training goes on, nothing is waited for
+    a.sendall(dense(3, 1.0))
+    assert receive(a)[0] is Kind.STOP
+    a.close()
+    event = running.until("event", "nothing was heard of it for 0.5 s: 2 evaluations are missing")
+    assert (event["level"], event["number"]) == ("error", 2)
+    assert running.until("finished")["finished"] == 4
+
+
+def test_an_evaluator_that_has_told_everything_may_go(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT", 0.5)
+    evaluator = running.connect(2)
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    a.sendall(dense(3, 1.0))
+    a.close()
+    for version in (0, 2, 4):
+        assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
+        evaluator.sendall(header(Kind.FINISHED, version))
+    assert receive(evaluator)[0] is Kind.STOP  # and does not close its end
+    assert running.until("finished")["finished"] == 4
+    assert not [m.fields for m in running.messages if m.fields.get("level") == "error"]

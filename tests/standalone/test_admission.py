@@ -1,5 +1,6 @@
 """Admission over real sockets: who is admitted, as whom, and what becomes of what they say."""
 
+import math
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from testbed.errors import RunError
 from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
+from tests.roles.test_server import no_descriptors
 
 SECRET = b"the secret of these very tests"
 SESSION = bytes(range(32))
@@ -272,3 +274,63 @@ def test_many_of_one_address_do_not_push_others_out(server: Server) -> None:
         proof = messages.device_proof(SECRET, theirs, mine, "worker")
         messages.send(other, role="worker", challenge=mine.hex(), proof=proof)
         assert "admitted" in (messages.receive(other) or {})
+
+
+def test_out_of_descriptors_it_says_so_once_and_goes_on(server: Server) -> None:
+    late = socket.socket()
+    server._connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", messages.PORT))
+        told = server.reported()
+        assert "no device can be admitted for now (Too many open files)" in told["event"]
+        began = time.process_time()
+        time.sleep(1.5)
+        assert time.process_time() - began < 1.0, "it asks again and again"
+    assert "challenge" in (messages.receive(late) or {})
+    messages.send(server.join().connection, complaint="the next report")
+    assert server.reported()["event"] == "the next report"
+
+
+FOUND = {"evaluated": 7, "accuracy": 81.5, "loss": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"loss": 10**400}, "an evaluation of version 7 with a loss that is no number"),
+        ({"loss": True}, "a loss that is no number"),
+        ({"loss": "0.25"}, "a loss that is no number"),
+        ({"accuracy": math.nan}, "version 7 with an accuracy that is no number from 0 to 100"),
+        ({"accuracy": math.inf}, "an accuracy that is no number from 0 to 100"),
+        ({"accuracy": 10**400}, "an accuracy that is no number from 0 to 100"),
+        ({"accuracy": -0.5}, "an accuracy that is no number from 0 to 100"),
+        ({"accuracy": True}, "an accuracy that is no number from 0 to 100"),
+        ({"accuracy": None}, "an accuracy that is no number from 0 to 100"),
+        ({"evaluated": 10}, "an evaluation of a version that is none of 0 to 9"),
+        ({"evaluated": -1}, "an evaluation of a version that is none of 0 to 9"),
+        ({"evaluated": True}, "an evaluation of a version that is none of 0 to 9"),
+        ({"evaluated": 7.0}, "an evaluation of a version that is none of 0 to 9"),
+    ],
+)
+def test_what_an_evaluator_cannot_have_found_is_refused(
+    server: Server, said: dict[str, Any], reason: str
+) -> None:
+    evaluator = server.join("evaluator")
+    messages.send(evaluator.connection, **FOUND | said)
+    assert evaluator.connection.recv(1) == b""
+    event = server.reported()
+    assert (event["level"], event["number"]) == ("warning", WORKERS)
+    assert reason in event["event"]
+    until(lambda: WORKERS in server.admission._free)
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_model_that_has_diverged_has_a_loss_that_is_no_number(
+    server: Server, loss: float
+) -> None:
+    evaluator = server.join("evaluator")
+    messages.send(evaluator.connection, **FOUND | {"loss": loss, "accuracy": 10})
+    told = server.reported()
+    assert (told["evaluated"], told["accuracy"]) == (7, 10)
+    assert math.isnan(told["loss"])
