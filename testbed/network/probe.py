@@ -35,7 +35,7 @@ PATIENCE = 0.25
 """Seconds, and half the time that the train should take, for which it is waited for longer."""
 DRAINING = 4.0
 """Seconds after that in which a link that is too slow may send what is in its queue."""
-LONGEST = 6.0
+LONGEST = 10.0
 """Seconds after which nothing is measured again."""
 _POLL = 0.003
 _RETIRE = 0.01

@@ -54,6 +54,8 @@ _MOST_TRIALS = 1500
 _EXPECTED_LOSSES = 15
 _FEWEST = 4
 """Packets beyond the bucket without which there is no rate to be told."""
+_SECTIONS = 20
+"""Sections of a train, at most, whose slopes are compared."""
 _STARVED = 0.1
 """Share of packets that found the queue empty, above which the sender was the limit."""
 
@@ -65,6 +67,7 @@ class Train:
     Attributes:
         payloads: bytes of each datagram; those over ``SEGMENT`` are super-frames.
         wire: int64, bytes of each on the wire at an MTU of 1,500, headers included.
+        first: of the packets that overrun the bucket.
         bucket: bytes that the link lets pass at once.
         seconds: how long the train takes, if the link is as asked.
         refill: seconds after which the link's bucket is full again.
@@ -72,6 +75,7 @@ class Train:
 
     payloads: tuple[int, ...]
     wire: npt.NDArray[np.int64]
+    first: int
     bucket: int
     seconds: float
     refill: float
@@ -159,20 +163,18 @@ def compose(shape: Shape) -> Train:
     small = SMALL - HEADERS
     if shape.rate is None:
         payloads = (small,) * (_LEADING + trials + _TRAILING)
-        return Train(payloads, _on_wire(payloads), 0, shape.delay, 0.0)
+        return Train(payloads, _on_wire(payloads), 0, 0, shape.delay, 0.0)
     window = min(shape.rate / 8 * DURATION, MOST_BYTES)
     most_at_once = bucket(shape.rate)
-    total = most_at_once + window - (_LEADING + _TRAILING) * SMALL
     full = SEGMENT + HEADERS
-    size = math.floor(min(full, window / _STEPS, total / trials if trials else full))
-    size = max(SMALL, size)
+    size = max(SMALL, math.floor(min(full, window / _STEPS)))
     # As many more as will be lost, and three standard deviations.
-    frames = total / size / (1 - shape.loss)
+    frames = (most_at_once + window - (_LEADING + _TRAILING) * SMALL) / size / (1 - shape.loss)
     frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
     together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
     count = math.ceil(frames / together)
-    # A fast link has room for more packets than its frames are; a slow one loses of few.
-    more = max(0, trials - count) if size == full else 0
+    # Small ones for the loss come before the others: sending them may take longer than the link takes.
+    more = min(max(0, trials - count), math.floor(window / SMALL))
     payloads = (
         *(small,) * (_LEADING + more),
         *(together * (size - HEADERS),) * count,
@@ -182,7 +184,7 @@ def compose(shape: Shape) -> Train:
     through = (1 - shape.loss) * float(wire.sum())
     seconds = shape.delay + max(0.0, through - most_at_once) * 8 / shape.rate
     refill = (most_at_once + float(wire.max())) * 8 / shape.rate
-    return Train(payloads, wire, most_at_once, seconds, refill)
+    return Train(payloads, wire, _LEADING + more if more else 0, most_at_once, seconds, refill)
 
 
 def is_over(passage: Passage) -> bool:
@@ -202,33 +204,49 @@ def measure(train: Train, shape: Shape, passage: Passage) -> Measured:
     delay = float(taken.min()) if len(taken) else None
     rate, at_least = None, False
     if shape.rate is not None:
-        rate, at_least = _rate(train, passage, came, delay or 0.0)
+        rate, at_least = _rate(train, shape.rate, passage, came, delay or 0.0)
     return Measured(rate, at_least, delay, packets, packets - len(came))
 
 
 def _rate(
-    train: Train, passage: Passage, came: npt.NDArray[np.intp], delay: float
+    train: Train, asked: int, passage: Passage, came: npt.NDArray[np.intp], delay: float
 ) -> tuple[float, bool]:
     """Bit/s of the packets that had to wait for their predecessors, and whether it may be more."""
-    arrived = passage.arrived[came]
+    came = came[came >= train.first]
+    arrived, wire = passage.arrived[came], train.wire[came]
     # A packet leaves when what left before it is paid for.
-    before = np.concatenate(([0], np.cumsum(train.wire[came])[:-1]))
+    before = np.cumsum(wire) - wire
     waited = np.flatnonzero(before >= train.bucket)
     if len(waited) < _FEWEST:
-        seconds = max(1e-9, (passage.until - int(passage.sent[0])) / 1e9 - delay)
-        return 8 * max(0.0, float(train.wire[came].sum()) - train.bucket) / seconds, False
+        seconds = max(1e-9, (passage.until - int(passage.sent[train.first])) / 1e9 - delay)
+        return 8 * max(0.0, float(wire.sum()) - train.bucket) / seconds, False
     # The first of them comes after one that had not to wait.
     ready = passage.sent[came][waited[1:]] + round(delay * 1e9)
     if float((ready >= arrived[waited[:-1]]).mean()) > _STARVED:
         # The bucket has filled again in the pauses: only what has passed beyond it in all is certain.
         seconds = max(1e-9, int(arrived[-1] - arrived[0]) / 1e9)
         return 8 * float(before[-1] - train.bucket) / seconds, True
-    time = (arrived[waited] - arrived[waited[0]]) / 1e9
+    return _slope((arrived[waited] - arrived[waited[0]]) / 1e9, before[waited], asked), False
+
+
+def _slope(time: npt.NDArray[np.float64], passed: npt.NDArray[np.int64], asked: int) -> float:
+    """Bit/s at which bytes pass.
+
+    The slope of all points; one that was seen late moves it little. Where that is too slow, the host
+    may have paused the link for longer than its bucket makes good. Then it is the median of the slopes
+    over sections of equal size, of which pauses touch few; a link that is too slow is so in all.
+    """
     deviation = time - time.mean()
     spread = float((deviation**2).sum())
-    # The slope of all points: one packet that was seen late moves it little.
-    rate = 8 * float((deviation * before[waited]).sum()) / spread if spread else math.inf
-    return min(max(rate, 0.0), 1e15), False
+    if not spread:
+        return 1e15
+    whole = 8 * float((deviation * passed).sum()) / spread
+    if whole < (1 - TOLERANCE) * asked:
+        ends = np.linspace(0, len(time) - 1, min(len(time), _SECTIONS + 1)).astype(np.intp)
+        seconds = np.maximum(np.diff(time[ends]), 1e-9)
+        median = float(np.median(8 * np.diff(passed[ends]) / seconds))
+        whole = min(whole, median, key=lambda rate: abs(rate - asked))
+    return min(max(whole, 0.0), 1e15)
 
 
 def off(asked: Shape, measured: Measured) -> list[str]:

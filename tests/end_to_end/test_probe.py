@@ -18,6 +18,8 @@ SHAPED = SMALL | {
     "network": {"uplink": "20mbit", "downlink": "100mbit"},
     "devices": {"workers": 4},
 }
+PATIENCE = 500.0
+"""Seconds for a run, and its report, on a host that has other things to do."""
 _BREAKING = """
 import sys
 from testbed.orchestrator import node_plan
@@ -45,7 +47,7 @@ def shown(command: CommandLine) -> str:
 
 def test_links_are_measured_and_the_ledgers_do_not_have_it(command: CommandLine) -> None:
     started = command.start_run(SHAPED)
-    assert started.wait() == 0, started.said
+    assert started.wait(PATIENCE) == 0, started.said
     links = started.record("manifest")["links"]
     assert (links["shaped"], links["probed"], links["unmeasured"]) == (4, 4, None)
     assert len(links["directions"]) == 8
@@ -66,7 +68,7 @@ def test_a_link_that_is_not_shaped_is_a_warning(command: CommandLine) -> None:
         *("run", command.spec(SHAPED), "--out", command.out),
         before=(sys.executable, str(program)),
     )
-    assert started.wait() == 0, started.said
+    assert started.wait(PATIENCE) == 0, started.said
     (event,) = (event for event in started.events() if event["level"] == "warning")
     assert event["device"] == "worker-1"
     assert "its uplink is not as asked: a rate of at least" in event["event"]
@@ -87,7 +89,7 @@ def test_a_link_that_is_not_shaped_is_a_warning(command: CommandLine) -> None:
 
 def test_the_switch(command: CommandLine) -> None:
     started = command.start_run(SHAPED, "--set", "network.probe=false")
-    assert started.wait() == 0, started.said
+    assert started.wait(PATIENCE) == 0, started.said
     links = started.record("manifest")["links"]
     assert links["unmeasured"] == "switched off by network.probe"
     assert links["directions"] == []

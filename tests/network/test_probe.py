@@ -35,7 +35,7 @@ def probed(links: Sequence[Link], namespaces: Mapping[str, int]) -> dict[tuple[s
 
 def at_last(condition: Callable[[], bool]) -> None:
     """Try again where a busy host may be the reason."""
-    assert any(condition() for _ in range(10))
+    assert any(condition() for _ in range(5))
 
 
 @real

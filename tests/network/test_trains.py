@@ -120,7 +120,7 @@ def test_a_train_is_short(rate: int, loss: float) -> None:
     train = compose(asked)
     assert max(train.payloads) <= 65_507  # a datagram's most
     assert len(train.payloads) <= 1000 or loss  # HTB's own queue
-    assert train.seconds <= (0.5 if loss else 0.3)
+    assert train.seconds <= (0.7 if loss else 0.3)
     assert train.refill <= 1.5
     assert train.wire.sum() * (1 - loss) <= bucket(asked.rate) + 3_000_000
 
@@ -183,7 +183,11 @@ def test_one_stall_moves_little_and_the_better_of_two_counts() -> None:
     train = compose(asked)
     stalled = measure(train, asked, passes(train, asked, Host(stalls=((0.1, 0.02),))))
     assert off(asked, stalled) == []
-    paused = measure(train, asked, passes(train, asked, Host(stalls=((0.05, 0.12),))))
+    # A longer one touches few sections of the train; one half of the time is too much.
+    paused = measure(train, asked, passes(train, asked, Host(stalls=((0.05, 0.06),))))
+    assert off(asked, paused) == [] and paused.rate == pytest.approx(asked.rate, rel=0.02)
+    often = tuple((0.012 * i, 0.01) for i in range(1, 60))
+    paused = measure(train, asked, passes(train, asked, Host(stalls=often)))
     assert off(asked, paused) == ["rate"]
     good = measure(train, asked, passes(train, asked))
     for both in (paused.better(good, asked), good.better(paused, asked)):

@@ -12,10 +12,16 @@ from tests.orchestrator.test_agent import (
     test_bytes_are_counted_at_mtu_1500_without_the_observers,
     test_frozen_stands_still_and_killed_is_reported,
 )
+from tests.orchestrator.test_probing import (
+    test_a_link_that_is_built_otherwise_than_planned_is_seen,
+    test_the_probe_is_in_no_count,
+)
 
 __all__ = [
+    "test_a_link_that_is_built_otherwise_than_planned_is_seen",
     "test_bytes_are_counted_at_mtu_1500_without_the_observers",
     "test_frozen_stands_still_and_killed_is_reported",
+    "test_the_probe_is_in_no_count",
 ]
 pytestmark = [pytest.mark.real, pytest.mark.exercises("Docker, roles forked")]
 
