@@ -177,7 +177,7 @@ class GapCoding(IndexCoding):
         whole = Grouped(0, gaps, np.array([count]), np.array([int(indices[-1]) - count + 1]))
         if len(self._starts) == 1:
             return [whole]
-        bounds = indices.searchsorted(self._bounds)
+        bounds = indices.searchsorted(self._bounds).astype(np.int64, copy=False)
         counts = bounds[1:] - bounds[:-1]
         filled = counts > 0
         firsts, starts = bounds[:-1][filled], self._starts[filled]
