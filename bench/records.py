@@ -28,7 +28,8 @@ from reproduction.records import keep
 from testbed.orchestrator.versions import commit, host
 from testbed.results.reading import Run
 
-FOLDER = Path(__file__).parents[1] / "docs" / "records"
+REPOSITORY = Path(__file__).parents[1]
+FOLDER = REPOSITORY / "docs" / "records"
 OUT = "runs"
 """The folder of the runs, in the folder in which commands are carried out."""
 
@@ -47,7 +48,7 @@ class Source:
 
 
 def _run(name: str, *options: str) -> tuple[str, ...]:
-    return ("testbed", "run", f"experiments/{name}.yaml", "--no-report", *options)
+    return ("testbed", "run", f"experiments/{name}.yaml", *options)
 
 
 _SEEDS = ("1", "2", "3")
@@ -87,10 +88,9 @@ def make(name: str) -> Path:
         TestbedError: a run cannot be read, or the record not be written.
     """
     source = SOURCES[name]
-    repository = FOLDER.parents[1]
     with tempfile.TemporaryDirectory(prefix="testbed-records-") as folder:
         # What commands write stays there.
-        (Path(folder) / "experiments").symlink_to(repository / "experiments")
+        (Path(folder) / "experiments").symlink_to(REPOSITORY / "experiments")
         printed = [_carry_out(command, Path(folder)) for command in source.commands]
         whole = FOLDER / name
         shutil.rmtree(whole, ignore_errors=True)
@@ -116,7 +116,7 @@ def _carry_out(command: Sequence[str], folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *words],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(FOLDER.parents[1]), "COLUMNS": "160"},
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "160"},
         stdout=subprocess.PIPE,
         text=True,
         check=False,

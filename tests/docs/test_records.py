@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import records
 from bench.records import FOLDER, SOURCES
 from tests.docs.blocks import PAGES, REPOSITORY
 
@@ -87,6 +88,31 @@ def test_every_record_is_printed_and_says_how_it_was_made() -> None:
         assert re.fullmatch(r"[0-9a-f]{40}", about["commit"]), f"{name}: made of changed code"
         output = (FOLDER / name / "output.txt").read_text(encoding="utf-8")
         assert all(f"$ {command}\n" in output for command in about["commands"])
+
+
+def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ("training.updates=20", "devices.workers=2", "algorithms=[asgd]", "model=mlp")
+    options = [word for one in short for word in ("--set", one)]
+    commands = (
+        ("testbed", "simulate", "experiments/quickstart.yaml", "--no-report", *options),
+        ("testbed", "show", "quickstart/*/asgd"),
+    )
+    monkeypatch.setitem(SOURCES, "small", records.Source(commands))
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    folder = records.make("small")
+    assert folder == tmp_path / "small"
+    printed = (folder / "output.txt").read_text(encoding="utf-8")
+    assert "$ testbed simulate experiments/quickstart.yaml --no-report --set" in printed
+    assert "$ testbed show 'quickstart/*/asgd'\n" in printed
+    # What the second command was told is a run of the first.
+    assert re.search(r"^ *run +quickstart/\S+/asgd$", printed, re.MULTILINE)
+    run = folder / "quickstart-1-asgd"
+    assert sorted(path.name for path in run.iterdir()) == ["curve.csv", "result.json", "spec.yaml"]
+    monkeypatch.setitem(SOURCES, "small", records.Source((("testbed", "show", "nothing"),)))
+    with pytest.raises(SystemExit, match="testbed show nothing ended with status 1"):
+        records.make("small")
 
 
 def test_a_figure_that_was_not_measured_is_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from testbed.cli import app
 from tests.docs.blocks import REPOSITORY, Block, blocks
-from tests.end_to_end.conftest import CommandLine
+from tests.end_to_end.conftest import CommandLine, until
 
 SHELL = blocks("sh")
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def interrupt(command: CommandLine, spec: Path, settings: list[str]) -> None:
     started = command.start(
         "simulate", spec, *longer, "--no-report", "--set", "algorithms=[asgd]", "--seed", "9"
     )
-    started.until(lambda: list(command.folder.glob("runs/*/*-9*/*/manifest.json")), "a run")
+    until(lambda: list(command.folder.glob("runs/*/*-9*/*/manifest.json")), "a run", 600)
     started.interrupt()
     started.wait(600)
 
