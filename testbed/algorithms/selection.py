@@ -151,10 +151,11 @@ def _largest_directly(magnitude: npt.NDArray[np.int32], count: int) -> npt.NDArr
     ordered = magnitude.copy()
     ordered.partition(at)
     smallest_kept = ordered[at]
-    (reaching,) = (magnitude >= smallest_kept).nonzero()
+    reaching: npt.NDArray[np.intp] = (magnitude >= smallest_kept).nonzero()[0]
     if len(reaching) == count:
         return reaching
     chosen = magnitude[reaching] > smallest_kept
     equal = np.flatnonzero(~chosen)
     chosen[equal[: count - int(np.count_nonzero(chosen))]] = True
-    return reaching[chosen]
+    kept: npt.NDArray[np.intp] = reaching[chosen]
+    return kept
