@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
 CHAOS ?= 1-10
+KERNELS ?= debian12,backports
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench chaos traffic images base-image clean
+.PHONY: help install run agree test lint format bench chaos kernels traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +81,9 @@ bench: install ## measure efficiency, set-up time and memory; writes bench.json
 
 chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
+
+kernels: install ## boot Debian's kernels in QEMU, and run there what needs netem and cgroup v2: KERNELS=cloud
+	$(BIN)/python -m kernels test $(KERNELS)
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
 	$(BIN)/python -m bench.traffic
