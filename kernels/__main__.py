@@ -38,7 +38,7 @@ def main() -> int:
         def tell(line: str, began: float = began) -> None:
             print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
-        tests = options.tests or ["tests/kernels"]
+        tests = options.test or ["tests/kernels"]
         tested = run_tests(ready, sys.executable, tests, options.limit, tell)
         print(f"\n{kernel.title} ({tested.version}), {tested.seconds:.0f} s\n")
         for one in tested.results:
@@ -60,7 +60,9 @@ def _arguments() -> argparse.ArgumentParser:
         one.add_argument("--mirror", help=f"where the packages come from; default: {debian.MIRROR}")
         if name == "test":
             one.add_argument("--limit", type=float, default=LIMIT, help="seconds for each kernel")
-            one.add_argument("tests", nargs="*", help="pytest's arguments; default: tests/kernels")
+            one.add_argument(
+                "--test", action="append", help="one of pytest's arguments; default: tests/kernels"
+            )
     return parser
 
 

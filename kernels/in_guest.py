@@ -68,6 +68,8 @@ def run_tests(
         ),
         # Without what the whole suite shares: importing it takes half a minute in a guest.
         *("-p", "no:xdist", "--confcutdir=tests/kernels"),
+        # These are about the guest, from outside.
+        *(f"--ignore=tests/kernels/{name}.py" for name in ("test_booted", "test_files")),
         # The guest as a whole has a limit; a test's own would be of a machine at full speed.
         *("-o", "timeout=0"),
         *("-o", "junit_family=xunit1", f"--junitxml={_RESULTS}/junit.xml"),

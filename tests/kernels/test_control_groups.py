@@ -13,7 +13,7 @@ import pytest
 from testbed.nodes import control_group
 from testbed.nodes.control_group import ControlGroup
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.quick]
 BUSY = "import sys; sys.stdout.write('.'); sys.stdout.flush()\nwhile True: pass"
 
 

@@ -17,11 +17,11 @@ from testbed.network.addresses import Link, Shape
 from testbed.network.shaping import Egress
 from testbed.nodes.linux import inside_network, new_network
 from tests.kernels.conftest import Measured, qdiscs
-from tests.kernels.measuring import Stream, round_trips, stream
+from tests.kernels.measuring import Stream, fastest, round_trips, stream
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("netem")]
-UPLINK = Shape(rate=8_000_000, delay=0.04, loss=0.02)
-DOWNLINK = Shape(rate=20_000_000)
+UPLINK = Shape(rate=4_000_000, delay=0.04, loss=0.02)
+DOWNLINK = Shape(rate=10_000_000)
 
 
 @dataclass
@@ -88,9 +88,9 @@ def told(network: int) -> dict[str, dict[str, object]]:
     return found
 
 
-def assert_rate(found: Stream, asked: int) -> None:
-    """The rate is at most what was asked, and not much less: a busy host delays, it never hurries."""
-    assert 0.85 * asked < found.rate < 1.03 * asked
+def assert_rate(found: float, asked: int) -> None:
+    """The rate is at most what was asked, and not much less."""
+    assert 0.9 * asked < found < 1.03 * asked
 
 
 def assert_delay(found: float, asked: float) -> None:
@@ -104,25 +104,28 @@ def assert_share(hits: int, trials: int, asked: float) -> None:
     assert abs(hits - trials * asked) <= margin
 
 
+@pytest.mark.quick
 def test_what_was_asked_is_measured(wired: Wired, measured: Measured) -> None:
     assert UPLINK.rate and DOWNLINK.rate
-    up, down, delay = wired.up(2500), wired.down(2000), wired.delay()
-    measured("uplink", "8.00 Mbit/s", f"{up.rate / 1e6:.2f} Mbit/s")
-    measured("downlink", "20.00 Mbit/s", f"{down.rate / 1e6:.2f} Mbit/s")
+    up = wired.up(2500)
+    rate = fastest(lambda: wired.up(800), UPLINK.rate).rate
+    down, delay = fastest(lambda: wired.down(1500), DOWNLINK.rate), wired.delay()
+    measured("uplink", "4.00 Mbit/s", f"{rate / 1e6:.2f} Mbit/s")
+    measured("downlink", "10.00 Mbit/s", f"{down.rate / 1e6:.2f} Mbit/s")
     measured("delay", "40.0 ms", f"{delay * 1e3:.1f} ms")
     measured("loss", "2.0 %", f"{up.lost:.1%}".replace("%", " %"))
-    assert_rate(up, UPLINK.rate)
-    assert_rate(down, DOWNLINK.rate)
+    assert_rate(rate, UPLINK.rate)
+    assert_rate(down.rate, DOWNLINK.rate)
     assert_delay(delay, UPLINK.delay)
     assert_share(up.sent - up.arrived, up.sent, UPLINK.loss)
     assert down.arrived == down.sent
     netem = told(wired.device)["netem"]
     assert netem["options"]["delay"]["delay"] == pytest.approx(0.04)  # type: ignore[index]
     assert netem["options"]["loss-random"]["loss"] == pytest.approx(0.02)  # type: ignore[index]
-    # Echo requests are lost, too.
-    assert up.sent - up.arrived <= netem["drops"] <= up.sent - up.arrived + 12  # type: ignore[operator]
+    assert netem["drops"] >= up.sent - up.arrived  # type: ignore[operator]
 
 
+@pytest.mark.quick
 def test_damage_is_what_was_asked_and_ends(wired: Wired, measured: Measured) -> None:
     egress = wired.egress()
     damaging = replace(UPLINK, loss=0.0, delay=0.0, corrupt=0.05)
@@ -141,20 +144,22 @@ def test_damage_is_what_was_asked_and_ends(wired: Wired, measured: Measured) -> 
 def test_a_change_of_the_rate_keeps_delay_and_loss(wired: Wired, measured: Measured) -> None:
     egress = wired.egress()
     wired.change(egress, replace(UPLINK, rate=2_000_000))
-    found = wired.up(600)
-    measured("uplink slowed down", "2.00 Mbit/s", f"{found.rate / 1e6:.2f} Mbit/s")
-    assert_rate(found, 2_000_000)
+    rate = fastest(lambda: wired.up(400), 2_000_000).rate
+    measured("uplink slowed down", "2.00 Mbit/s", f"{rate / 1e6:.2f} Mbit/s")
+    assert_rate(rate, 2_000_000)
     assert_delay(wired.delay(), UPLINK.delay)
     wired.change(egress, UPLINK)
-    assert_rate(wired.up(1500), 8_000_000)
+    assert UPLINK.rate
+    assert_rate(fastest(lambda: wired.up(800), UPLINK.rate).rate, UPLINK.rate)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("broken", ["delay and loss", "rate"])
 def test_a_link_that_lost_its_shape_is_noticed(wired: Wired, broken: str) -> None:
     if broken == "rate":
         tc(wired.device, "qdisc", "del", "dev", "eth0", "root")
         with pytest.raises(AssertionError):
-            assert_rate(wired.up(2500), 8_000_000)
+            assert_rate(wired.up(2000).rate, 4_000_000)
     else:
         tc(wired.device, "qdisc", "del", "dev", "eth0", "parent", "1:10", "handle", "10:")
         with pytest.raises(AssertionError):
