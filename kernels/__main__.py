@@ -6,7 +6,7 @@ import time
 
 from kernels import debian, machine, results
 from kernels.in_guest import REPOSITORY, run_tests
-from testbed.errors import TestbedError
+from testbed.errors import SpecError, TestbedError
 
 CACHE = REPOSITORY / ".kernels"
 LIMIT = 3600.0
@@ -20,7 +20,7 @@ def main() -> int:
     for name in names:
         if name not in debian.KERNELS:
             known = ", ".join(debian.KERNELS)
-            raise TestbedError(f"there is no kernel {name!r}: known are {known}")
+            raise SpecError(f"there is no kernel {name!r}: known are {known}")
     failed = False
     for name in names:
         kernel = debian.KERNELS[name]

@@ -145,9 +145,10 @@ def test_ledgers_agree_where_frames_are_damaged(command: CommandLine, measured: 
 
 @pytest.mark.quick
 def test_the_doctor_misses_nothing(command: CommandLine) -> None:
-    result = command.do("doctor", "--json")
-    found = {one["what"]: one for one in json.loads(result.stdout)}
-    assert (result.returncode, result.stderr) == (0, "")
+    told = command.start("doctor", "--json")
+    assert told.wait(LIMIT) == 0, told.said
+    assert told.said == ""
+    found = {one["what"]: one for one in json.loads(told.output.read_text())}
     for what in ("namespaces", "control groups", "sch_htb", "cls_u32", "sch_netem"):
         assert found[what]["state"] == "ok", found[what]
     assert found["control groups"]["found"] == "v2, writable"
