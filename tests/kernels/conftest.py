@@ -54,7 +54,13 @@ def qdiscs(process: int, interface: str = "eth0") -> dict[str, dict[str, Any]]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Print a failure when it happens: a guest may not come to the summary."""
-    if report.failed and GUEST.exists():
-        with Path("/dev/console").open("w") as console:
-            console.write(f"\n{report.longreprtext}\n")
+    """Print what was measured, and a failure, when it happens: a guest may not come to the summary."""
+    if report.when != "call" or not GUEST.exists():
+        return
+    with Path("/dev/console").open("w") as console:
+        for name, value in report.user_properties:
+            if name == "measured":
+                console.write(f"\n{': '.join(json.loads(str(value)))}")
+        if report.failed:
+            console.write(f"\n{report.longreprtext}")
+        console.write("\n")
