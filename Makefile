@@ -7,9 +7,10 @@ SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
 CHAOS ?= 1-10
 MIXTURES ?= 1-100
+KERNELS ?= debian12,backports
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench chaos mixtures traffic images base-image clean
+.PHONY: help install run agree test lint format bench chaos mixtures kernels traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +90,9 @@ chaos: install ## random faults against 50 workers, and every invariant of the l
 
 mixtures: install ## random faults that overlap, simulated, half of them emulated, to the bit: make mixtures MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)
+
+kernels: install ## boot Debian's kernels in QEMU, and run there what needs netem and cgroup v2: KERNELS=cloud
+	$(BIN)/python -m kernels test $(KERNELS)
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
 	$(BIN)/python -m bench.traffic

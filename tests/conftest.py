@@ -33,6 +33,7 @@ EXERCISED = (
     "compose",
     "Prometheus",
     "Chromium",
+    "Debian's kernel in QEMU",
 )
 """What tests bring up for real, marked by ``exercises``; the last lines say which it was."""
 
@@ -65,6 +66,7 @@ ON_THE_HOST = tuple(
         "compose/",
         "containers/",
         "images/",
+        "kernels/",
         "orchestrator/",
         "end_to_end/test_chaos",
         "end_to_end/test_deterministic",

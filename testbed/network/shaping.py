@@ -16,7 +16,16 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from pyroute2 import IPRoute
+from pyroute2.netlink import (
+    NLM_F_ACK,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    NLM_F_REQUEST,
+)
 from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl import RTM_NEWQDISC
+from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
 
 from testbed.network.addresses import Shape
 
@@ -27,6 +36,8 @@ COUNTED = 0x0001_0010
 UNCOUNTED = 0x0001_0020
 """Class 1:20 at the server's link: traffic of devices that only observe."""
 _NETEM = 0x0010_0000
+_CERTAIN = 2**32 - 1
+"""A probability of 1, as netem counts."""
 _ETHERTYPE_IPV4 = 0x0800
 _UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
@@ -166,14 +177,20 @@ def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: i
 
 
 def _set_netem(netlink: IPRoute, how: _How, interface: int, shape: Shape) -> None:
-    netlink.tc(
-        how,
-        "netem",
-        interface,
-        _NETEM,
-        parent=COUNTED,
-        delay=round(shape.delay * 1e6),
-        loss=shape.loss * 100,
-        prob_corrupt=shape.corrupt * 100,
-        limit=100_000,
+    """Add or change the network emulator of a class.
+
+    The message is made by hand: pyroute2 leaves a share of 0 out of it, and a change leaves as it is
+    what is not in the message, so that damage would never end.
+    """
+    options = sched_netem.get_parameters(
+        {"delay": round(shape.delay * 1e6), "loss": shape.loss * 100, "limit": 100_000}
     )
+    share = {"prob_corrupt": round(shape.corrupt * _CERTAIN), "corr_corrupt": 0}
+    options["attrs"].append(["TCA_NETEM_CORRUPT", share])
+    message = tcmsg()
+    message["index"], message["handle"], message["parent"] = interface, _NETEM, COUNTED
+    message["attrs"] = [["TCA_KIND", "netem"], ["TCA_OPTIONS", options]]
+    flags = NLM_F_REQUEST | NLM_F_ACK
+    flags |= NLM_F_CREATE | NLM_F_EXCL if how == "add" else NLM_F_REPLACE
+    message["header"] = {"type": RTM_NEWQDISC, "flags": flags}
+    netlink.nlm_request_batch([message])

@@ -26,8 +26,8 @@ from traffic.counters import Meter, read_all
 
 SNAP_LENGTH = 96
 """Bytes kept of each packet: Ethernet, IPv4 and TCP with all its options are 94."""
-START_TIMEOUT = 30.0
-"""Seconds until the capture must receive packets."""
+START_TIMEOUT = 300.0
+"""Seconds until the capture must receive packets; one that ends before is noticed at once."""
 QUIET = 0.2
 """Seconds without a frame after which the link is taken to be quiet."""
 QUIET_TIMEOUT = 5.0

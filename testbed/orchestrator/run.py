@@ -39,6 +39,7 @@ from testbed.orchestrator.once import Once
 from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.resuming import Resumption
+from testbed.orchestrator.setting_up import SettingUp
 from testbed.orchestrator.watching import Progress, Watcher
 from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES, SPILL
@@ -47,10 +48,6 @@ from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import DIED, TRAINING
 from traffic.counters import COUNTS
 
-SETUP_TIMEOUT = 180.0
-"""Seconds until training must have begun."""
-SETUP_TIMEOUT_STARTED = 10.0
-"""Seconds more for each container that loads torch for itself."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 """Seconds that the agent has to remove everything."""
 
@@ -108,7 +105,7 @@ class Run:
         self._stopping = self._observed = self._behind = False
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
-        self._patience = SETUP_TIMEOUT + alone * SETUP_TIMEOUT_STARTED * len(plan.links)
+        self._setting_up = SettingUp(host_seconds, len(plan.links) if alone else 0)
         self._hub = SERVER if plan.served else COORDINATOR
         self._peers: dict[str, dict[str, Any]] = {}
         # Every link's counters, in the order in which the agent samples them.
@@ -293,9 +290,9 @@ class Run:
                 self._write_evaluations()
                 self._keeping.write_marks(self._ingress)
                 self._tell_progress()
-                late = time.monotonic() - self._began > self._patience
+                late = self._setting_up.overdue(time.monotonic())
                 if self._training is None and late:
-                    raise EndError("failed", f"training did not begin within {self._patience:g} s")
+                    raise EndError("failed", late)
                 self._insist()
                 if self._complete() and not self._stopping:
                     self._stopping = True
@@ -347,6 +344,7 @@ class Run:
                 raise EndError("failed", f"{reason}{see}")
             case {"loaded": _}:
                 self._loaded = True
+                self._setting_up.loaded = time.monotonic()
                 self._event("info", "libraries and data are loaded", None)
                 self._start_server()
             case {"made": count}:

@@ -42,8 +42,8 @@ class PrivateEngine:
         self.process: subprocess.Popen[bytes] | None = None
         self._closed: list[docker.DockerClient] = []
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, patience: float = 60) -> None:
+        """Start it, and wait so many seconds at most until it answers."""
         self.folder.mkdir(exist_ok=True)
         command = (
             "ip link set lo up; exec dockerd --bridge=none --iptables=false "
@@ -58,7 +58,7 @@ class PrivateEngine:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patience
         while True:
             try:
                 docker.DockerClient(base_url=self.address, version="1.41").ping()
@@ -121,12 +121,12 @@ class PrivateEngine:
 
 
 @contextmanager
-def private_engine(folder: Path) -> Iterator[PrivateEngine]:
+def private_engine(folder: Path, patience: float = 60) -> Iterator[PrivateEngine]:
     """One that is there in the body, with the image."""
     if why := missing():
         pytest.skip(f"no Docker engine can be started: {why}")
     engine = PrivateEngine(folder)
-    engine.start()
+    engine.start(patience)
     try:
         engine.make_tiny()
         yield engine

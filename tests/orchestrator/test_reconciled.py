@@ -83,3 +83,25 @@ def test_what_came_after_the_server_had_closed_the_connection_never_reached_it()
     # What its kernel had acknowledged, it had.
     assert ledgers(connection(100)).reconcile(seen(late | {"acknowledged_bytes": 120}))
     assert ledgers(connection(160)).reconcile(seen(late | {"acknowledged_bytes": 160}))
+
+
+def test_a_damaged_sequence_number_is_not_taken_for_bytes_that_arrived() -> None:
+    damaged = {"stream_bytes": 148, "whole_bytes": 100, "missing_bytes": 9000, "closed": True}
+    # The FIN is acknowledged, too.
+    assert not ledgers(connection(100)).reconcile(seen(damaged | {"acknowledged_bytes": 101}))
+    assert ledgers(connection(100)).reconcile(seen(damaged | {"acknowledged_bytes": 102}))
+    still_open = damaged | {"acknowledged_bytes": 101, "closed": False}
+    assert ledgers(connection(100)).reconcile(seen(still_open))
+
+
+def test_frames_with_a_damaged_port_are_of_no_connection() -> None:
+    whole = {"stream_bytes": 100, "whole_bytes": 100, "acknowledged_bytes": 100}
+    account = seen(whole, {"stream_bytes": 1448})
+    account.flows["source_port"][2] = 40_001
+    account.flows["destination_port"][3], account.flows["stream_bytes"][3] = 40_001, 0
+    # As long as the server acknowledges something, or a SYN opened it, it is a connection.
+    assert [one.found for one in ledgers(connection(100)).reconcile(account)] == [1448]
+    account.flows["opened"][2] = False
+    assert not ledgers(connection(100)).reconcile(account)
+    account.flows["acknowledged_bytes"][2] = 1
+    assert [one.found for one in ledgers(connection(100)).reconcile(account)] == [1448]

@@ -1,0 +1,74 @@
+"""``python -m kernels``: fetch kernels, boot them, run the tests that need them, print the results."""
+
+import argparse
+import sys
+import time
+
+from kernels import debian, machine, results
+from kernels.in_guest import REPOSITORY, run_tests
+from testbed.errors import SpecError, TestbedError
+
+CACHE = REPOSITORY / ".kernels"
+LIMIT = 3600.0
+"""Seconds that one kernel may take."""
+
+
+def main() -> int:
+    """Do what the arguments say; returns the exit status."""
+    options = _arguments().parse_args()
+    names = options.kernel.split(",")
+    for name in names:
+        if name not in debian.KERNELS:
+            known = ", ".join(debian.KERNELS)
+            raise SpecError(f"there is no kernel {name!r}: known are {known}")
+    failed = False
+    for name in names:
+        kernel = debian.KERNELS[name]
+        ready = debian.unpacked(kernel, CACHE)
+        if ready is None:
+            machine.check()
+            print(f"{kernel.title}: fetching its kernel", flush=True)
+            ready = debian.fetch(kernel, CACHE, options.mirror)
+        if options.what == "fetch":
+            print(f"{kernel.title}: {ready.version} lies in {ready.folder}")
+            continue
+        print(f"{kernel.title}: booting {ready.version}", flush=True)
+        began = time.monotonic()
+
+        def tell(line: str, began: float = began) -> None:
+            print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
+
+        tests = options.test or ["tests/kernels"]
+        tested = run_tests(ready, sys.executable, tests, options.limit, tell)
+        print(f"\n{kernel.title} ({tested.version}), {tested.seconds:.0f} s\n")
+        for one in tested.results:
+            print(f"{one.outcome:<8} {one.seconds:6.1f} s  {one.name}  {one.why[:100]}".rstrip())
+        print(f"\n{results.table(tested.results)}\n", flush=True)
+        failed = failed or bool(tested.failed) or not tested.results
+    return int(failed)
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m kernels", description=__doc__)
+    what = parser.add_subparsers(dest="what", required=True)
+    for name, does in (
+        ("fetch", "download and unpack kernels"),
+        ("test", "and run the tests in them"),
+    ):
+        one = what.add_parser(name, help=does)
+        one.add_argument("kernel", help=f"which, separated by commas: {', '.join(debian.KERNELS)}")
+        one.add_argument("--mirror", help=f"where the packages come from; default: {debian.MIRROR}")
+        if name == "test":
+            one.add_argument("--limit", type=float, default=LIMIT, help="seconds for each kernel")
+            one.add_argument(
+                "--test", action="append", help="one of pytest's arguments; default: tests/kernels"
+            )
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except TestbedError as error:
+        print(f"kernels: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)

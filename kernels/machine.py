@@ -1,0 +1,165 @@
+"""One boot of a kernel in QEMU: a script in, a folder of results out, and an end in any case.
+
+There is no hardware virtualisation in it, so that it works in any container and on any machine, at a
+twentieth of the speed. The guest has no network device; its files are the host's, read-only.
+
+Trap: with ``-cpu max`` QEMU 7.2 emulates AVX2 wrongly (NumPy's argsort of 64-bit integers returns a
+wrong order); a Nehalem has no AVX2.
+"""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels.debian import Unpacked
+from kernels.initramfs import pack
+from testbed.errors import HostError, RunError
+
+MEMORY = 3072
+"""MiB that the guest has."""
+QEMU = "qemu-system-x86_64"
+_STATUS = "status"
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """What came of a boot.
+
+    Attributes:
+        status: the script's exit status.
+        seconds: that all of it took.
+    """
+
+    status: int
+    seconds: float
+
+
+def check() -> Path:
+    """Check that a guest can be booted here; returns busybox's path.
+
+    Raises:
+        HostError: what is missing, and how to get it.
+    """
+    if shutil.which(QEMU) is None:
+        raise HostError(f"{QEMU} is not installed: apt-get install qemu-system-x86")
+    busybox = shutil.which("busybox")
+    if busybox is None or b"/ld-linux" in Path(busybox).read_bytes():
+        raise HostError("no busybox that is linked statically: apt-get install busybox-static")
+    available = _memory_available()
+    if available < MEMORY + 512:
+        raise HostError(
+            f"the guest has {MEMORY} MiB of memory and {available} MiB are available here: end "
+            "something that takes memory"
+        )
+    return Path(busybox)
+
+
+def _memory_available() -> int:
+    """MiB."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    return 0
+
+
+def boot(
+    kernel: Unpacked, script: str, results: Path, limit: float, told: Callable[[str], None]
+) -> Booted:
+    """Boot a kernel, run a script in it as root, and wait for its end.
+
+    Args:
+        script: for sh; what it writes below /run/kernels/results is in ``results`` afterwards.
+        results: an empty folder.
+        limit: seconds after which the guest is killed.
+        told: is given each line of the guest's console.
+
+    Raises:
+        HostError: no guest can be booted here.
+        RunError: it did not come to the script's end; says the last it printed.
+    """
+    busybox = check()
+    (results / "start.sh").write_text(
+        "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp\n"
+        f"(\n{script}\n)\n"
+        f"echo $? >/run/kernels/results/{_STATUS}\n"
+        "/run/kernels/bin/poweroff -f\n"
+    )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="testbed-kernels-") as made:
+        initramfs, console = Path(made) / "initramfs", Path(made) / "console"
+        initramfs.write_bytes(pack(kernel, busybox))
+        console.touch()
+        command = _command(kernel, initramfs, console, results)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        lines: list[str] = []
+
+        def tell(line: str) -> None:
+            lines.append(line)
+            told(line)
+
+        try:
+            in_time = _follow(process, console, began + limit, tell)
+        finally:
+            process.kill()
+            complaint = process.communicate()[0].decode(errors="replace").strip()
+    status = results / _STATUS
+    if status.exists():
+        return Booted(int(status.read_text()), time.monotonic() - began)
+    last = "\n".join(lines[-40:])
+    if not in_time:
+        raise RunError(f"{kernel.version} did not end within {limit:g} s; it printed last:\n{last}")
+    raise RunError(
+        f"{kernel.version} ended before its script ({complaint or 'QEMU says nothing'}); it printed "
+        f"last:\n{last}"
+    )
+
+
+def _command(kernel: Unpacked, initramfs: Path, console: Path, results: Path) -> list[str]:
+    shares = []
+    for tag, path, writable in (
+        ("root", Path("/"), False),
+        ("modules", kernel.modules, False),
+        ("results", results, True),
+    ):
+        # A comma is doubled in an option's value.
+        where = str(path.resolve()).replace(",", ",,")
+        share = f"local,path={where},mount_tag={tag},security_model=none,multidevs=remap"
+        shares += ["-virtfs", share if writable else f"{share},readonly=on"]
+    return [
+        # A guest whose starter has died would run for ever.
+        *("setpriv", "--pdeathsig", "KILL"),
+        QEMU,
+        *("-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "Nehalem", "-m", str(MEMORY)),
+        *("-nodefaults", "-nic", "none", "-display", "none", "-no-reboot"),
+        *("-serial", f"file:{console}"),
+        *("-kernel", str(kernel.image), "-initrd", str(initramfs)),
+        *("-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off"),
+        *shares,
+    ]
+
+
+def _follow(
+    process: subprocess.Popen[bytes], console: Path, deadline: float, tell: Callable[[str], None]
+) -> bool:
+    """Pass the console on line by line until the guest has ended; returns False if it is too late."""
+    with console.open("rb") as reading:
+        rest = b""
+        while True:
+            ended = process.poll() is not None
+            *complete, rest = (rest + reading.read()).split(b"\n")
+            for line in complete:
+                tell(line.decode(errors="replace").rstrip("\r"))
+            if ended or time.monotonic() > deadline:
+                if rest:
+                    tell(rest.decode(errors="replace"))
+                return ended
+            time.sleep(0.1)

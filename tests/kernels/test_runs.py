@@ -1,0 +1,155 @@
+"""Whole runs over shaped links: what is asked is measured while they train, and the ledgers agree."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.conftest import CommandLine, Started
+from tests.kernels.conftest import Measured, qdiscs
+from tests.kernels.measuring import fastest, round_trips, stream
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("netem")]
+LIMIT = 1200.0
+"""Seconds that a run may take in a guest, which is emulated."""
+
+SHAPED: dict[str, Any] = {
+    "name": "shaped",
+    "dataset": "digits",
+    "model": "mlp",
+    "training": {"updates": 60},
+    "algorithms": ["asgd"],
+    "devices": {"workers": 4},
+    "network": {"uplink": "5mbit", "downlink": "20mbit", "delay": "40ms", "loss": "2%"},
+    "waiting": {"distribution": "constant", "mean": "500ms"},
+    "evaluation": {"every": 20},
+}
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()
+
+
+def until(happened: Callable[[], bool], started: Started) -> None:
+    """Wait while a run is under way, however long its libraries take to load."""
+    deadline = time.monotonic() + LIMIT
+    while not happened():
+        assert started.process.poll() is None, started.said
+        assert time.monotonic() < deadline, started.said
+        time.sleep(0.1)
+
+
+def _has_nodes(started: Started) -> bool:
+    """Return True once every device is there: the evaluation of the start is in."""
+    return len(started.curve().splitlines()) > 1
+
+
+def assert_reconciled(started: Started, updates: int) -> dict[str, Any]:
+    """A run has completed, and its three ledgers agree; returns the summary."""
+    summary = started.record("summary")
+    assert (summary["ended"], summary["updates"]) == ("completed", updates), started.said
+    differences = json.dumps(summary["traffic"]["differences"], indent=1)
+    assert summary["traffic"]["reconciled"] is True, differences
+    return summary
+
+
+def sent_again(process: int) -> int:
+    """TCP segments that a process's network namespace has sent again, as its kernel counts them."""
+    lines = Path(f"/proc/{process}/net/snmp").read_text().splitlines()
+    names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+    return int(dict(zip(names, values, strict=True))["RetransSegs"])
+
+
+def group_events(started: Started, device: str) -> str:
+    """What the kernel says of a device's control group."""
+    (found,) = Path("/sys/fs/cgroup").rglob(f"testbed-{started.agent.pid}-*/{device}/cgroup.events")
+    return found.read_text()
+
+
+@pytest.mark.quick
+def test_a_run_over_shaped_links_with_a_freeze(command: CommandLine, measured: Measured) -> None:
+    """The link of a device that is frozen is free: it is measured meanwhile, while the others train."""
+    rule = {
+        "who": {"devices": ["worker-1"]},
+        "when": {"iteration": 15},
+        "how": "freeze",
+        "lasting": "20s",
+    }
+    started = command.start_run(SHAPED | {"faults": [rule]})
+    until(lambda: _has_nodes(started), started)
+    traces, nodes = started.traces(), started.nodes()
+    worker, workers = nodes["worker-1"], [nodes[f"worker-{i}"].pid for i in range(4)]
+    device, core = (
+        os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY) for process in (worker, started.agent)
+    )
+    # The agent freezes, and thaws again, until the device has no turn at computing.
+    since = time.monotonic()
+    while time.monotonic() - since < 1.0:
+        assert started.process.poll() is None, started.said
+        if "frozen 1" not in group_events(started, "worker-1"):
+            since = time.monotonic()
+        time.sleep(0.05)
+    computed = worker.cpu_times()
+    # The core's end of the link answers, so that nothing passes the server's link, which is counted.
+    core_address = "10.77.0.6"
+    rate = fastest(lambda: stream(device, core, core_address, 600), 5_000_000)
+    delay = min(round_trips(device, core_address, 10))
+    assert worker.cpu_times() == computed
+    until(lambda: "frozen 0" in group_events(started, "worker-1"), started)
+    frozen_for = time.monotonic() - since
+    netem = qdiscs(worker.pid)["netem"]
+    segments = sum(sent_again(process) for process in workers)
+    os.close(device)
+    os.close(core)
+    assert started.wait(LIMIT) == 0, started.said
+    traces.assert_gone(60)
+    assert_reconciled(started, SHAPED["training"]["updates"])
+    measured("in a run: uplink", "5.00 Mbit/s", f"{rate.rate / 1e6:.2f} Mbit/s")
+    measured("in a run: delay", "40.0 ms", f"{delay * 1e3:.1f} ms")
+    measured("in a run: frozen for", "20.0 s", f"{frozen_for:.1f} s")
+    measured("in a run: segments sent again", "", f"{segments}")
+    options = netem["options"]
+    assert options["loss-random"]["loss"] == pytest.approx(0.02)
+    assert options["delay"]["delay"] == pytest.approx(0.04)
+    assert netem["drops"] > 0 and segments > 0
+    assert 0.04 <= delay < 0.07
+    assert 0.9 * 5e6 < rate.rate < 1.03 * 5e6
+    assert 18 < frozen_for < 40  # late on a busy host, never early
+
+
+def test_ledgers_agree_where_frames_are_damaged(command: CommandLine, measured: Measured) -> None:
+    rule = {
+        "who": {"devices": [f"worker-{i}" for i in range(4)]},
+        "when": {"time": "0.1s"},
+        "how": {"kind": "corrupt", "share": "3%"},
+    }
+    waiting = {"distribution": "constant", "mean": "100ms"}
+    content = SHAPED | {"network": {}, "faults": [rule], "waiting": waiting}
+    started = command.start_run(content)
+    assert started.wait(LIMIT) == 0, started.said
+    assert_reconciled(started, SHAPED["training"]["updates"])
+    account = pq.read_table(started.run_directory / "traffic" / "accounting.parquet")
+    again = sum(account["retransmitted_bytes"].to_pylist())
+    # The capture sees damaged frames and those that were sent in their stead.
+    measured("damaged frames 3 %: sent again", "", f"{again / 1e3:.0f} kB")
+    assert again > 0
+
+
+@pytest.mark.quick
+def test_the_doctor_misses_nothing(command: CommandLine) -> None:
+    told = command.start("doctor", "--json")
+    assert told.wait(LIMIT) == 0, told.said
+    assert told.said == ""
+    found = {one["what"]: one for one in json.loads(told.output.read_text())}
+    for what in ("namespaces", "control groups", "sch_htb", "cls_u32", "sch_netem"):
+        assert found[what]["state"] == "ok", found[what]
+    assert found["control groups"]["found"] == "v2, writable"
+    assert found["packet capture"]["state"] == "ok"

@@ -1,0 +1,169 @@
+"""Rates, delay, loss and damage that the kernel is asked for are those of the link.
+
+Each is measured and compared with what was asked, and with what the kernel itself says (``tc``).
+"""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from pyroute2 import IPRoute
+
+from testbed.network import star
+from testbed.network.addresses import Link, Shape
+from testbed.network.shaping import Egress
+from testbed.nodes.linux import inside_network, new_network
+from tests.kernels.conftest import Measured, qdiscs
+from tests.kernels.measuring import Stream, fastest, round_trips, stream
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("netem")]
+UPLINK = Shape(rate=4_000_000, delay=0.04, loss=0.02)
+DOWNLINK = Shape(rate=10_000_000)
+
+
+@dataclass
+class Wired:
+    """One device's link to the core, as a run makes it."""
+
+    link: Link
+    core: int
+    device: int
+
+    def egress(self) -> Egress:
+        """The device's end, to be changed."""
+        return Egress(star.DEVICE_INDEX, self.link.uplink)
+
+    def change(self, egress: Egress, shape: Shape) -> None:
+        with inside_network(self.device), IPRoute() as netlink:
+            egress.change(netlink, shape)
+
+    def up(self, count: int) -> Stream:
+        return stream(self.device, self.core, self.link.core_address, count)
+
+    def down(self, count: int) -> Stream:
+        return stream(self.core, self.device, self.link.device_address, count)
+
+    def delay(self) -> float:
+        """The least of some round trips, in seconds: only what is asked for delays each one."""
+        return min(round_trips(self.device, self.link.core_address, 12))
+
+
+def _wire(uplink: Shape) -> Wired:
+    link = Link("worker-0", 2, uplink, DOWNLINK)
+    core, device = new_network(), new_network()
+    with inside_network(core):
+        star.prepare_core()
+        star.build([link], {"worker-0": device}, [], [])
+    return Wired(link, core, device)
+
+
+@pytest.fixture
+def wired() -> Iterator[Wired]:
+    one = _wire(UPLINK)
+    yield one
+    os.close(one.core)
+    os.close(one.device)
+
+
+def tc(network: int, *arguments: str) -> None:
+    """Carry out tc in a network namespace."""
+    command = ["nsenter", f"--net=/proc/self/fd/{network}", "tc", *arguments]
+    subprocess.run(command, check=True, pass_fds=[network])
+
+
+def told(network: int) -> dict[str, dict[str, object]]:
+    """What tc says of a device's end."""
+    found: dict[str, dict[str, object]] = {}
+
+    def ask() -> None:  # a thread of its own has the namespace to itself
+        with inside_network(network):
+            found.update(qdiscs(threading.get_native_id()))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join()
+    return found
+
+
+def assert_rate(found: float, asked: int) -> None:
+    """The rate is at most what was asked, and not much less."""
+    assert 0.9 * asked < found < 1.03 * asked
+
+
+def assert_delay(found: float, asked: float) -> None:
+    """The delay is at least what was asked, and at most what a busy host adds."""
+    assert asked <= found < asked + 0.03
+
+
+def assert_share(hits: int, trials: int, asked: float) -> None:
+    """Five standard deviations of the binomial law around what was asked."""
+    margin = 5 * (trials * asked * (1 - asked)) ** 0.5
+    assert abs(hits - trials * asked) <= margin
+
+
+@pytest.mark.quick
+def test_what_was_asked_is_measured(wired: Wired, measured: Measured) -> None:
+    assert UPLINK.rate and DOWNLINK.rate
+    up = wired.up(2500)
+    rate = fastest(lambda: wired.up(800), UPLINK.rate).rate
+    down, delay = fastest(lambda: wired.down(1500), DOWNLINK.rate), wired.delay()
+    measured("uplink", "4.00 Mbit/s", f"{rate / 1e6:.2f} Mbit/s")
+    measured("downlink", "10.00 Mbit/s", f"{down.rate / 1e6:.2f} Mbit/s")
+    measured("delay", "40.0 ms", f"{delay * 1e3:.1f} ms")
+    measured("loss", "2.0 %", f"{up.lost:.1%}".replace("%", " %"))
+    assert_rate(rate, UPLINK.rate)
+    assert_rate(down.rate, DOWNLINK.rate)
+    assert_delay(delay, UPLINK.delay)
+    assert_share(up.sent - up.arrived, up.sent, UPLINK.loss)
+    assert down.arrived == down.sent
+    netem = told(wired.device)["netem"]
+    assert netem["options"]["delay"]["delay"] == pytest.approx(0.04)  # type: ignore[index]
+    assert netem["options"]["loss-random"]["loss"] == pytest.approx(0.02)  # type: ignore[index]
+    assert netem["drops"] >= up.sent - up.arrived  # type: ignore[operator]
+
+
+@pytest.mark.quick
+def test_damage_is_what_was_asked_and_ends(wired: Wired, measured: Measured) -> None:
+    egress = wired.egress()
+    damaging = replace(UPLINK, loss=0.0, delay=0.0, corrupt=0.05)
+    wired.change(egress, damaging)
+    found = wired.up(2500)
+    measured("damaged frames", "5.0 %", f"{found.lost:.1%}".replace("%", " %"))
+    # A bit that is turned over in a header's address or port loses the datagram, too.
+    assert_share(found.sent - found.arrived, found.sent, damaging.corrupt)
+    assert found.damaged > 0.5 * (found.sent - found.arrived)
+    assert wired.delay() < UPLINK.delay
+    wired.change(egress, replace(damaging, corrupt=0.0))
+    whole = wired.up(1000)
+    assert (whole.arrived, whole.damaged) == (whole.sent, 0)
+
+
+def test_a_change_of_the_rate_keeps_delay_and_loss(wired: Wired, measured: Measured) -> None:
+    egress = wired.egress()
+    wired.change(egress, replace(UPLINK, rate=2_000_000))
+    rate = fastest(lambda: wired.up(400), 2_000_000).rate
+    measured("uplink slowed down", "2.00 Mbit/s", f"{rate / 1e6:.2f} Mbit/s")
+    assert_rate(rate, 2_000_000)
+    assert_delay(wired.delay(), UPLINK.delay)
+    wired.change(egress, UPLINK)
+    assert UPLINK.rate
+    assert_rate(fastest(lambda: wired.up(800), UPLINK.rate).rate, UPLINK.rate)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("broken", ["delay and loss", "rate"])
+def test_a_link_that_lost_its_shape_is_noticed(wired: Wired, broken: str) -> None:
+    if broken == "rate":
+        tc(wired.device, "qdisc", "del", "dev", "eth0", "root")
+        with pytest.raises(AssertionError):
+            assert_rate(wired.up(2000).rate, 4_000_000)
+    else:
+        tc(wired.device, "qdisc", "del", "dev", "eth0", "parent", "1:10", "handle", "10:")
+        with pytest.raises(AssertionError):
+            assert_delay(wired.delay(), UPLINK.delay)
+        found = wired.up(2500)
+        with pytest.raises(AssertionError):
+            assert_share(found.sent - found.arrived, found.sent, UPLINK.loss)
