@@ -87,6 +87,9 @@ class ForkedNodes(_ContainerNodes):
     def events(self) -> Iterator[dict[str, Any]]:
         return self._fork_server.events()
 
+    def has_room(self) -> bool:
+        return self._fork_server.channel.has_room()
+
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         self._fork_server.start(device, role, enter=self._fleet[device].first)
 
@@ -116,6 +119,9 @@ class StartedNodes(_ContainerNodes):
             if "started" in event:
                 event["process"] = self._fleet[event["started"]].first
             yield event
+
+    def has_room(self) -> bool:
+        return True  # every container has a connection of its own
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._gate.expect(devices)

@@ -31,6 +31,9 @@ class NamespaceNodes:
     def events(self) -> Iterator[dict[str, Any]]:
         return self._fork_server.events()
 
+    def has_room(self) -> bool:
+        return self._fork_server.channel.has_room()
+
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         for device in devices:
             self._networks[device.name] = linux.new_network()

@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -145,14 +146,7 @@ class Run:
             once=self._once,
         )
         with contextlib.ExitStack() as opened:
-            try:
-                self._keeping.open(opened)
-                if again is not None and self._keeping.mark is not None:
-                    self._go_on(again.kept, self._keeping.mark)
-            except OSError as error:
-                raise RunError(explain(error, self._directory)) from error
-            wake_up = opened.enter_context(signals())
-            self._carry_out(wake_up)
+            self._carry_out(opened)
             return self._write_end()
 
     def _go_on(self, kept: Kept, mark: Mark) -> None:
@@ -170,25 +164,47 @@ class Run:
 
     def _ask(self, request: dict[str, Any]) -> None:
         """Ask the agent for something."""
-        self._control.send(request)
+        self._agent.ask(request)
 
-    def _carry_out(self, wake_up: int) -> None:
-        outcome = self._outcome
+    def _carry_out(self, opened: contextlib.ExitStack) -> None:
+        """Carry the run out; whatever goes wrong, the outcome says so.
+
+        Args:
+            opened: closes what is open until the end is written down.
+        """
+        outcome, again = self._outcome, self._resumption
         try:
+            self._keeping.open(opened)
+            if again is not None and self._keeping.mark is not None:
+                self._go_on(again.kept, self._keeping.mark)
+            wake_up = opened.enter_context(signals())
             self._ledgers.save(self._log.traffic)  # what a run that is killed leaves of them
-            with self._agent():
+            with self._agent_process():
                 self._loop(wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
             self._log.give_back_reserve()
             outcome.ended, outcome.reason = "failed", explain(error, self._directory)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Note that the run failed by an error of the testbed's own, whose traceback is kept."""
+        with contextlib.suppress(OSError), self._processes_log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
+        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
+        self._outcome.ended = "failed"
+        self._outcome.reason = f"the orchestrator: {what}; see {self._processes_log}"
 
     def _write_end(self) -> dict[str, Any]:
         outcome = self._outcome
         try:
-            after_drain = self._ingress.after_drain()
-            ingress = self._ingress_of_updates()
+            try:
+                after_drain, ingress = self._ingress.after_drain(), self._ingress_of_updates()
+            except Exception as error:
+                self._fail(error)
+                after_drain, ingress = None, self._ingress_of_updates()
             summary = outcome.summary(self._plan, ingress, after_drain, self._log.struck)
             summary["traffic"] = self._settle()
             if self._peers:
@@ -209,7 +225,7 @@ class Run:
         """Account for the traffic; what cannot be accounted for must not cost the summary."""
         try:
             return settle(self._ledgers, self._log.traffic)
-        except (OSError, TestbedError) as error:
+        except Exception as error:
             self._log.give_back_reserve()
             reason = f"the traffic could not be accounted for: {error}"
             self._event("error", reason, None)
@@ -223,19 +239,24 @@ class Run:
     # -- processes
 
     @contextlib.contextmanager
-    def _agent(self) -> Iterator[None]:
+    def _agent_process(self) -> Iterator[None]:
         """Start the agent, and in the end wait until it has removed everything."""
         handed = (*self._handed.values(), *self._keeping.descriptors)
-        agent = AgentProcess(self._directory / "processes.log", handed)
-        self._control, self._report = agent.control, agent.report
+        self._agent = AgentProcess(self._processes_log, handed)
+        self._control, self._report = self._agent.control, self._agent.report
         try:
             yield
         finally:
             self._progress.phase = "finishing"
-            self._tell_progress()
-            deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
-            for left in agent.end(deadline):
-                self._event("error", f"not all was removed: {left}", None)
+            try:
+                self._tell_progress()
+            finally:
+                self._end_agent()
+
+    def _end_agent(self) -> None:
+        deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
+        for left in list(self._agent.end(deadline)):
+            self._event("error", f"not all was removed: {left}", None)
 
     @property
     def _handed(self) -> dict[str, int]:
@@ -247,7 +268,7 @@ class Run:
         }
 
     def _loop(self, wake_up: int) -> None:
-        self._control.send(
+        self._ask(
             {
                 "load": {
                     "entry": "testbed.roles.entry:load",
@@ -260,12 +281,14 @@ class Run:
         )
         network = node_plan.network(self._plan, self._log.traffic)
         network["traffic"]["metrics"] = self._metrics is not None
-        self._control.send({"network": network})
+        self._ask({"network": network})
         with selectors.DefaultSelector() as selector:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
             while True:
-                for key, _ in selector.select(min(0.25, self._injection.patience)):
+                for key, events in selector.select(min(0.25, self._injection.patience)):
+                    if not events & selectors.EVENT_READ:
+                        continue  # the agent can be asked again
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
                         raise EndError("interrupted", f"stopped by {signal.Signals(number).name}")
@@ -277,6 +300,8 @@ class Run:
                     else:
                         self._hear(message)
                 self._injection.turn()
+                wanted = selectors.EVENT_READ | self._agent.send_waiting() * selectors.EVENT_WRITE
+                selector.modify(self._control, wanted)
                 self._write_evaluations()
                 self._keeping.write_marks(self._ingress)
                 self._tell_progress()
@@ -286,7 +311,7 @@ class Run:
                 self._insist()
                 if self._complete() and not self._stopping:
                     self._stopping = True
-                    self._control.send({"stop": "traffic"})
+                    self._ask({"stop": "traffic"})
                 if self._observed:
                     raise EndError(*self._verdict())
 
@@ -300,7 +325,7 @@ class Run:
         for device, patience in self._attendance.overdue(time.monotonic()):
             text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
-            self._control.send({"kill": device})
+            self._ask({"kill": device})
 
     def _complete(self) -> bool:
         return self._finished and not self._attendance.anybody and not self._ingress.due
@@ -390,7 +415,7 @@ class Run:
             self._start(name, {"role": role, "number": number})
 
     def _start(self, device: str, role: dict[str, Any]) -> None:
-        self._control.send({"start": device, "role": role})
+        self._ask({"start": device, "role": role})
         self._attendance.started(device)
 
     def _exited(self, device: str, status: int) -> None:
@@ -429,10 +454,10 @@ class Run:
                 self._updates(np.frombuffer(message.raw, UPDATE), version)
             case {"checkpoint": version, "time": when, **ledger}:
                 self._ingress.checkpoint(version, when, ledger)
-                self._control.send({"read": "counter"})
+                self._ask({"read": "counter"})
             case {"checkpoint_again": version, "time": when, **ledger}:
                 self._ingress.checkpoint_again(version, when, ledger)
-                self._control.send({"read": "counter"})
+                self._ask({"read": "counter"})
             case {"evaluated": version, "accuracy": accuracy, "loss": loss, "connected": when}:
                 self._ingress.evaluated(version, accuracy, loss, when)
             case {"listening": _}:
@@ -555,7 +580,7 @@ class Run:
             0,
         )
         self._keeping.note(mark, when)
-        self._control.send({"read": "counter"})
+        self._ask({"read": "counter"})
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
