@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LARGEST = 120_000
-"""Longest message in bytes that is sent as a packet of its own: well below the kernel's default send
-buffer of 212,992 bytes, its own accounting included."""
+LARGEST = 7_000
+"""Longest message in bytes that is sent as a packet of its own. Up to here the kernel finds room for it
+in two adjacent pages; for packets of 104,000 bytes it wants more, and on a host whose memory a thousand
+devices had broken up it found none (ENOBUFS). A memory file takes single pages."""
 MOST_DESCRIPTORS = 200
 """Descriptors that one message may carry; the kernel takes 253."""
 _IN_FILE = b"\0"

@@ -93,8 +93,8 @@ def test_messages_of_several_writers_do_not_mix() -> None:
     writers, messages = range(4), 150
 
     def raw(writer: int, number: int) -> bytes:
-        # Nine in ten fit into a packet; the others take up to eight times as much as one.
-        length = 1000 * number if number % 10 else LARGEST + 6_000 * number
+        # Nine in ten fit into a packet; the others take up to 130 times as much as one.
+        length = 40 * number if number % 10 else LARGEST + 6_000 * number
         return bytes((writer + 1, number % 256)) * (length // 2)
 
     processes = []

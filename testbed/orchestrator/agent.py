@@ -152,8 +152,11 @@ class Agent:
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
             return
+        self._control.send({"nodes": "made"})
         networks = {link.device: self._nodes.network(link.device) for link in links}
-        star.build(links, networks, plan["counted"], plan["uncounted"])
+        star.build(links, networks, plan["counted"], plan["uncounted"], self._linked)
+        if self._is_finished():
+            return
         (server,) = (link for link in links if link.device == plan["observed"])
         self._afflictions = Afflictions(links, networks, server.device_address, self._nodes)
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
@@ -169,6 +172,11 @@ class Agent:
     def _made(self, count: int) -> bool:
         """Tell how many nodes there are; returns whether to give up."""
         self._control.send({"made": count})
+        return self._is_finished()
+
+    def _linked(self, count: int) -> bool:
+        """Tell how many links there are; returns whether to give up."""
+        self._control.send({"linked": count})
         return self._is_finished()
 
     def _is_finished(self) -> bool:

@@ -41,13 +41,15 @@ from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
-from testbed.telemetry.texts import DIED, TRAINING
+from testbed.telemetry.texts import BUILT, DIED, MADE, REMOVED, TRAINING
 from traffic.counters import COUNTS
 
 SETUP_TIMEOUT = 180.0
-"""Seconds until training must have begun."""
+"""Seconds within which set-up must get further: another device made, linked, started or connected."""
 SETUP_TIMEOUT_STARTED = 10.0
-"""Seconds more for each container that loads torch for itself."""
+"""Seconds more for each container that loads torch for itself: all do so at once."""
+_NO_PROGRESS = frozenset(("counter", "sampled", "extras"))
+"""What the agent tells regularly, whether or not set-up gets further."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 """Seconds that the agent has to remove everything."""
 
@@ -113,6 +115,7 @@ class Run:
             for link in links
         ]
         self._sampled = 0
+        self._moved = host_seconds
 
     def execute(self) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
@@ -254,9 +257,13 @@ class Run:
                 self._end_agent()
 
     def _end_agent(self) -> None:
-        deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
-        for left in list(self._agent.end(deadline)):
-            self._event("error", f"not all was removed: {left}", None)
+        began = time.monotonic()
+        deadline = began + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
+        left = list(self._agent.end(deadline))
+        for what in left:
+            self._event("error", f"not all was removed: {what}", None)
+        if not left:
+            self._event("info", f"{REMOVED}{time.monotonic() - began:.2f} s", None)
 
     @property
     def _handed(self) -> dict[str, int]:
@@ -305,9 +312,10 @@ class Run:
                 self._write_evaluations()
                 self._keeping.write_marks(self._ingress)
                 self._tell_progress()
-                late = time.monotonic() - self._began > self._patience
+                late = time.monotonic() - self._moved > self._patience
                 if self._training is None and late:
-                    raise EndError("failed", f"training did not begin within {self._patience:g} s")
+                    nothing = f"nothing of the set-up got further for {self._patience:g} s"
+                    raise EndError("failed", f"training did not begin, and {nothing}")
                 self._insist()
                 if self._complete() and not self._stopping:
                     self._stopping = True
@@ -345,6 +353,8 @@ class Run:
             raise EndError("failed", f"the agent of the run died; see {self._processes_log}")
         if self._metrics:
             self._metrics.from_agent(message)
+        if not message.fields.keys() & _NO_PROGRESS:
+            self._moved = time.monotonic()
         match message.fields:
             case {"failed": reason, **rest}:
                 see = "" if rest.get("host") else f"; see {self._processes_log}"
@@ -355,9 +365,13 @@ class Run:
                 self._start_server()
             case {"made": count}:
                 self._progress.made = count
+            case {"linked": count}:
+                self._progress.linked = count
+            case {"nodes": _}:
+                self._event("info", MADE, None)
             case {"network": _}:
                 self._built = True
-                self._event("info", "the network is built", None)
+                self._event("info", BUILT, None)
                 self._start_server()
             case {"exited": device, "status": status}:
                 self._exited(device, status)
@@ -441,6 +455,7 @@ class Run:
     # -- what the roles say
 
     def _hear(self, message: Message) -> None:
+        self._moved = time.monotonic()
         new = self._once.new(message)
         if new is None:
             return

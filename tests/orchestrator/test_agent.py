@@ -412,9 +412,9 @@ def test_a_capture_that_stands_still_does_not_keep_the_agent(tmp_path: Path) -> 
     family = harness.family()
     (capture,) = (process for process in family if "capture" in process.cmdline())
     capture.suspend()
-    harness.control.close()
-    harness.report.close()
+    harness.control.end()
     assert harness.process.wait(60) == 0
+    harness.close()
     assert gone(family)
     assert groups(harness) == set()
 
