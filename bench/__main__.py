@@ -43,6 +43,7 @@ COUNTED = 25
 """Updates per worker that are counted."""
 BARE_SECONDS = 5.0
 IMAGES = 6_000
+"""Training images: 500 workers have a mini-batch each."""
 
 SIMULATED = 2_000
 """Updates of a simulation that is measured; it counts from the first on."""
@@ -59,10 +60,10 @@ evaluation: {{every: 1000000000, images: 10}}
 """
 
 
-def write_idx(directory: Path) -> None:
-    """Write the bundled digits, repeated until 500 workers have a mini-batch each, as idx files."""
+def write_idx(directory: Path, images: int = IMAGES) -> None:
+    """Write the bundled digits, repeated until there are so many training images, as idx files."""
     train, labels, test, test_labels = digits.read()
-    chosen = np.arange(IMAGES) % len(train)
+    chosen = np.arange(images) % len(train)
     for name, array in (
         ("train-images-idx3-ubyte", train[chosen]),
         ("train-labels-idx1-ubyte", labels[chosen]),
@@ -157,10 +158,13 @@ def pinned_loop(dataset: Dataset) -> float:
     return steps
 
 
-def private_memory(pid: int) -> list[int]:
-    """Private bytes of every node of the run that process ``pid`` drives."""
-    found = []
-    for process in psutil.Process(pid).children(recursive=True):
+def private_memory(pid: int, most: int | None = None) -> list[int]:
+    """Private bytes of every node, or of so many, of the run that process ``pid`` drives."""
+    found: list[int] = []
+    # The newest first: the server and the evaluator are the oldest.
+    for process in reversed(psutil.Process(pid).children(recursive=True)):
+        if len(found) == most:
+            break
         try:
             levels = next(
                 line.split()[1:]

@@ -1,8 +1,17 @@
 """Channels between processes of one run."""
 
+import errno
+import fcntl
 import os
+import resource
+from collections.abc import Iterator
 
-from testbed.channel import Channel
+import pytest
+
+from testbed.channel import LARGEST, MOST_DESCRIPTORS, Channel, readable
+
+HIGH = 1500
+"""A descriptor that select(2) refuses."""
 
 
 def test_messages_stay_whole_and_carry_descriptors() -> None:
@@ -43,3 +52,131 @@ def test_several_writers_end_with_the_last() -> None:
     other.close()
     assert ours.receive() is None
     ours.close()
+
+
+@pytest.mark.parametrize("size", [LARGEST - 100, LARGEST, 5_000_000])
+def test_a_message_may_be_longer_than_a_packet(size: int) -> None:
+    ours, theirs = Channel.pair()
+    raw = os.urandom(size)
+    open_before = len(os.listdir("/proc/self/fd"))
+    ours.send({"names": ["worker"] * 50_000}, raw)  # longer than the kernel's buffer: nobody waits
+    ours.send({"next": True})
+    first, second = theirs.receive(), theirs.receive()
+    assert first is not None and second is not None
+    assert first.fields == {"names": ["worker"] * 50_000}
+    assert first.raw == raw
+    assert (first.descriptors, second.fields) == ((), {"next": True})
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    ours.close()
+    theirs.close()
+
+
+def test_a_long_message_carries_descriptors_too() -> None:
+    ours, theirs = Channel.pair()
+    sent = [os.open("/dev/null", os.O_RDONLY) for _ in range(MOST_DESCRIPTORS)]
+    ours.send({}, bytes(2 * LARGEST), sent)
+    message = theirs.receive()
+    assert message is not None and len(message.descriptors) == MOST_DESCRIPTORS
+    numbers = {(os.fstat(fd).st_dev, os.fstat(fd).st_ino) for fd in (*sent, *message.descriptors)}
+    assert len(numbers) == 1
+    with pytest.raises(ValueError, match="201 descriptors"):
+        ours.send({}, descriptors=[0] * (MOST_DESCRIPTORS + 1))
+    for fd in (*sent, *message.descriptors):
+        os.close(fd)
+    ours.close()
+    theirs.close()
+
+
+def test_messages_of_several_writers_do_not_mix() -> None:
+    """Four processes write to one end at once, long and short messages in turn."""
+    ours, theirs = Channel.pair()
+    writers, messages = range(4), 150
+
+    def raw(writer: int, number: int) -> bytes:
+        # Nine in ten fit into a packet; the others take up to 130 times as much as one.
+        length = 40 * number if number % 10 else LARGEST + 6_000 * number
+        return bytes((writer + 1, number % 256)) * (length // 2)
+
+    processes = []
+    for writer in writers:
+        process = os.fork()
+        if not process:
+            for number in range(messages):
+                theirs.send({"writer": writer, "number": number}, raw(writer, number))
+            os._exit(0)
+        processes.append(process)
+    theirs.close()
+    received: dict[int, list[int]] = {writer: [] for writer in writers}
+    while (message := ours.receive()) is not None:
+        writer, number = message.fields["writer"], message.fields["number"]
+        received[writer].append(number)
+        assert message.raw == raw(writer, number)
+    assert received == {writer: list(range(messages)) for writer in writers}
+    for process in processes:
+        assert os.waitpid(process, 0)[1] == 0
+    ours.close()
+
+
+def test_a_reader_without_room_for_descriptors_says_so() -> None:
+    ours, theirs = Channel.pair()
+    ours.send({"long": "x" * LARGEST})
+    child = os.fork()
+    if not child:
+        free = os.dup(0)  # the lowest number that is free
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))
+        try:
+            theirs.receive()
+        except OSError as error:
+            os._exit(0 if error.errno == errno.EMFILE and "open files" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ours.close()
+    theirs.close()
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """A process that may have more than 1,024 files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard <= HIGH:
+        pytest.skip(f"this user may have {hard} files open, and the test needs {HIGH}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, HIGH + 1), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+def test_descriptors_above_1023_are_waited_for() -> None:
+    ours, theirs = Channel.pair()
+    high = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)
+    theirs.close()
+    reader = Channel.from_descriptor(high)
+    assert not reader.readable(0)
+    assert not readable(high, 0.001)
+    ours.send({"here": 1})
+    assert reader.readable(60)
+    assert reader.receive() is not None
+    ours.close()
+    assert reader.readable(60)  # the end, too
+    reader.close()
+
+
+def test_room_is_seen() -> None:
+    ours, theirs = Channel.pair()
+    assert ours.has_room()
+    sent = 0
+    while ours.has_room():
+        ours.send({"x": "y" * 1000})  # does not wait: there is room
+        sent += 1
+    assert sent > 10
+    for _ in range(sent):
+        assert theirs.receive() is not None
+    assert ours.has_room()
+    ours.end()
+    assert theirs.receive() is None
+    theirs.send({"still": "heard"})
+    message = ours.receive()
+    assert message is not None and message.fields == {"still": "heard"}
+    ours.close()
+    theirs.close()

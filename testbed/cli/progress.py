@@ -78,7 +78,9 @@ def describe(progress: Progress) -> str:
     """One line about a run under way."""
     parts = [_PHASES[progress.phase]]
     if progress.phase == "loading" and progress.made:
-        parts.append(f"{progress.made} containers up")
+        parts.append(f"{progress.made:,} nodes made")
+    if progress.phase == "loading" and progress.linked:
+        parts.append(f"{progress.linked:,} links up")
     if progress.phase == "devices":
         parts.append(f"{progress.devices}/{progress.all_devices} up")
     if progress.phase in ("training", "finishing") and progress.updates:

@@ -47,9 +47,9 @@ def folders() -> list[Path]:
     ]
 
 
-def remove_folders() -> list[str]:
-    """Remove them; returns their paths."""
-    removed = folders()
+def remove_folders(of: int | None = None) -> list[str]:
+    """Remove them, or those alone that this process made; returns their paths."""
+    removed = [path for path in folders() if of is None or path.match(run_names.of(of))]
     for path in removed:
         shutil.rmtree(path)
     return list(map(str, removed))

@@ -100,6 +100,9 @@ class ForkedNodes(_ContainerNodes):
     def events(self) -> Iterator[dict[str, Any]]:
         return map(self._explained, self._fork_server.events())
 
+    def has_room(self) -> bool:
+        return self._fork_server.channel.has_room()
+
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         self._fork_server.start(device, role, enter=self._fleet[device].first)
 
@@ -130,6 +133,9 @@ class StartedNodes(_ContainerNodes):
             if "started" in event:
                 event["process"] = self._fleet[event["started"]].first
             yield self._explained(event)
+
+    def has_room(self) -> bool:
+        return True  # every container has a connection of its own
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         self._gate.expect(devices)

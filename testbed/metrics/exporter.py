@@ -5,7 +5,6 @@ thread and read by these, each with the run's lock.
 """
 
 import errno
-import select
 import socket
 import threading
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from testbed.channel import readable
 from testbed.errors import SpecError
 from testbed.metrics.catalogue import COMMON, METRICS
 from testbed.metrics.device_metrics import WORKERS
@@ -142,7 +142,7 @@ class Exporter:
         if seconds == 0:
             return
         with signals() as wake_up:
-            select.select([wake_up], [], [], seconds)
+            readable(wake_up, seconds)
 
     def close(self) -> None:
         """Stop serving."""

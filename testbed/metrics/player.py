@@ -1,10 +1,10 @@
 """Moving replayed runs along with the host's clock, all of them together."""
 
 import os
-import select
 import time
 from collections.abc import Sequence
 
+from testbed.channel import readable
 from testbed.metrics.replay import ReplayedRun
 from testbed.orchestrator.ending import signals
 
@@ -28,7 +28,7 @@ def play(runs: Sequence[ReplayedRun], speed: float) -> int | None:
     began = time.monotonic()
     with signals() as wake_up:
         while not all(run.finished for run in runs):
-            if select.select([wake_up], [], [], TICK)[0]:
+            if readable(wake_up, TICK):
                 return os.read(wake_up, 1)[0]
             now = (time.monotonic() - began) * speed
             for run in runs:

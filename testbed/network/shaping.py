@@ -11,11 +11,12 @@ that only observe.
 """
 
 import contextlib
+import functools
 import ipaddress
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from pyroute2 import IPRoute
+from pyroute2 import IPBatch, IPRoute
 from pyroute2.netlink import (
     NLM_F_ACK,
     NLM_F_CREATE,
@@ -55,6 +56,14 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
     _set_class(netlink, "add", interface, COUNTED, shape.rate)
     if shape.needs_netem:
         _set_netem(netlink, "add", interface, shape)
+
+
+@functools.cache
+def packed_egress(shape: Shape) -> bytes:
+    """What ``shape_egress`` asks the kernel for, for ``requests.Requests.shape``; for any interface."""
+    with IPBatch() as packed:
+        shape_egress(packed, 0, shape)
+        return bytes(packed.batch)
 
 
 class Egress:

@@ -1,7 +1,8 @@
-"""Building the star with pyroute2, from inside the core's network namespace.
+"""Building the star from inside the core's network namespace.
 
 One netlink socket in the core makes every veth pair with the far end already in the device's
-namespace; one more per device, opened inside it, gives the far end its address and route. Nothing
+namespace; one more per device, opened inside it, gives the far end its address and route. The requests
+are packed by ``requests``: with a thousand devices they are most of what building takes. Nothing
 is made in the host's own namespace: when the core's namespace goes, every link goes with it.
 
 Neighbours are fixed entries and IPv6 is off, so that no ARP or router solicitation of the kernel's
@@ -9,12 +10,13 @@ own is counted as traffic of the devices.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyroute2 import IPRoute
 
 from testbed.network.addresses import PREFIX_LENGTH, Link
-from testbed.network.shaping import count_ingress, shape_egress
+from testbed.network.requests import Requests
+from testbed.network.shaping import count_ingress, packed_egress
 from testbed.nodes.linux import inside_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
@@ -22,6 +24,9 @@ DEVICE_INDEX = 2
 """Interfaces are given their kernel index (1 is lo): looking each up again by name would list all
 the others, and building the star would take time quadratic in its size. Link i's interface in the core
 has this index + i, a device's only one has this index."""
+
+TOLD = 50
+"""Links that are built before somebody is told how many there are."""
 
 
 def prepare_core() -> None:
@@ -37,6 +42,7 @@ def build(
     namespaces: Mapping[str, int],
     counted: Sequence[str],
     uncounted: Sequence[str],
+    abandoned: Callable[[int], bool],
 ) -> None:
     """Wire every device to the core, which is the current network namespace.
 
@@ -45,45 +51,41 @@ def build(
         namespaces: descriptor of each device's network namespace, by device name.
         counted: devices whose ingress is counted, at the core's end of their links.
         uncounted: devices whose traffic is counted apart there.
+        abandoned: told now and then how many links there are, and asked whether to give up.
     """
     apart = [link.device_address for link in links if link.device in uncounted]
-    with IPRoute() as core:
+    with Requests() as core:
+        for number, link in enumerate(links):
+            if number % TOLD == 0 and abandoned(number):
+                return
+            _attach(core, link, namespaces[link.device], shaped=link.device not in counted)
+    with IPRoute() as netlink:
         for link in links:
-            _attach(core, link, namespaces[link.device])
-            near = DEVICE_INDEX + link.index
             if link.device in counted:
-                count_ingress(core, near, apart, link.downlink.rate)
-            else:
-                shape_egress(core, near, link.downlink)
+                near = DEVICE_INDEX + link.index
+                count_ingress(netlink, near, apart, link.downlink.rate)
 
 
-def _attach(core: IPRoute, link: Link, namespace: int) -> None:
+def _attach(core: Requests, link: Link, namespace: int, *, shaped: bool) -> None:
+    """Make a device's link; ``shaped``: its downlink as planned."""
+    near, far = DEVICE_INDEX + link.index, DEVICE_INDEX
     with inside_network(namespace):
         _set_up_stack()
-    near, far = DEVICE_INDEX + link.index, DEVICE_INDEX
-    core.link(
-        "add",
-        index=near,
-        ifname=link.core_interface,
-        kind="veth",
-        state="up",
-        address=link.core_mac,
-        peer={
-            "index": far,
-            "ifname": DEVICE_INTERFACE,
-            "address": link.device_mac,
-            "net_ns_fd": namespace,
-        },
-    )
-    core.addr("add", index=near, address=link.core_address, prefixlen=PREFIX_LENGTH)
-    add_neighbour(core, near, link.device_address, link.device_mac)
-
-    with inside_network(namespace), IPRoute() as device:
-        device.link("set", index=far, state="up")
-        device.addr("add", index=far, address=link.device_address, prefixlen=PREFIX_LENGTH)
-        add_neighbour(device, far, link.core_address, link.core_mac)
-        device.route("add", dst="default", gateway=link.core_address)
-        shape_egress(device, far, link.uplink)
+        device = Requests()
+    peer = far, DEVICE_INTERFACE, link.device_mac
+    core.add_veth(near, link.core_interface, link.core_mac, peer, namespace)
+    core.add_address(near, link.core_address, PREFIX_LENGTH)
+    core.add_neighbour(near, link.device_address, link.device_mac)
+    if shaped:
+        core.shape(near, packed_egress(link.downlink))
+    core.carry_out()
+    with device:
+        device.set_up(far)
+        device.add_address(far, link.device_address, PREFIX_LENGTH)
+        device.add_neighbour(far, link.core_address, link.core_mac)
+        device.add_default_route(link.core_address)
+        device.shape(far, packed_egress(link.uplink))
+        device.carry_out()
 
 
 def add_neighbour(netlink: IPRoute, interface: int, address: str, mac: str) -> None:

@@ -123,6 +123,15 @@ def create(name: str | None = None) -> ControlGroup | None:
     return None
 
 
+def of(process: int) -> list[ControlGroup]:
+    """Groups that a process has made for its runs, whether or not it lives."""
+    return [
+        ControlGroup(path, place.version)
+        for place in hierarchies()
+        for path in sorted(place.path.glob(f"{run_names.of(process)}/"))
+    ]
+
+
 def left_over() -> list[ControlGroup]:
     """Groups of runs that are gone: nobody is in them and the process that made them has ended."""
     found = []

@@ -31,6 +31,7 @@ class ForkServer:
             apart: in a pid namespace of its own, so that the kernel ends all nodes with it.
         """
         self.channel, theirs = Channel.pair()
+        self._apart = apart
         parent = None if apart else os.getpid()
         if apart:
             linux.unshare(linux.CLONE_NEWPID)
@@ -73,6 +74,12 @@ class ForkServer:
         self.channel.send({"signal": int(number), "device": device})
 
     def end(self) -> None:
-        """End it; if it has a pid namespace of its own, returns when every node is gone."""
+        """End it; if it has a pid namespace of its own, returns when every process of that is gone.
+
+        The kernel takes such a namespace down only when somebody has waited for each of its processes.
+        The capture is one, and a child of the calling process: waiting for the fork server alone would
+        never end.
+        """
         os.kill(self.process, signal.SIGKILL)
-        os.waitpid(self.process, 0)
+        while os.waitpid(-1 if self._apart else self.process, 0)[0] != self.process:
+            pass

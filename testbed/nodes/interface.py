@@ -37,6 +37,9 @@ class Nodes(Protocol):
         id is as the fork server sees it, or as this process does where there is none.
         """
 
+    def has_room(self) -> bool:
+        """Return True if a node can be asked for something without waiting."""
+
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Make the nodes; nothing runs in them yet.
 

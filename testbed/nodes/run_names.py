@@ -17,6 +17,11 @@ def new() -> str:
     return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def of(process: int) -> str:
+    """Pattern of the names that a process gives to the runs that it drives."""
+    return f"{PREFIX}{process}-*"
+
+
 def is_over(name: str) -> bool:
     """Whether the process that made this name has ended (as a zombie, too); False for other names."""
     maker = name.removeprefix(PREFIX).split("-")[0]

@@ -16,7 +16,6 @@ What needs somebody's hand is what a SIGKILL of both leaves behind: control grou
 """
 
 import contextlib
-import select
 import selectors
 import signal
 import sys
@@ -59,17 +58,20 @@ class Agent:
         self._selector.register(self._nodes, selectors.EVENT_READ)
         next_reading = next_sample = 0.0
         while not self._finished:
+            self._await_room(bool(self._requests))
             due = max(0.0, min(next_reading, next_sample) - time.monotonic())
-            for key, _ in self._selector.select(due if self._observation else None):
+            for key, events in self._selector.select(due if self._observation else None):
                 if key.fileobj is self._control:
                     self._hear(self._control.receive())
+                    continue
+                if not events & selectors.EVENT_READ:
                     continue
                 for event in self._nodes.events():
                     if "started" in event and self._usage:
                         self._usage.started(event["started"], event["process"])
                     self._control.send(event)
                     self._finished = self._finished or "failed" in event
-            while self._requests and not self._finished:
+            while self._requests and not self._finished and self._nodes.has_room():
                 self._handle(self._requests.popleft())
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
@@ -78,8 +80,17 @@ class Agent:
                 self._sample_counters()
                 next_sample = time.monotonic() + self._observation.period
 
+    def _await_room(self, wanted: bool) -> None:
+        """Be woken when the nodes can be asked again, if there is something to ask.
+
+        The agent must not wait for them: they may be waiting for it, with events that it has not read.
+        """
+        events = selectors.EVENT_READ | wanted * selectors.EVENT_WRITE
+        if self._selector.get_key(self._nodes).events != events:
+            self._selector.modify(self._nodes, events)
+
     def _hear(self, message: Message | None) -> None:
-        if message is None or "finish" in message.fields:
+        if message is None:
             self._finished = True
         else:
             self._requests.append(message.fields)
@@ -141,8 +152,11 @@ class Agent:
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
             return
+        self._control.send({"nodes": "made"})
         networks = {link.device: self._nodes.network(link.device) for link in links}
-        star.build(links, networks, plan["counted"], plan["uncounted"])
+        star.build(links, networks, plan["counted"], plan["uncounted"], self._linked)
+        if self._is_finished():
+            return
         if plan.get("probe"):
             # Before anything counts or captures, so that no ledger has it.
             from testbed.orchestrator.probing import probe_links
@@ -167,9 +181,14 @@ class Agent:
         self._control.send({"made": count})
         return self._is_finished()
 
+    def _linked(self, count: int) -> bool:
+        """Tell how many links there are; returns whether to give up."""
+        self._control.send({"linked": count})
+        return self._is_finished()
+
     def _is_finished(self) -> bool:
         """Whether the orchestrator has said meanwhile that it is over, or is gone."""
-        while not self._finished and select.select([self._control], [], [], 0)[0]:
+        while not self._finished and self._control.readable(0):
             self._hear(self._control.receive())
         return self._finished
 
@@ -237,7 +256,7 @@ def main() -> int:
         return 1
     try:
         agent.serve()
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         return 1  # the orchestrator is gone
     except HostError as error:
         control.send({"failed": str(error), "host": True})

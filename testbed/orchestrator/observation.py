@@ -8,7 +8,6 @@ Counters are read by the agent, which holds a netlink socket in every device's n
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.channel import readable
 from testbed.errors import HostError
 from testbed.network import shaping
 from testbed.network.addresses import Link
@@ -129,8 +129,7 @@ class Observation:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert self._capture.stdout is not None
-        ready, _, _ = select.select([self._capture.stdout], [], [], START_TIMEOUT)
-        if not ready:
+        if not readable(self._capture.stdout.fileno(), START_TIMEOUT):
             self._capture.kill()
         if not self._capture.stdout.readline():
             _, complaint = self._capture.communicate()

@@ -8,18 +8,18 @@ and a run directory that says how it ended.
 
 import contextlib
 import os
-import select
 import selectors
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from testbed.channel import Channel, Message
+from testbed.channel import Message
 from testbed.checkpoints.marks import Mark
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
@@ -45,9 +45,11 @@ from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES, SPILL
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
-from testbed.telemetry.texts import DIED, TRAINING
+from testbed.telemetry.texts import BUILT, DIED, MADE, REMOVED, TRAINING
 from traffic.counters import COUNTS
 
+_NO_PROGRESS = frozenset(("counter", "sampled", "extras"))
+"""What the agent tells regularly, whether or not set-up gets further."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 """Seconds that the agent has to remove everything."""
 
@@ -149,16 +151,7 @@ class Run:
             once=self._once,
         )
         with contextlib.ExitStack() as opened:
-            try:
-                self._keeping.open(opened)
-                # It has no name: whatever this ends by, nothing of it is left.
-                self._spill = opened.enter_context(tempfile.TemporaryFile(dir=self._directory))
-                if again is not None and self._keeping.mark is not None:
-                    self._go_on(again.kept, self._keeping.mark)
-            except OSError as error:
-                raise RunError(explain(error, self._directory)) from error
-            wake_up = opened.enter_context(signals())
-            self._carry_out(wake_up)
+            self._carry_out(opened)
             return self._write_end()
 
     def _go_on(self, kept: Kept, mark: Mark) -> None:
@@ -176,25 +169,50 @@ class Run:
 
     def _ask(self, request: dict[str, Any]) -> None:
         """Ask the agent for something."""
-        self._control.send(request)
+        self._agent.ask(request)
 
-    def _carry_out(self, wake_up: int) -> None:
-        outcome = self._outcome
+    def _carry_out(self, opened: contextlib.ExitStack) -> None:
+        """Carry the run out; whatever goes wrong, the outcome says so.
+
+        Args:
+            opened: closes what is open until the end is written down.
+        """
+        outcome, again = self._outcome, self._resumption
         try:
+            self._keeping.open(opened)
+            # It has no name: whatever this ends by, nothing of it is left.
+            spill = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by `opened`
+            self._spill = opened.enter_context(spill)
+            if again is not None and self._keeping.mark is not None:
+                self._go_on(again.kept, self._keeping.mark)
+            wake_up = opened.enter_context(signals())
             self._ledgers.save(self._log.traffic)  # what a run that is killed leaves of them
-            with self._agent():
+            with self._agent_process():
                 self._loop(wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
             self._log.give_back_reserve()
             outcome.ended, outcome.reason = "failed", explain(error, self._directory)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Note that the run failed by an error of the testbed's own, whose traceback is kept."""
+        with contextlib.suppress(OSError), self._processes_log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
+        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
+        self._outcome.ended = "failed"
+        self._outcome.reason = f"the orchestrator: {what}; see {self._processes_log}"
 
     def _write_end(self) -> dict[str, Any]:
         outcome = self._outcome
         try:
-            after_drain = self._ingress.after_drain()
-            ingress = self._ingress_of_updates()
+            try:
+                after_drain, ingress = self._ingress.after_drain(), self._ingress_of_updates()
+            except Exception as error:
+                self._fail(error)
+                after_drain, ingress = None, self._ingress_of_updates()
             summary = outcome.summary(self._plan, ingress, after_drain, self._log.struck)
             summary |= self._left_out.summary()
             summary["traffic"] = self._settle()
@@ -218,7 +236,7 @@ class Run:
         """Account for the traffic; what cannot be accounted for must not cost the summary."""
         try:
             return settle(self._ledgers, self._log.traffic)
-        except (OSError, TestbedError) as error:
+        except Exception as error:
             self._log.give_back_reserve()
             reason = f"the traffic could not be accounted for: {error}"
             self._event("error", reason, None)
@@ -232,20 +250,28 @@ class Run:
     # -- processes
 
     @contextlib.contextmanager
-    def _agent(self) -> Iterator[None]:
+    def _agent_process(self) -> Iterator[None]:
         """Start the agent, and in the end wait until it has removed everything."""
         handed = (*self._handed.values(), *self._keeping.descriptors)
-        agent = AgentProcess(self._directory / "processes.log", handed)
-        self._control, self._report = agent.control, agent.report
-        self._agent_process = agent.process
+        self._agent = AgentProcess(self._processes_log, handed)
+        self._control, self._report = self._agent.control, self._agent.report
         try:
             yield
         finally:
             self._progress.phase = "finishing"
-            self._tell_progress()
-            deadline = time.monotonic() + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
-            for left in agent.end(deadline):
-                self._event("error", f"not all was removed: {left}", None)
+            try:
+                self._tell_progress()
+            finally:
+                self._end_agent()
+
+    def _end_agent(self) -> None:
+        began = time.monotonic()
+        deadline = began + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]
+        left = list(self._agent.end(deadline))
+        for what in left:
+            self._event("error", f"not all was removed: {what}", None)
+        if not left:
+            self._event("info", f"{REMOVED}{time.monotonic() - began:.2f} s", None)
 
     @property
     def _handed(self) -> dict[str, int]:
@@ -257,7 +283,7 @@ class Run:
         }
 
     def _loop(self, wake_up: int) -> None:
-        self._control.send(
+        self._ask(
             {
                 "load": {
                     "entry": "testbed.roles.entry:load",
@@ -270,12 +296,14 @@ class Run:
         )
         network = node_plan.network(self._plan, self._log.traffic)
         network["traffic"]["metrics"] = self._metrics is not None
-        self._control.send({"network": network})
+        self._ask({"network": network})
         with selectors.DefaultSelector() as selector:
             for source in (self._control, self._report, wake_up):
                 selector.register(source, selectors.EVENT_READ)
             while True:
-                for key, _ in selector.select(min(0.25, self._injection.patience)):
+                for key, events in selector.select(min(0.25, self._injection.patience)):
+                    if not events & selectors.EVENT_READ:
+                        continue  # the agent can be asked again
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
                         raise stopped_by(number)
@@ -287,6 +315,8 @@ class Run:
                     else:
                         self._hear(message)
                 self._injection.turn()
+                wanted = selectors.EVENT_READ | self._agent.send_waiting() * selectors.EVENT_WRITE
+                selector.modify(self._control, wanted)
                 self._write_evaluations()
                 self._keeping.write_marks(self._ingress)
                 self._tell_progress()
@@ -296,7 +326,7 @@ class Run:
                 self._insist()
                 if self._complete() and not self._stopping:
                     self._stopping = True
-                    self._control.send({"stop": "traffic"})
+                    self._ask({"stop": "traffic"})
                 if self._observed:
                     raise EndError(*self._verdict())
 
@@ -310,12 +340,12 @@ class Run:
         for device, patience in self._attendance.overdue(time.monotonic()):
             text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
-            self._control.send({"kill": device})
+            self._ask({"kill": device})
 
     def _complete(self) -> bool:
         if not self._finished or self._attendance.anybody:
             return False
-        if self._ingress.unheard and not _readable(self._report):
+        if self._ingress.unheard and not self._report.readable(0):
             # All that devices have told was read, and none is there to tell more.
             self._missing = self._ingress.give_up()
         return not self._ingress.due
@@ -338,13 +368,27 @@ class Run:
             raise EndError("failed", f"the agent of the run died; see {self._processes_log}")
         if self._metrics:
             self._metrics.from_agent(message)
+        if not message.fields.keys() & _NO_PROGRESS:
+            self._setting_up.moved = time.monotonic()
         match message.fields:
             case {"failed": reason, **rest}:
                 see = "" if rest.get("host") else f"; see {self._processes_log}"
                 raise EndError("failed", f"{reason}{see}")
+            case {"started": device, "process": process}:
+                self._seen_as[process] = device
+            case {"exited": device, "status": status, **more}:
+                self._exited(device, status, more.get("out_of_memory"))
+            case {"warning": text}:
+                self._event("warning", text, None)
+            case _:
+                self._set_up(message)
+
+    def _set_up(self, message: Message) -> None:
+        """Something that was set up."""
+        match message.fields:
             case {"loaded": _}:
                 self._loaded = True
-                self._setting_up.loaded = time.monotonic()
+                self._setting_up.loaded = True
                 self._event("info", "libraries and data are loaded", None)
                 self._start_server()
             case {"made": count}:
@@ -354,16 +398,14 @@ class Run:
                 self._log.note(links=links)
                 for level, text, device in probing.events(links):
                     self._event(level, text, device)
+            case {"linked": count}:
+                self._progress.linked = count
+            case {"nodes": _}:
+                self._event("info", MADE, None)
             case {"network": _}:
                 self._built = True
-                self._event("info", "the network is built", None)
+                self._event("info", BUILT, None)
                 self._start_server()
-            case {"started": device, "process": process}:
-                self._seen_as[process] = device
-            case {"exited": device, "status": status, **more}:
-                self._exited(device, status, more.get("out_of_memory"))
-            case {"warning": text}:
-                self._event("warning", text, None)
             case _:
                 self._seen(message)
 
@@ -416,7 +458,7 @@ class Run:
             self._start(name, {"role": role, "number": number})
 
     def _start(self, device: str, role: dict[str, Any]) -> None:
-        self._control.send({"start": device, "role": role})
+        self._ask({"start": device, "role": role})
         self._attendance.started(device)
 
     def _exited(self, device: str, status: int, memory: int | None) -> None:
@@ -445,6 +487,7 @@ class Run:
     # -- what the roles say
 
     def _hear(self, message: Message) -> None:
+        self._setting_up.moved = time.monotonic()
         new = self._once.new(message)
         if new is None:
             return
@@ -458,10 +501,10 @@ class Run:
                 self._updates(np.frombuffer(message.raw, UPDATE), version)
             case {"checkpoint": version, "time": when, **ledger}:
                 self._ingress.checkpoint(version, when, ledger)
-                self._control.send({"read": "counter"})
+                self._ask({"read": "counter"})
             case {"checkpoint_again": version, "time": when, **ledger}:
                 self._ingress.checkpoint_again(version, when, ledger)
-                self._control.send({"read": "counter"})
+                self._ask({"read": "counter"})
             case {"evaluated": version, "accuracy": accuracy, "loss": loss, "connected": when}:
                 self._ingress.evaluated(version, accuracy, loss, when)
             case {"left_out": version, "reason": reason}:
@@ -541,7 +584,7 @@ class Run:
             case {"stands": record}:
                 self._injection.stands(record)
             case {"stopping": _}:
-                processes = standing_still.found(self._agent_process, self._seen_as)
+                processes = standing_still.found(self._agent.process, self._seen_as)
                 self._attendance.stopping(time.monotonic(), processes)
                 self._injection.release()
             case {"stays": number}:
@@ -597,7 +640,7 @@ class Run:
             list(self._left_out),
         )
         self._keeping.note(mark, when)
-        self._control.send({"read": "counter"})
+        self._ask({"read": "counter"})
 
     def _updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         self._log.updates(rows)
@@ -639,10 +682,3 @@ class Run:
             "message_bytes": self._outcome.message_bytes,
             "wire_bytes": self._progress.wire_bytes,
         }
-
-
-def _readable(channel: Channel) -> bool:
-    """Whether a message waits to be read."""
-    poll = select.poll()
-    poll.register(channel, select.POLLIN)
-    return bool(poll.poll(0))

@@ -1,13 +1,18 @@
-"""How long a run may take to begin: loading is work and depends on the host, the rest is not."""
+"""How long a run may take to begin: as long as it gets further.
 
-from dataclasses import dataclass
+Loading libraries and data is one long piece of work that tells nothing before its end, and how long it
+takes depends on the host. Everything else tells each step: another device made, linked, started or
+connected.
+"""
+
+from dataclasses import dataclass, field
 
 LOADING_TIMEOUT = 1200.0
-"""Seconds in which libraries and data must be loaded: minutes on an emulated processor."""
+"""Seconds within which libraries and data must be loaded: minutes on an emulated processor."""
 SETUP_TIMEOUT = 180.0
-"""Seconds after that in which training must begin."""
+"""Seconds within which set-up must get further once they are loaded."""
 SETUP_TIMEOUT_STARTED = 10.0
-"""Seconds more, of each, for a container that loads torch for itself."""
+"""Seconds more for each container that loads torch for itself: all do so at once."""
 
 
 @dataclass(slots=True)
@@ -17,20 +22,25 @@ class SettingUp:
     Attributes:
         began: when the command began, in seconds of CLOCK_MONOTONIC.
         alone: how many containers load torch for themselves.
-        loaded: when libraries and data were loaded; None as long as they are not.
+        loaded: whether libraries and data are loaded.
+        moved: when set-up got further for the last time.
     """
 
     began: float
     alone: int = 0
-    loaded: float | None = None
+    loaded: bool = False
+    moved: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.moved = self.began
 
     def overdue(self, now: float) -> str | None:
         """What did not happen in time; None as long as it may still happen."""
         more = self.alone * SETUP_TIMEOUT_STARTED
-        if self.loaded is None:
-            limit, since = LOADING_TIMEOUT + more, self.began
+        if not self.loaded:
+            limit = LOADING_TIMEOUT + more
             late = f"libraries and data were not loaded within {limit:g} s"
-        else:
-            limit, since = SETUP_TIMEOUT + more, self.loaded
-            late = f"training did not begin within {limit:g} s of loading libraries and data"
-        return late if now - since > limit else None
+            return late if now - self.began > limit else None
+        limit = SETUP_TIMEOUT + more
+        late = f"training did not begin, and nothing of the set-up got further for {limit:g} s"
+        return late if now - self.moved > limit else None

@@ -10,7 +10,8 @@ class Progress:
 
     Attributes:
         phase: ``loading``, ``devices``, ``training`` or ``finishing``.
-        made: nodes that are there, where making them takes time; nothing runs in them yet.
+        made: nodes that are there; nothing runs in them yet.
+        linked: nodes that have their links.
         devices: workers that have greeted the server.
         all_devices: workers of the run.
         updates: applied so far.
@@ -26,6 +27,7 @@ class Progress:
     all_devices: int
     all_updates: int
     made: int = 0
+    linked: int = 0
     devices: int = 0
     updates: int = 0
     rate: float = 0.0

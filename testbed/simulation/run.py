@@ -2,9 +2,9 @@
 
 import contextlib
 import os
-import select
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from testbed.algorithms.interface import FloatVector
+from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.clock.star import LATEST
@@ -100,7 +101,18 @@ class SimulatedRun:
             except OSError as error:
                 self._recording.log.give_back_reserve()
                 outcome.ended, outcome.reason = "failed", explain(error, self._directory)
+            except Exception as error:
+                self._fail(error)
             return self._write_end()
+
+    def _fail(self, error: Exception) -> None:
+        """Note that the run failed by an error of the testbed's own, whose traceback is kept."""
+        told = self._directory / "traceback.txt"
+        with contextlib.suppress(OSError):
+            told.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        outcome = self._recording.outcome
+        outcome.ended = "failed"
+        outcome.reason = f"the simulator: {type(error).__name__}: {error}; see {told}"
 
     def _load(self) -> None:
         settings = self._settings
@@ -221,7 +233,7 @@ class SimulatedRun:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_PERIOD
-        if select.select([wake_up], [], [], 0)[0]:
+        if readable(wake_up, 0):
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
                 self._keep()  # so that nothing is to be done again
@@ -241,7 +253,10 @@ class SimulatedRun:
         if outcome.ended == "completed":
             self._see(time.monotonic())
         self._progress.phase = "finishing"
-        self._tell_progress()
+        try:
+            self._tell_progress()
+        except Exception as error:
+            self._fail(error)
         try:
             recording.flush()
             complete = outcome.ended == "completed"

@@ -1,6 +1,10 @@
 """What the texts of events say by which a run directory's readers know what happened."""
 
+MADE = "the nodes are made"
+BUILT = "the network is built"
 TRAINING = "training begins"
+REMOVED = "nodes and links are removed, after "
+"""The seconds that it took follow."""
 RESUMED = "resumed from "
 """Where the run goes on from follows: a session begins."""
 SUSPECTED = "is suspected"

@@ -213,3 +213,16 @@ def test_who_is_frozen_holds_no_turn_at_computing(command: CommandLine) -> None:
             assert not holds_turn(network.fileno()), f"worker-{number}"
     before = started.curve()
     started.until(lambda: started.curve() != before, "another evaluation")
+
+
+def test_a_trace_of_five_thousand(command: CommandLine) -> None:
+    """What the agent and the roles are told of it is longer than a packet of a channel."""
+    rows = [f"worker-{i % 8},{3600 + i}" for i in range(5_000)]  # none is struck in so short a run
+    trace = command.folder / "outages.csv"
+    trace.write_text("\n".join(["device,time", *rows]) + "\n")
+    rule = {"when": {"trace": str(trace)}, "how": "freeze", "lasting": "1s"}
+    spec = FAULTY | {"training": {"updates": 200}, "faults": [rule]}
+    started = command.start_run(spec)
+    assert started.wait() == 0, started.said
+    assert started.record("manifest")["ended"] == "completed"
+    assert assert_sound(started)["updates"] == 200

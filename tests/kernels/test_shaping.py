@@ -56,7 +56,7 @@ def _wire(uplink: Shape) -> Wired:
     core, device = new_network(), new_network()
     with inside_network(core):
         star.prepare_core()
-        star.build([link], {"worker-0": device}, [], [])
+        star.build([link], {"worker-0": device}, [], [], lambda _: False)
     return Wired(link, core, device)
 
 

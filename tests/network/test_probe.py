@@ -24,7 +24,7 @@ def built(*shapes: tuple[Shape, Shape]) -> tuple[list[Link], dict[str, int]]:
     links = [Link(f"worker-{i}", i, *shape) for i, shape in enumerate(shapes)]
     namespaces = {link.device: new_network() for link in links}
     star.prepare_core()
-    star.build(links, namespaces, [], [])
+    star.build(links, namespaces, [], [], lambda _: False)
     return links, namespaces
 
 

@@ -1,12 +1,14 @@
 """The agent with real namespaces, links and processes; the roles are sample_roles.py."""
 
 import os
+import resource
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from testbed.channel import Channel, Message
 from testbed.nodes import control_group, run_names
+from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
 from traffic.accounting import account
 from traffic.counters import COUNTS
@@ -34,7 +37,11 @@ class Harness:
     """The orchestrator's side of an agent."""
 
     def __init__(
-        self, log: Path, arguments: dict[str, Any], nodes: dict[str, Any] | None = None
+        self,
+        log: Path,
+        arguments: dict[str, Any],
+        nodes: dict[str, Any] | None = None,
+        inherited: Sequence[int] = (),
     ) -> None:
         self.control, theirs = Channel.pair()
         self.report, roles = Channel.pair()
@@ -49,7 +56,7 @@ class Harness:
                     str(theirs.fileno()),
                     str(roles.fileno()),
                 ],
-                pass_fds=(theirs.fileno(), roles.fileno()),
+                pass_fds=(theirs.fileno(), roles.fileno(), *inherited),
                 env=os.environ | {"PYTHONPATH": f"{root}:{Path(__file__).parent}"},
                 stderr=output,
                 stdout=output,
@@ -365,6 +372,91 @@ def test_nothing_is_left(tmp_path: Path, how: str) -> None:
     for group in left:
         group.remove()
     assert groups(harness) == set()
+
+
+def test_descriptors_above_1023(tmp_path: Path) -> None:
+    """The agent of a thousand devices: all that it opens has a number that select(2) refuses."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2000:
+        pytest.skip(f"this user may have {hard} files open, and the test needs 2,000")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    harness = Harness(tmp_path / "log", {}, inherited=held)
+    try:
+        names = ["server", "evaluator", "worker-0"]
+        harness.network(*names, capture=tmp_path, metrics=True)
+        for name in names:
+            harness.start(name, what="tick")
+            harness.until(harness.report, lambda m: "tick" in m.fields)
+        harness.counter()
+        harness.until(harness.control, lambda m: m.fields.get("sampled") == "counters")
+        harness.control.send({"freeze": "worker-0"})
+        harness.until(harness.control, lambda m: "frozen" in m.fields)
+        harness.control.send({"stop": "traffic"})
+        seen = harness.until(harness.control, lambda m: "traffic" in m.fields)["traffic"]
+        assert seen["capture"]["complete"]
+        harness.control.end()
+        assert harness.process.wait(60) == 0, harness.log.read_text()
+    finally:
+        harness.close()
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert groups(harness) == set()
+
+
+def test_a_capture_that_stands_still_does_not_keep_the_agent(tmp_path: Path) -> None:
+    """It is of the nodes' pid namespace, and a child of the agent that nobody has waited for."""
+    harness = Harness(tmp_path / "log", {})
+    harness.network("server", "evaluator", "worker-0", capture=tmp_path)
+    family = harness.family()
+    (capture,) = (process for process in family if "capture" in process.cmdline())
+    capture.suspend()
+    harness.control.end()
+    assert harness.process.wait(60) == 0
+    harness.close()
+    assert gone(family)
+    assert groups(harness) == set()
+
+
+def test_more_requests_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither side waits for the other while that waits for it: 3,000 requests and as many answers."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    agent = AgentProcess(tmp_path / "log", ())
+    nodes: dict[str, Any] = {"runtime": "namespaces"}
+    agent.ask({"load": {"entry": "sample_roles:load", "arguments": {}}, "nodes": nodes})
+    names = ["server", "evaluator", "worker-0"]
+    traffic = {"directory": "", "capture": False, "period": 1000.0}
+    agent.ask(
+        {
+            "network": {
+                "devices": [{"name": name} for name in names],
+                "observed": names[0],
+                "counted": [names[0]],
+                "uncounted": [names[1]],
+                "links": [
+                    {"device": name, "index": i, "uplink": UNSHAPED, "downlink": UNSHAPED}
+                    for i, name in enumerate(names)
+                ],
+                "traffic": traffic,
+            }
+        }
+    )
+    for _ in range(1500):  # of each two one is handed on to the fork server, and one answered
+        agent.ask({"kill": "worker-0"})
+        agent.ask({"read": "counter"})
+    seen: Counter[str] = Counter()
+    deadline = time.monotonic() + 120
+    while seen["counter"] < 1500:
+        assert time.monotonic() < deadline, (seen, (tmp_path / "log").read_text())
+        agent.send_waiting()
+        if agent.control.readable(0.01):
+            message = agent.control.receive()
+            assert message is not None, (tmp_path / "log").read_text()
+            seen.update(list(message.fields))
+    assert list(agent.end(time.monotonic() + 30)) == []
 
 
 def test_a_failure_to_load_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""Requests to the kernel's routing netlink, rtnetlink(7): many in one call, without an event loop.
+
+A device's link takes about ten of them. With pyroute2's, one socket and one event loop for each device,
+they took 14 ms of a processor's time in this process, and the kernel 3 ms; packed here they take 1 ms,
+and the kernel what it did. What shapes a link is still packed by pyroute2, once for each shape.
+"""
+
+import ipaddress
+import itertools
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+_NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR = 16, 20, 24, 28
+_ERROR = 2
+_REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
+_ADD = _CREATE | _EXCLUSIVE
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_LINK = struct.Struct("=BxHiII")
+_ADDRESS = struct.Struct("=BBBBI")
+_NEIGHBOUR = struct.Struct("=BxxxiHBB")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_UP = 1
+_PERMANENT = 0x80
+_MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
+_LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
+_INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
+_INTERFACE_OFFSET = _HEADER.size + 4
+"""Of the interface's index in a request about its queueing disciplines."""
+_ANSWERS = 65_536
+
+
+class Requests:
+    """Requests to one network namespace: that which the calling thread is in when this is made."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
+        self._messages: list[tuple[str, bytes]] = []
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def add_veth(
+        self, interface: int, name: str, mac: str, peer: tuple[int, str, str], namespace: int
+    ) -> None:
+        """Make a pair of interfaces: one here, which is up, and its peer in another namespace.
+
+        Args:
+            interface: the index of the one here.
+            peer: index, name and MAC address of the other.
+            namespace: descriptor of the peer's network namespace.
+        """
+        there = _LINK.pack(0, 0, peer[0], 0, 0) + _named(*peer[1:])
+        there += _attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        information = _attribute(_INFORMATION_KIND, b"veth")
+        information += _attribute(_INFORMATION_DATA, _attribute(_VETH_PEER, there))
+        here = _LINK.pack(0, 0, interface, _UP, _UP) + _named(name, mac)
+        body = here + _attribute(_LINK_INFORMATION, information)
+        self._add(f"the link {name}", _NEW_LINK, _ADD, body)
+
+    def set_up(self, interface: int) -> None:
+        """Take an interface up."""
+        self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, _UP, _UP))
+
+    def add_address(self, interface: int, address: str, prefix_length: int) -> None:
+        """Give an interface an IPv4 address."""
+        packed = ipaddress.IPv4Address(address).packed
+        body = _ADDRESS.pack(socket.AF_INET, prefix_length, 0, 0, interface)
+        body += _attribute(1, packed) + _attribute(2, packed)
+        self._add(f"the address {address}", _NEW_ADDRESS, _ADD, body)
+
+    def add_neighbour(self, interface: int, address: str, mac: str) -> None:
+        """Say for good which MAC address an IPv4 address has: nobody needs to ask."""
+        body = _NEIGHBOUR.pack(socket.AF_INET, interface, _PERMANENT, 0, 0)
+        body += _attribute(1, ipaddress.IPv4Address(address).packed) + _attribute(2, _mac(mac))
+        self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, _ADD, body)
+
+    def add_default_route(self, gateway: str) -> None:
+        """Send what is for no neighbour to a gateway."""
+        body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
+        body += _attribute(5, ipaddress.IPv4Address(gateway).packed)
+        self._add(f"the route by {gateway}", _NEW_ROUTE, _ADD, body)
+
+    def shape(self, interface: int, packed: bytes) -> None:
+        """Shape what an interface sends.
+
+        Args:
+            packed: the requests, of ``shaping.packed_egress``, for whichever interface.
+        """
+        for message in _split(packed):
+            own = bytearray(message)
+            struct.pack_into("=i", own, _INTERFACE_OFFSET, interface)
+            self._messages.append(("a link's rate", bytes(own)))
+
+    def _add(self, what: str, kind: int, flags: int, body: bytes) -> None:
+        flags |= _REQUEST | _ACKNOWLEDGE
+        head = _HEADER.pack(_HEADER.size + len(body), kind, flags, 0, 0)
+        self._messages.append((what, head + body))
+
+    def carry_out(self) -> None:
+        """Send all that was added since the last time, in order; returns when all is done.
+
+        Raises:
+            OSError: one of them failed; says which. Those after it were carried out all the same.
+        """
+        messages, self._messages = self._messages, []
+        numbered: dict[int, str] = {}
+        sent = bytearray()
+        for (what, message), number in zip(messages, self._numbers, strict=False):
+            numbered[number] = what
+            packed = bytearray(message)
+            struct.pack_into("=I", packed, 8, number)
+            sent += packed
+        if sent:
+            self._socket.send(sent)
+        failed: OSError | None = None
+        while numbered:
+            for number, error in _answers(self._socket.recv(_ANSWERS)):
+                what = numbered.pop(number, "a request")
+                if error and failed is None:
+                    failed = OSError(error, f"{what} cannot be set up: {os.strerror(error)}")
+        if failed is not None:
+            raise failed
+
+
+def _answers(data: bytes) -> Iterator[tuple[int, int]]:
+    """The number of each request that is answered, and its error; 0 for none."""
+    for message in _split(data):
+        _, kind, _, number, _ = _HEADER.unpack_from(message)
+        if kind == _ERROR:
+            (error,) = struct.unpack_from("=i", message, _HEADER.size)
+            yield number, -error
+
+
+def _split(data: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(data):
+        (length,) = struct.unpack_from("=I", data, place)
+        yield data[place : place + length]
+        place += length + -length % 4
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    length = _ATTRIBUTE.size + len(value)
+    return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
+
+
+def _named(name: str, mac: str) -> bytes:
+    return _attribute(_LINK_NAME, name.encode() + b"\0") + _attribute(_LINK_ADDRESS, _mac(mac))
+
+
+def _mac(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))

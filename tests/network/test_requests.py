@@ -1,0 +1,150 @@
+"""Netlink requests: as pyroute2 packs them, and as the kernel takes them."""
+
+import json
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyroute2 import IPBatch, IPRoute
+
+from testbed.network import star
+from testbed.network.addresses import Link, Shape
+from testbed.network.requests import Requests
+from testbed.network.shaping import packed_egress, shape_egress
+from testbed.nodes.linux import inside_network, new_network
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+
+_unable = _try_in_child(_make_namespaces)
+_SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = {
+    "up": (lambda r: r.set_up(7), lambda p: p.link("set", index=7, state="up")),
+    "address": (
+        lambda r: r.add_address(7, "10.77.0.4", 31),
+        lambda p: p.addr("add", index=7, address="10.77.0.4", prefixlen=31),
+    ),
+    "neighbour": (
+        lambda r: r.add_neighbour(7, "10.77.0.5", "02:7b:00:00:00:05"),
+        lambda p: p.neigh(
+            "add", ifindex=7, dst="10.77.0.5", lladdr="02:7b:00:00:00:05", state="permanent"
+        ),
+    ),
+    "route": (
+        lambda r: r.add_default_route("10.77.0.4"),
+        lambda p: p.route("add", dst="default", gateway="10.77.0.4"),
+    ),
+    "shape": (
+        lambda r: r.shape(7, packed_egress(Shape(5_000_000, 0.04, 0.01))),
+        lambda p: shape_egress(p, 7, Shape(5_000_000, 0.04, 0.01)),
+    ),
+}
+
+
+def _without_numbers(message: bytes) -> tuple[int, bytes]:
+    """Kind and body of a request, without what differs by turn: its number, the process."""
+    _, kind, _, _, _ = struct.unpack_from("=IHHII", message)
+    return kind, bytes(message[16:])
+
+
+@pytest.mark.parametrize("what", _SAME)
+def test_packed_as_by_pyroute2(what: str) -> None:
+    ours, theirs = _SAME[what]
+    with Requests() as requests, IPBatch() as batch:
+        ours(requests)
+        theirs(batch)
+        packed, expected = [message for _, message in requests._messages], bytes(batch.batch)
+    found, place = [], 0
+    while place < len(expected):
+        (length,) = struct.unpack_from("=I", expected, place)
+        found.append(expected[place : place + length])
+        place += length
+    if what == "route":  # pyroute2 names the table a second time
+        assert packed[0][28:] in found[0]
+        found = [packed[0][:16] + found[0][16:28] + packed[0][28:]]
+    assert [*map(_without_numbers, packed)] == [*map(_without_numbers, found)]
+
+
+def _build() -> str:
+    """A star of three in namespaces of this process's own; returns what the kernel says of it."""
+    _make_namespaces()
+    up, down = Shape(8_000_000), Shape(16_000_000)
+    links = [Link("server", 0), Link("evaluator", 1), Link("worker-0", 2, up, down)]
+    networks = {link.device: new_network() for link in links}
+    star.prepare_core()
+    counts: list[int] = []
+
+    def abandoned(count: int) -> bool:
+        counts.append(count)
+        return False
+
+    star.build(links, networks, ["server"], ["evaluator"], abandoned)
+    with IPRoute() as core:
+        seen: dict[str, Any] = {"core": _seen(core), "counts": counts}
+    for name, network in networks.items():
+        with inside_network(network), IPRoute() as device:
+            seen[name] = _seen(device)
+    failed = ""
+    with Requests() as core:
+        core.add_address(star.DEVICE_INDEX, links[0].core_address, 31)  # it has that already
+        core.set_up(star.DEVICE_INDEX)
+        try:
+            core.carry_out()
+        except OSError as error:
+            failed = str(error)
+    return json.dumps(seen | {"failed": failed})
+
+
+def _seen(netlink: IPRoute) -> dict[str, Any]:
+    interfaces = [link for link in netlink.get_links() if link["index"] > 1]
+    return {
+        "interfaces": {
+            link["index"]: [link.get("ifname"), link.get("address"), link.get("operstate")]
+            for link in interfaces
+        },
+        "addresses": sorted(
+            (a["index"], a.get("local"), a["prefixlen"])
+            for a in netlink.get_addr(family=socket.AF_INET)
+            if a["index"] > 1
+        ),
+        "neighbours": sorted(
+            (n["ifindex"], n.get("dst"), n.get("lladdr"), n["state"])
+            for n in netlink.get_neighbours(family=socket.AF_INET)
+            if n["ifindex"] > 1
+        ),
+        "gateways": [r.get("gateway") for r in netlink.get_default_routes(family=socket.AF_INET)],
+        "rates": {
+            link["index"]: [
+                one.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["rate"] * 8
+                for one in netlink.get_classes(link["index"])
+            ]
+            for link in interfaces
+        },
+    }
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+def test_a_star_as_the_kernel_has_it() -> None:
+    told = _try_in_child(_build)
+    assert told.startswith("{"), told
+    seen = json.loads(told)
+    assert seen["counts"] == [0]
+    core, worker = seen["core"], seen["worker-0"]
+    assert core["interfaces"] == {
+        str(2 + i): [f"link{i}", f"02:7b:00:00:00:{2 * i:02x}", "UP"] for i in range(3)
+    }
+    assert core["addresses"] == [[2 + i, f"10.77.0.{2 * i}", 31] for i in range(3)]
+    assert core["neighbours"] == [
+        [2 + i, f"10.77.0.{2 * i + 1}", f"02:7b:00:00:00:{2 * i + 1:02x}", 0x80] for i in range(3)
+    ]
+    assert core["rates"]["4"] == [16_000_000]
+    assert len(core["rates"]["2"]) == 2  # what is counted, and what is not
+    assert core["rates"]["3"] == []
+    assert worker["interfaces"] == {"2": ["eth0", "02:7b:00:00:00:05", "UP"]}
+    assert worker["addresses"] == [[2, "10.77.0.5", 31]]
+    assert worker["neighbours"] == [[2, "10.77.0.4", "02:7b:00:00:00:04", 0x80]]
+    assert worker["gateways"] == ["10.77.0.4"]
+    assert worker["rates"] == {"2": [8_000_000]}
+    assert seen["evaluator"]["rates"] == {"2": []}
+    assert seen["failed"].startswith("[Errno 17] the address 10.77.0.0 cannot be set up")

@@ -1,0 +1,92 @@
+"""Whatever escapes in the orchestrator ends the run as anything else does."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from testbed.experiment.load import load
+from testbed.nodes import control_group
+from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.orchestrator.plan import Plan, plan
+from testbed.orchestrator.run import Run
+from testbed.orchestrator.watching import Progress
+from testbed.simulation.run import SimulatedRun
+
+_unable = _try_in_child(_make_namespaces)
+SPEC = {
+    "name": "ends",
+    "dataset": "digits",
+    "model": "mlp",
+    "training": {"updates": 100_000},
+    "algorithms": ["asgd"],
+    "devices": {"workers": 3},
+    "waiting": {"distribution": "constant", "mean": "10ms"},
+    "evaluation": {"every": 50},
+}
+
+
+class Impatient:
+    """A watcher that raises what nobody expects, in the middle of training and again at the end."""
+
+    def __init__(self) -> None:
+        self.agents: list[int] = []
+
+    def progress(self, progress: Progress) -> None:
+        self.agents += [child.pid for child in psutil.Process().children()]
+        if progress.updates >= 100:
+            raise KeyError("something of the testbed's own")
+
+    def event(self, level: str, text: str) -> None:
+        """Nothing of it is of interest here."""
+
+
+def _plan(folder: Path, *overrides: str) -> Plan:
+    spec = folder / "spec.yaml"
+    spec.write_text(yaml.safe_dump(SPEC))
+    (one,) = plan(load(spec, overrides, None))
+    return one
+
+
+def assert_failed(directory: Path, reason: str, traceback: str) -> None:
+    for name in ("manifest", "summary"):
+        content = json.loads((directory / f"{name}.json").read_text())
+        assert content["ended"] == "failed"
+        assert content["reason"].startswith(reason)
+        assert traceback in content["reason"]
+    text = (directory / traceback).read_text()
+    assert "Traceback" in text
+    assert "something of the testbed's own" in text
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+def test_an_exception_in_the_orchestrator(tmp_path: Path) -> None:
+    watcher, directory = Impatient(), tmp_path / "run"
+    summary = Run(_plan(tmp_path), directory, watcher, time.monotonic()).execute()
+    reason = 'the orchestrator: KeyError: "something of the testbed\'s own"'
+    assert summary["reason"].startswith(reason)
+    assert summary["updates"] >= 100
+    assert_failed(directory, reason, "processes.log")
+    agents = set(watcher.agents)
+    assert agents
+    assert not [pid for pid in agents if Path(f"/proc/{pid}").exists() and _is_ours(pid)]
+    assert not [group for pid in agents for group in control_group.of(pid)]
+
+
+def _is_ours(pid: int) -> bool:
+    return os.getpid() in [parent.pid for parent in psutil.Process(pid).parents()]
+
+
+def test_an_exception_in_the_simulator(tmp_path: Path) -> None:
+    one = _plan(tmp_path, "engine=simulation", "clock=virtual")
+    directory = tmp_path / "run"
+    summary = SimulatedRun(one, directory, Impatient(), time.monotonic()).execute()
+    reason = 'the simulator: KeyError: "something of the testbed\'s own"'
+    assert summary["reason"].startswith(reason)
+    assert_failed(directory, reason, "traceback.txt")
