@@ -72,7 +72,12 @@ def _build() -> str:
     networks = {link.device: new_network() for link in links}
     star.prepare_core()
     counts: list[int] = []
-    star.build(links, networks, ["server"], ["evaluator"], lambda n: bool(counts.append(n)))
+
+    def told(count: int) -> bool:
+        counts.append(count)
+        return False
+
+    star.build(links, networks, ["server"], ["evaluator"], told)
     with IPRoute() as core:
         seen: dict[str, Any] = {"core": _seen(core), "counts": counts}
     for name, network in networks.items():
