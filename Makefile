@@ -85,6 +85,10 @@ RECORDS ?=
 records: install ## measure again what the pages print, into docs/records: RECORDS="encodings agree"
 	$(BIN)/python -m bench.records $(RECORDS)
 
+.PHONY: scale
+scale: install ## up to 2,000 devices: set-up time and memory; writes docs/scale.json and its table
+	$(BIN)/python -m bench.scale --record docs/scale.json --page docs/scale.md
+
 chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
 

@@ -96,6 +96,20 @@ def hierarchies() -> list[ControlGroup]:
     return places
 
 
+def with_controller(controller: str) -> list[Path]:
+    """This process's own groups in the hierarchies (v1 or v2) that may have a controller."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, tail = line.partition(" - ")
+        kind, _, options = tail.split(" ", 2)
+        point = Path(fields.split(" ")[4])
+        if kind == "cgroup" and controller in options.split(" ")[-1].split(","):
+            found.append(point / _own(controller))
+        elif kind == "cgroup2":
+            found.append(point / _own(""))
+    return found
+
+
 def _own(controller: str) -> str:
     """This process's group in a hierarchy, relative to where the hierarchy is mounted."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():

@@ -10,7 +10,8 @@ told by a token that waits in a socket: its readers are woken one at a time, whe
 wakes them all, and roughly in the order in which they came (who comes just when a token does, may be
 first). Tokens are hints: whoever reads one still has to get the lock, and whoever waits in vain for
 a second looks for turns whose token died with its holder. If all turns are held by devices that do
-not move (frozen ones), a device goes ahead without.
+not move (frozen ones), a device goes ahead without. When a turn is given back is written down, so that
+a long queue, in which that happens again and again, is not taken for such a case.
 """
 
 import contextlib
@@ -26,7 +27,8 @@ from typing import Self
 LOOK_AROUND = 1.0
 """Seconds without a token after which a waiter looks for turns that are free all the same."""
 PATIENCE = 15.0
-"""Seconds after which it goes ahead without one: more than a queue of a thousand devices takes."""
+"""Seconds without any turn given back after which it goes ahead without one."""
+_WHEN = struct.Struct("d")
 
 
 class Turns:
@@ -41,6 +43,7 @@ class Turns:
         self._locks = os.memfd_create("turns")
         self._tokens, self._given = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._count(most)
+        os.ftruncate(self._locks, _WHEN.size * self.count)
         # The kernel's own timeout: Python's would poll, and a poll wakes every waiter.
         timeout = struct.pack("ll", int(LOOK_AROUND), int(LOOK_AROUND % 1 * 1e6))
         self._tokens.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
@@ -81,6 +84,7 @@ class Turns:
             yield turn
         finally:
             if turn is not None:
+                os.pwrite(self._locks, _WHEN.pack(time.monotonic()), _WHEN.size * turn)
                 fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, turn)
                 self._given.send(bytes((turn,)))
 
@@ -94,8 +98,17 @@ class Turns:
                     self._patience = PATIENCE
                     return turn
             if not token and time.monotonic() >= deadline:
+                moved = self._last_given_back()
+                if moved + PATIENCE > time.monotonic():
+                    self._patience, deadline = PATIENCE, moved + PATIENCE
+                    continue
                 self._patience = 0.0  # until a turn is to be had again
                 return None
+
+    def _last_given_back(self) -> float:
+        """When a turn was given back last, by CLOCK_MONOTONIC; 0 if none was."""
+        times = os.pread(self._locks, _WHEN.size * self.count, 0)
+        return max(float(when) for (when,) in _WHEN.iter_unpack(times))
 
     def _read_token(self) -> bytes:
         """Wait for a token; empty if none came for a while."""

@@ -14,13 +14,15 @@ from testbed.errors import HostError
 from testbed.faults.schedule import Schedule
 from testbed.nodes import control_group, linux
 from testbed.nodes.user_namespace import REMEDY, enter_user_namespace
-from testbed.orchestrator import containers
+from testbed.orchestrator import capacity, containers, memory
 from testbed.orchestrator.findings import Finding
 from testbed.orchestrator.plan import Plan
 
 DISK_PER_UPDATE = 120
 """Bytes that an update takes in the run directory at most, journal and Parquet together."""
 DISK_PER_RUN = 32 * 2**20
+LARGEST_DEVICE = memory.NODE + 3 * 4 * memory.PARAMETERS["cnn"]
+"""Bytes of memory that ``doctor`` counts on for a device: the CNN's, with AdaComp."""
 CAPTURE_PER_UPDATE = 8_000
 """Bytes of captured headers to count on per update; 5,800 were measured for the CNN's full vectors."""
 
@@ -44,6 +46,7 @@ def check(plans: list[Plan], directory: Path) -> None:
 def _check_nodes(plans: list[Plan]) -> None:
     """Check that the runs' devices can be made."""
     _raise_open_files(max(one.open_files for one in plans))
+    _check_processes(max(len(one.links) for one in plans))
     problem = _try_in_child(_make_namespaces)
     if problem:
         raise HostError(f"namespaces cannot be made here: {problem}")
@@ -99,9 +102,12 @@ def _check_room(plans: list[Plan], directory: Path) -> None:
     needed = max(one.memory for one in plans)
     available = psutil.virtual_memory().available
     if available < needed:
+        each = memory.of_device(max(plans, key=lambda one: one.memory).spec)
+        fit = max(0, int((available - memory.SHARED) // each) - 2)
         raise HostError(
             f"{plans[0].settings.workers} workers need about {needed / 2**30:.1f} GiB of memory "
-            f"and {available / 2**30:.1f} GiB are available: use fewer workers (devices.workers)"
+            f"and {available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
+            "(devices.workers)"
         )
     existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
@@ -143,27 +149,53 @@ def examine() -> list[Finding]:
             else Finding("packet capture", "ok", "AF_PACKET with a ring (TPACKET_V3)")
         )
     found += containers.findings()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    workers = max(0, (hard - 64) // 3 - 2)
-    found.append(
-        Finding(
-            "open files",
-            "ok" if workers >= 200 else "limited",
-            f"{soft} (may be raised to {hard}): up to {workers} workers",
-            "" if workers >= 200 else "raise the hard limit (ulimit -Hn, limits.conf)",
-        )
-    )
-    memory = psutil.virtual_memory()
-    found.append(
-        Finding(
-            "memory",
-            "ok" if memory.available > 2 * 2**30 else "limited",
-            f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available",
-            "" if memory.available > 2 * 2**30 else "a run takes about 1 GiB and 25 MiB per device",
-        )
-    )
+    found += _capacity()
     found.append(Finding("processors", "ok", f"{len(os.sched_getaffinity(0))}"))
     return found
+
+
+def _capacity() -> list[Finding]:
+    """What there is of each resource that devices take, and how many of them that is enough for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = psutil.virtual_memory()
+    limits = {
+        f"{soft} (may be raised to {hard})": capacity.files(),
+        "left": capacity.processes(),
+        f"of {room.total / 2**30:.1f} GiB available": capacity.memory(
+            memory.SHARED, LARGEST_DEVICE
+        ),
+        "links": capacity.addresses(),
+    }
+    found = []
+    for how, limit in limits.items():
+        workers = max(0, limit.devices - 2)
+        told = {"memory": f"{limit.room / 2**30:.1f} {how}", "open files": how}
+        text = told.get(limit.what, f"{limit.room:,.0f} {how}")
+        enough = workers >= 200
+        found.append(
+            Finding(
+                limit.what,
+                "ok" if enough else "limited",
+                f"{text}: up to {workers:,} workers",
+                "" if enough else limit.remedy,
+            )
+        )
+    least = capacity.least(limits.values())
+    fit = max(0, least.devices - 2)
+    text = f"up to {fit:,} in namespaces with the CNN and AdaComp; what ends it is {least.what}"
+    found.append(Finding("workers", "ok" if fit >= 200 else "limited", text, least.remedy))
+    return found
+
+
+def _check_processes(devices: int) -> None:
+    """Check that there may be so many processes more."""
+    limit = capacity.processes()
+    if limit.devices < devices:
+        needed = limit.once + limit.each * devices
+        raise HostError(
+            f"{devices} devices need {needed:,} processes and threads, and {limit.room:,.0f} more may "
+            f"be started here: {limit.remedy}, or use fewer workers"
+        )
 
 
 def _control_groups() -> Finding:

@@ -12,16 +12,8 @@ from testbed.experiment.class_section import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
+from testbed.orchestrator import capacity, memory
 from testbed.roles.settings import EVALUATOR, SERVER, Settings, peer_name, worker_name
-
-PRIVATE_MEMORY = 25 * 2**20
-"""Bytes of private memory to count on per device."""
-STARTED_MEMORY = 270 * 2**20
-"""Bytes of private memory to count on per container that loads torch and data for itself."""
-SIMULATED_MEMORY = 2 * 2**20
-"""Bytes to count on per simulated worker: what it computes at, and the server's copy of counters."""
-SHARED_MEMORY = 2**30
-"""Bytes to count on for the libraries, the data and the server, once per run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +60,15 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes of memory the run may need."""
-        devices = self.spec.devices
-        if self.spec.engine == "simulation":
-            each = SIMULATED_MEMORY
-        elif devices.runtime == "docker" and devices.launched == "image":
-            each = STARTED_MEMORY
-        else:
-            each = PRIVATE_MEMORY
-        return SHARED_MEMORY + each * (2 + self.settings.workers)
+        return memory.needed(self.spec)
 
     @property
     def open_files(self) -> int:
-        """The most descriptors one of its processes will hold: the agent, three per device."""
-        return 3 * len(self.links) + 64
+        """The most descriptors that one of its processes will hold."""
+        devices = self.spec.devices
+        alone = devices.runtime == "docker" and devices.launched == "image"
+        each = capacity.FILES_STARTED if alone else capacity.FILES
+        return capacity.FILES_ONCE + each * len(self.links)
 
 
 def plan(spec: Spec) -> list[Plan]:

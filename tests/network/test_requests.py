@@ -73,11 +73,11 @@ def _build() -> str:
     star.prepare_core()
     counts: list[int] = []
 
-    def abandoned(count: int) -> bool:
+    def told(count: int) -> bool:
         counts.append(count)
         return False
 
-    star.build(links, networks, ["server"], ["evaluator"], abandoned)
+    star.build(links, networks, ["server"], ["evaluator"], told)
     with IPRoute() as core:
         seen: dict[str, Any] = {"core": _seen(core), "counts": counts}
     for name, network in networks.items():

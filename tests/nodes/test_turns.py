@@ -153,3 +153,25 @@ def test_who_has_run_out_of_patience_does_not_wait_any_more(
     children(body)
     assert wait_until(lambda: flag[1] > 0, 30)
     assert flag[1] == 1
+
+
+def test_a_long_queue_that_moves_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, children: Callable[[Callable[[], None]], int]
+) -> None:
+    """The last of twelve waits for longer than the patience, and every half second a turn ends."""
+    monkeypatch.setattr(turns_module, "PATIENCE", 3.0)
+    count = 12
+    turns, flag = Turns(most=1), mmap.mmap(-1, count)
+
+    def body(place: int) -> Callable[[], None]:
+        def wait_for_one() -> None:
+            with turns.take() as turn:
+                time.sleep(0.5)
+            flag[place] = 1 if turn == 0 else 2
+
+        return wait_for_one
+
+    for place in range(count):
+        children(body(place))
+    assert wait_until(lambda: all(flag[:]), 60)
+    assert set(flag[:]) == {1}

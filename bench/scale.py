@@ -1,0 +1,194 @@
+"""``make scale``: how long devices take to come up, and what they take of the memory, by their number.
+
+One run after the other, each of the CNN on links with rates, every worker of which has three gradients
+taken in; the command that a person would start, looked at from outside. The waits that a run says of
+itself (``events.jsonl``) give the table's columns:
+
+- nodes: until every device's namespaces are made; libraries are loaded meanwhile;
+- network: from there until every link is built and the capture receives;
+- devices: from there until every worker has connected to the server, and training begins;
+- removed: from the order to end until no process, link or control group is left;
+- private: bytes of memory that are a worker's own, median of a sample, in the middle of training;
+- all: what the host had less of at the least than before, by device: with the kernel's namespaces, page
+  tables and socket buffers, and with a share of the libraries, the data and the server.
+
+Writes a record, and the table made from it into a page: ``python -m bench.scale --help``.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.__main__ import private_memory, write_idx
+from testbed.orchestrator.versions import commit, host, versions
+from testbed.telemetry.texts import BUILT, MADE, REMOVED, TRAINING
+
+WORKERS = (100, 200, 500, 1000, 2000)
+UPDATES = 3
+"""Updates for each worker: the first ones copy the pages that are written to, as all later ones do."""
+IMAGES = 60_000
+SAMPLE = 60
+"""Processes of which the private memory is read; the kernel walks its page tables for each."""
+FOLDER = Path(__file__).parents[1] / "docs"
+_BEGIN, _END = "<!-- the table: begin -->", "<!-- the table: end -->"
+
+SPEC = """
+name: scale
+dataset: {dataset}
+model: {model}
+training: {{updates: {updates}}}
+algorithms: [{{name: adacomp, ratio: 0.01}}]
+devices: {{workers: {workers}, runtime: {runtime}}}
+network: {{uplink: 10mbit, downlink: 100mbit}}
+waiting: {{distribution: exponential, mean: 100ms}}
+evaluation: {{every: {updates}, images: 1000}}
+"""
+
+
+def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, Any]:
+    """Carry one run out; returns a row of the record, in seconds and bytes.
+
+    Raises:
+        SystemExit: it did not complete, or its ledgers do not agree.
+    """
+    spec = folder / f"{workers}.yaml"
+    of = {"dataset": folder / "idx", "model": model, "runtime": runtime}
+    spec.write_text(SPEC.format(workers=workers, updates=UPDATES * workers, **of))
+    command = [sys.executable, "-m", "testbed", "run", str(spec), "--out", str(folder), "--json"]
+    before = least = psutil.virtual_memory().available
+    began = time.monotonic()
+    private: list[int] = []
+    with (
+        (folder / "errors").open("w+b") as errors,
+        subprocess.Popen(
+            [*command, "--no-report"], stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        assert process.stdout is not None
+        while process.poll() is None:
+            time.sleep(0.2)
+            least = min(least, psutil.virtual_memory().available)
+            if not private and b" updates" in (folder / "errors").read_bytes():
+                private = private_memory(process.pid, SAMPLE)
+        ended = time.monotonic()
+        told = json.loads(process.stdout.read() or b"{}")
+    if process.returncode:
+        complaint = (folder / "errors").read_text().splitlines()[-1]
+        raise SystemExit(f"scale: {' '.join(command)}: {complaint}")
+    (summary,) = told["runs"]
+    if not summary["traffic"]["reconciled"]:
+        raise SystemExit(f"scale: ledgers differ: {summary['traffic']['differences'][:3]}")
+    directory = Path(told["directory"]) / summary["algorithm"]
+    lines = (directory / "events.jsonl").read_text().splitlines()
+    at = {event["event"]: float(event["time"]) for event in map(json.loads, lines)}
+    (removal,) = (text for text in at if text.startswith(REMOVED))
+    row = {
+        "workers": workers,
+        "model": model,
+        "runtime": runtime,
+        "nodes_seconds": at[MADE],
+        "network_seconds": at[BUILT] - at[MADE],
+        "devices_seconds": at[TRAINING] - at[BUILT],
+        "training_begins_seconds": at[TRAINING],
+        "updates_per_second": summary["updates_per_second"],
+        "removed_seconds": float(removal.removeprefix(REMOVED).split()[0]),
+        "command_seconds": ended - began,
+        "private_bytes": statistics.median(private) if private else None,
+        "all_bytes": (before - least) / (workers + 2),
+    }
+    print(" | ".join(_cells(row)), flush=True)
+    return row
+
+
+_HEADING = (
+    "workers",
+    "nodes",
+    "network",
+    "devices",
+    "training begins after",
+    "updates/s",
+    "removed",
+    "private per worker",
+    "all per device",
+)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    seconds = ("nodes", "network", "devices", "training_begins")
+    private = row["private_bytes"]
+    return [
+        f"{row['workers']:,}",
+        *(f"{row[f'{name}_seconds']:.1f} s" for name in seconds),
+        f"{row['updates_per_second']:.0f}",
+        f"{row['removed_seconds']:.1f} s",
+        f"{private / 1e6:.1f} MB" if private else "—",
+        f"{row['all_bytes'] / 1e6:.1f} MB",
+    ]
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The record's rows as Markdown."""
+    lines = [_HEADING, ["---"] * len(_HEADING), *map(_cells, record["rows"])]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def write_page(page: Path, record: Mapping[str, Any]) -> None:
+    """Put the record's table in the place of the one that a page has."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    told, of = record["host"], record["rows"][0]
+    made = (
+        f"Model {of['model']}, {of['runtime']}; {told['cpus']} processors, "
+        f"{told['memory_bytes'] / 2**30:.0f} GiB of memory, {told['kernel']}; measured by "
+        f"`{record['command']}` at commit {record['commit'] or 'unknown'}."
+    )
+    text = f"{before}{_BEGIN}\n{table(record)}\n\n{made}\n{_END}{after}"
+    page.write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and write what was asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.scale", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("--workers", default=",".join(map(str, WORKERS)), help="numbers of workers")
+    parser.add_argument("--model", default="cnn")
+    parser.add_argument("--runtime", default="namespaces")
+    parser.add_argument("--record", type=Path, help="JSON to write, e.g. docs/scale.json")
+    parser.add_argument("--page", type=Path, help="page to write the table into, docs/scale.md")
+    parser.add_argument("--from-record", type=Path, help="measure nothing: the page from a record")
+    asked = parser.parse_args(arguments)
+    if asked.from_record:
+        record = json.loads(asked.from_record.read_text(encoding="utf-8"))
+    else:
+        record = {
+            "command": "python -m bench.scale " + " ".join(arguments or sys.argv[1:]),
+            "host": {key: value for key, value in host().items() if key != "name"},
+            "commit": commit(),
+            "versions": versions(),
+            "rows": [],
+        }
+        print(" | ".join(_HEADING), flush=True)
+        for workers in map(int, asked.workers.split(",")):
+            with tempfile.TemporaryDirectory(prefix="testbed-scale-") as name:
+                folder = Path(name)
+                (folder / "idx").mkdir()
+                write_idx(folder / "idx", IMAGES)
+                record["rows"].append(measure(folder, workers, asked.model, asked.runtime))
+            if asked.record:  # what is measured stays if a later one fails
+                asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if asked.page:
+        write_page(asked.page, record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What a run takes of the host, and what there is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.errors import HostError
+from testbed.experiment.load import load
+from testbed.learning.models import MODELS
+from testbed.orchestrator import capacity, host, memory
+from testbed.orchestrator.capacity import Limit
+from testbed.orchestrator.plan import Plan, plan
+
+SPEC: dict[str, Any] = {"name": "room", "dataset": "digits", "training": {"updates": 10}}
+VECTOR = 4 * 211_690
+
+
+def _plan(folder: Path, workers: int, algorithm: Any, *overrides: str) -> Plan:
+    spec = folder / "spec.yaml"
+    content = SPEC | {"algorithms": [algorithm], "devices": {"workers": workers}}
+    spec.write_text(yaml.safe_dump(content))
+    (one,) = plan(load(spec, overrides, None))
+    return one
+
+
+def test_the_models_are_as_large_as_is_counted() -> None:
+    sizes = {name: sum(p.numel() for p in make().parameters()) for name, make in MODELS.items()}
+    assert sizes == memory.PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "vectors"),
+    [
+        ("asgd", 2),  # the version that it computes at, and its gradient until that has arrived
+        ({"name": "comp-asgd", "ratio": 0.01}, 1),
+        ({"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}, 2),
+        ({"name": "adacomp", "ratio": 0.01}, 2),  # the server's counters at that version
+        ({"name": "adacomp", "ratio": 0.01, "error_feedback": True, "momentum": 0.9}, 4),
+    ],
+)
+def test_a_simulated_worker_takes_vectors(tmp_path: Path, algorithm: Any, vectors: int) -> None:
+    simulated = ("engine=simulation", "clock=virtual", "compute.mean=1ms", "model=cnn")
+    small, large = (_plan(tmp_path, n, algorithm, *simulated).memory for n in (10, 1010))
+    assert large - small == 1000 * (memory.SIMULATED + vectors * VECTOR)
+
+
+def test_the_resource_that_ends_first() -> None:
+    few = Limit("few", room=100, once=10, each=20, remedy="more")
+    many = Limit("many", room=float(10**6), once=10, each=20, remedy="none")
+    assert few.devices == 4  # 10 + 4 × 20 = 90 fit, and 110 do not
+    assert capacity.least((many, few)) is few
+    assert Limit("none", 5, 10, 1, "").devices == 0
+
+
+def test_what_there_is_is_read() -> None:
+    for limit in (capacity.files(), capacity.processes(), capacity.addresses()):
+        assert limit.devices > 5, limit
+        assert limit.remedy
+
+
+def test_too_many_processes_are_refused() -> None:
+    told = r"2,000,000,064 processes and threads, and .*(pid_max|threads-max|pids|ulimit)"
+    with pytest.raises(HostError, match=told):
+        host._check_processes(10**9)
+
+
+def test_too_little_memory_is_refused(tmp_path: Path) -> None:
+    """It says how many fit; and so many do."""
+    simulated = ("engine=simulation", "clock=virtual", "compute.mean=1ms", "model=cnn")
+    workers = 1_000_000
+    one = _plan(tmp_path, workers, "asgd", *simulated)
+    with pytest.raises(HostError, match=r"devices\.workers") as refused:
+        host._check_room([one], tmp_path)
+    text = str(refused.value)
+    fit = int(text.partition("enough for ")[2].partition(":")[0].replace(",", ""))
+    assert 0 <= fit < workers
+    assert f"{one.memory / 2**30:.1f} GiB" in text
