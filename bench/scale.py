@@ -36,7 +36,7 @@ WORKERS = (100, 200, 500, 1000, 2000)
 UPDATES = 3
 """Updates for each worker: the first ones copy the pages that are written to, as all later ones do."""
 IMAGES = 60_000
-SAMPLE = 60
+SAMPLE = 20
 """Processes of which the private memory is read; the kernel walks its page tables for each."""
 FOLDER = Path(__file__).parents[1] / "docs"
 _BEGIN, _END = "<!-- the table: begin -->", "<!-- the table: end -->"
@@ -77,8 +77,9 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
         while process.poll() is None:
             time.sleep(0.2)
             least = min(least, psutil.virtual_memory().available)
-            if not private and b" updates" in (folder / "errors").read_bytes():
-                private = private_memory(process.pid, SAMPLE)
+            if b": training" in (folder / "errors").read_bytes():
+                # The last sample counts: by then workers have computed.
+                private = private_memory(process.pid, SAMPLE) or private
         ended = time.monotonic()
         told = json.loads(process.stdout.read() or b"{}")
     if process.returncode:
