@@ -1,16 +1,19 @@
 """One connection as the server sees it: receiving frames, and sending without ever waiting."""
 
 import array
+import contextlib
 import fcntl
 import selectors
 import socket
 import struct
+import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.roles.sending import Pieces, send_available
 from testbed.roles.settings import PORT
-from testbed.wire.frames import Frame, Receiver
+from testbed.wire import WireError
+from testbed.wire.frames import Frame, Kind, Receiver
 
 _SIOCOUTQNSD = 0x894B
 _SO_TIMESTAMPNS = 35
@@ -92,6 +95,23 @@ class Connection:
         for frame in self.receiver.received(count):
             self.received_bytes += frame.size
             yield frame
+
+    def read_out(self) -> None:
+        """Receive what has arrived, for the ledger alone: it is no update any more.
+
+        The kernel has acknowledged it, so that the capture counts it.
+        """
+        with contextlib.suppress(EOFError, WireError, BrokenConnectionError):
+            while self._unread_bytes():
+                for frame in self.receive():
+                    if frame.kind is Kind.PUSH:
+                        self.payload_bytes += len(frame.body)
+
+    def _unread_bytes(self) -> int:
+        """Bytes that the kernel has received and nobody has read."""
+        word = array.array("i", [0])
+        fcntl.ioctl(self.socket, termios.FIONREAD, word)
+        return word[0]
 
     def _read(self, buffer: memoryview) -> int:
         """Receive once, and note when the last of it arrived."""

@@ -121,6 +121,8 @@ class VirtualServer(Server):
             # one that was killed while it was cut off, nobody may ever hear that it is gone.
             gone = self._workers.get(number) is not connection
             if gone or number in stopped or number in self._away:
+                # What it sent before its link went down for real was not waited for.
+                connection.read_out()
                 self._close(connection, None)
         for leave in self._leaves:
             leave.give(What.STOP)
