@@ -29,6 +29,7 @@ from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import node_plan, probing, standing_still
 from testbed.orchestrator.agent_process import AgentProcess
 from testbed.orchestrator.attendance import Attendance
+from testbed.orchestrator.backlog import Backlog
 from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection import Injection
@@ -90,6 +91,7 @@ class Run:
         self._keeping = Keeping(directory, plan.spec.checkpoints.every, resumption)
         mark = self._keeping.mark
         self._ingress = Ingress(mark.wire_bytes, mark.forgotten) if mark else Ingress()
+        self._backlog = Backlog()
         self._left_out = LeftOut(mark.left_out if mark else ())
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
@@ -663,6 +665,8 @@ class Run:
             self._outcome.accuracies.append(row["accuracy"])
             self._progress.accuracy = row["accuracy"]
         self._progress.evaluations_due = self._ingress.due
+        if warning := self._backlog.warning(self._ingress.due):
+            self._event("warning", warning, EVALUATOR)
 
     def _event(self, level: str, text: str, device: str | None) -> None:
         self._log.event(time.monotonic() - self._began, level, text, device)
