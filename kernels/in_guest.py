@@ -75,7 +75,12 @@ def run_tests(
         *("-o", "junit_family=xunit1", f"--junitxml={_RESULTS}/junit.xml"),
         *arguments,
     ]
-    environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "100"}
+    environment = {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "COLUMNS": "100",
+        "TMPDIR": "/run/tmp",
+    }
     script = "\n".join(
         [
             f"cd {shlex.quote(str(REPOSITORY))}",

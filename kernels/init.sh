@@ -30,8 +30,9 @@ mount --move /dev /new/dev
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts devpts /new/dev/pts
 mount -t tmpfs -o mode=1777 tmpfs /new/dev/shm
-mount -t tmpfs -o mode=1777 tmpfs /new/tmp
+# /tmp is the overlay's, because the checkout may lie there; what tests make is in memory.
 mount -t tmpfs -o mode=755 tmpfs /new/run
+mkdir -m 1777 /new/run/tmp
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup || stop "cgroup2 cannot be mounted"
 mount -t 9p -o "$plan9,ro,cache=loose" modules /new/lib/modules || stop "the modules cannot be mounted"
 mkdir -p /new/run/kernels/results /new/run/kernels/bin

@@ -61,9 +61,17 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
 @functools.cache
 def packed_egress(shape: Shape) -> bytes:
     """What ``shape_egress`` asks the kernel for, for ``requests.Requests.shape``; for any interface."""
+    if not shape.shapes:
+        return b""
     with IPBatch() as packed:
-        shape_egress(packed, 0, shape)
-        return bytes(packed.batch)
+        _add_root(packed, 0)
+        _set_class(packed, "add", 0, COUNTED, shape.rate)
+        requests = bytes(packed.batch)
+    if shape.needs_netem:
+        message = _netem("add", 0, shape)
+        message.encode()
+        requests += bytes(message.data)
+    return requests
 
 
 class Egress:
@@ -186,7 +194,12 @@ def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: i
 
 
 def _set_netem(netlink: IPRoute, how: _How, interface: int, shape: Shape) -> None:
-    """Add or change the network emulator of a class.
+    """Add or change the network emulator of a class."""
+    netlink.nlm_request_batch([_netem(how, interface, shape)])
+
+
+def _netem(how: _How, interface: int, shape: Shape) -> tcmsg:
+    """The request to add or change the network emulator of a class.
 
     The message is made by hand: pyroute2 leaves a share of 0 out of it, and a change leaves as it is
     what is not in the message, so that damage would never end.
@@ -202,4 +215,4 @@ def _set_netem(netlink: IPRoute, how: _How, interface: int, shape: Shape) -> Non
     flags = NLM_F_REQUEST | NLM_F_ACK
     flags |= NLM_F_CREATE | NLM_F_EXCL if how == "add" else NLM_F_REPLACE
     message["header"] = {"type": RTM_NEWQDISC, "flags": flags}
-    netlink.nlm_request_batch([message])
+    return message

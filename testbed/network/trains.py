@@ -169,7 +169,9 @@ def compose(shape: Shape) -> Train:
     full = SEGMENT + HEADERS
     size = max(SMALL, math.floor(min(full, window / _STEPS)))
     # As many more as will be lost, and three standard deviations.
-    frames = (most_at_once + window - (_LEADING + _TRAILING) * SMALL) / size / (1 - shape.loss)
+    # The leading ones are among those only if no packets for the loss come between.
+    others = _TRAILING if trials else _LEADING + _TRAILING
+    frames = (most_at_once + window - others * SMALL) / size / (1 - shape.loss)
     frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
     together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
     count = math.ceil(frames / together)

@@ -102,6 +102,11 @@ class Listener:
                     if self._protocol.arrived(order.number) is not None:
                         self._compute()
                 case What.FINISHED:
+                    if self._protocol.computing is None:
+                        raise standstill.broken(
+                            "the clock says that its computation is over, and it computes nothing: the "
+                            "order of events is broken, please report it with the experiment file"
+                        )
                     if self._finish() is not None:
                         self._compute()
                 case What.RESUME:

@@ -298,9 +298,15 @@ class VirtualServer(Server):
         """Who is sent what is the clock's to say."""
 
     def _left(self, worker: int) -> None:
-        """The clock finds out when it comes to that worker, and not when the host does."""
+        """The clock finds out when it comes to that worker, and not when the host does.
+
+        Raises:
+            RunError: the worker has gone because it was given an order that it cannot obey.
+        """
         if self._clock is None:
             self._service.leave(worker)
+        else:
+            self._claims(worker)
 
     def _check_workers(self) -> None:
         """While the clock runs it finds out itself when nobody will push any more."""

@@ -9,6 +9,7 @@ NOT_RUN = {
     "run             seed  state": "what the quickstart printed; compared with its record",
     "run                                     emulated in": "what `make agree` printed; so is this",
     "quickstart/": "what `testbed traffic` printed; so is this",
+    "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
     "experiment file ─► testbed/experiment (Spec)": "a drawing",
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",

@@ -111,7 +111,7 @@ def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
     run = folder / "quickstart-1-asgd"
     assert sorted(path.name for path in run.iterdir()) == ["curve.csv", "result.json", "spec.yaml"]
     monkeypatch.setitem(SOURCES, "small", records.Source((("testbed", "show", "nothing"),)))
-    with pytest.raises(SystemExit, match="testbed show nothing ended with status 1"):
+    with pytest.raises(SystemExit, match="testbed show nothing ended with status 2"):
         records.make("small")
 
 

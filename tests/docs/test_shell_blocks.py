@@ -82,7 +82,9 @@ def test_every_command_is_one(block: Block) -> None:
                         rf"^{name}:.*## |^adacomp-.*\b{name}\b", MAKEFILE, re.MULTILINE
                     ), word
         else:
-            raise AssertionError(f"{block}: no test knows what {words[0]} is")
+            # Debian's packages are there to be installed in CI; `make kernels` has tests of its own.
+            kernels = words[:3] == [".venv/bin/python", "-m", "kernels"]
+            assert words[0] == "apt-get" or kernels, f"{block}: no test knows what {words[0]} is"
 
 
 def test_what_is_no_command_is_refused() -> None:

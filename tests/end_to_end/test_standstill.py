@@ -39,6 +39,8 @@ leave.Leave.give = broken
 """
 NEVER = """if first and what is leave.What.ARRIVED and number == 5:
         number = 4_000_000"""
+OLDER = """if first and what is leave.What.ARRIVED and number == 5:
+        number = 3"""
 SWAPPED = """if first and what is leave.What.ARRIVED and number == 4:
         return
     if first and what is leave.What.ARRIVED and number == 5:
@@ -88,13 +90,21 @@ INTERRUPTED = {"name": "sync-sgd", "protocol": "push-and-interrupt"}
 @pytest.mark.parametrize(
     ("algorithm", "change", "reason"),
     [
-        (WAITING, SWAPPED, "has sent version 5, after which it cannot come any more"),
+        (WAITING, OLDER, "after which it cannot come any more"),
+        (WAITING, SWAPPED, "that its computation is over, and it computes nothing"),
         (WAITING, NEVER, "which waits for version 4000000"),
         (INTERRUPTED, NEVER, "which waits for version 4000000"),
         (WAITING, FORGOTTEN, "which waits for the clock's next order"),
         ({"name": "asgd"}, FORGOTTEN, "which waits for the clock's next order"),
     ],
-    ids=["reordered", "skipped", "skipped, interrupted", "not told", "not told, asking"],
+    ids=[
+        "an older version",
+        "reordered",
+        "skipped",
+        "skipped, interrupted",
+        "not told",
+        "not told, asking",
+    ],
 )
 def test_a_broken_order_of_events_ends_the_run_with_the_reason(
     algorithm: dict[str, Any], change: str, reason: str, tmp_path: Path

@@ -12,11 +12,19 @@ from pyroute2 import IPBatch, IPRoute
 from testbed.network import star
 from testbed.network.addresses import Link, Shape
 from testbed.network.requests import Requests
-from testbed.network.shaping import packed_egress, shape_egress
+from testbed.network.shaping import COUNTED, packed_egress, shape_egress
 from testbed.nodes.linux import inside_network, new_network
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
 
 _unable = _try_in_child(_make_namespaces)
+
+
+def _rate_delay_loss_and_damage(p: IPBatch) -> None:
+    shape_egress(p, 7, Shape(5_000_000))
+    shares = {"delay": 40_000, "loss": 1, "prob_corrupt": 20, "corr_corrupt": 0}
+    p.tc("add", "netem", 7, 0x100000, parent=COUNTED, limit=100_000, **shares)
+
+
 _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = {
     "up": (lambda r: r.set_up(7), lambda p: p.link("set", index=7, state="up")),
     "address": (
@@ -34,8 +42,13 @@ _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = 
         lambda p: p.route("add", dst="default", gateway="10.77.0.4"),
     ),
     "shape": (
-        lambda r: r.shape(7, packed_egress(Shape(5_000_000, 0.04, 0.01))),
-        lambda p: shape_egress(p, 7, Shape(5_000_000, 0.04, 0.01)),
+        lambda r: r.shape(7, packed_egress(Shape(5_000_000))),
+        lambda p: shape_egress(p, 7, Shape(5_000_000)),
+    ),
+    # Its share of damaged frames is in our message even where it is 0, which pyroute2's has not.
+    "delay, loss and damage": (
+        lambda r: r.shape(7, packed_egress(Shape(5_000_000, 0.04, 0.01, 0.2))),
+        _rate_delay_loss_and_damage,
     ),
 }
 
