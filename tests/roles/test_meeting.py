@@ -541,7 +541,7 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
             one.evaluate(iteration, parameters)
         one.part()
 
-    place.do(evaluate)
+    evaluating = place.do(evaluate)
     left_out: list[int] = []
     while not left_out or left_out[-1] < 4999:  # it is full by then, and nothing is read
         message = place.reports[0].receive()
@@ -552,6 +552,7 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
     while (received := receive(evaluator))[0] is Kind.PARAMETERS:
         told.append(received[1])
     evaluator.close()
+    evaluating.join(20)
     assert told[-1] == 5000  # what it came to is evaluated, whatever was left out
     assert sorted(told + left_out) == list(range(5001))
     assert told == sorted(told)
