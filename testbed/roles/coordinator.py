@@ -13,9 +13,11 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.clock.mesh import MeshClock
+from testbed.errors import RunError
 from testbed.roles.computation import Times, lines
 from testbed.roles.exchange import ExchangeService, Message, Step
 from testbed.roles.leave import Leave, What
+from testbed.roles.peer_standstill import PeerStandstill
 from testbed.roles.reporting import Report
 from testbed.roles.service import UpdateRow
 from testbed.roles.settings import Settings, peer_name
@@ -63,6 +65,7 @@ class Coordinator:
         self._busy = times.busy()
         self._clock: MeshClock | None = None
         self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
+        self._standstill = PeerStandstill()
         self._gone: set[int] = set()
         self._selector = selectors.EpollSelector()
         for number, leave in enumerate(leaves):
@@ -82,8 +85,8 @@ class Coordinator:
             self._by_virtual_clock()
         else:
             self._by_wall_clock()
-        for leave in self._leaves:
-            leave.give(What.STOP)
+        for peer in range(len(self._leaves)):
+            self._give(peer, What.STOP)
         self._report.flush()
         self._part()
         self._line.done()
@@ -111,10 +114,13 @@ class Coordinator:
     # -- hearing
 
     def _listen(self, patience: float) -> bool:
-        """Hear what peers tell, for so long at most; whether one did."""
+        """Hear what peers tell, for so long at most; whether one told more than what it waits for."""
         heard = False
         for key, _ in self._selector.select(patience):
             told = self._leaves[key.data].hear()
+            if "waits_for" in told:
+                self._standstill.hear(key.data, told)
+                continue
             if "lost" in told:
                 self._ready[key.data] = told["ready"]
                 self._lose(told["lost"])
@@ -134,7 +140,11 @@ class Coordinator:
 
         Args:
             until: a moment of CLOCK_MONOTONIC after which it is not waited for; None: it always is.
+
+        Raises:
+            RunError: it waits for what will never come, so that nothing can happen any more.
         """
+        self._standstill.begin()
         silent_since = time.monotonic()
         while True:
             while self._told[peer]:
@@ -145,17 +155,45 @@ class Coordinator:
                 return None
             if self._listen(REPORT_PERIOD):
                 continue
+            self._check_standstill(peer)
             self._look_after()
             if time.monotonic() - silent_since > PATIENCE:
                 silent_since = time.monotonic()
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
 
+    def _give(self, peer: int, what: What, number: int = 0) -> None:
+        """Give a peer an order; wait while it is far behind.
+
+        Raises:
+            RunError: it waits for what will never come, so that nothing can happen any more.
+        """
+        leave = self._leaves[peer]
+        if leave.give(what, number, wait=False):
+            return
+        self._standstill.begin()
+        while not leave.give(what, number, wait=False) and peer not in self._gone:
+            leave.await_room(REPORT_PERIOD)
+            self._listen(0.0)
+            self._check_standstill(peer)
+            self._look_after()
+
+    def _check_standstill(self, awaited: int) -> None:
+        """End the run if the peer that is awaited can never go on."""
+        found = self._standstill.found(awaited)
+        if found is not None:
+            now = 0.0 if self._clock is None else self._clock.now
+            raise RunError(
+                f"nothing can happen any more: at {now:.6g} s of the run's clock the coordinator waits "
+                f"for {found}, and nothing is under way between them; please report it with the "
+                "experiment file"
+            )
+
     # -- by the wall clock
 
     def _by_wall_clock(self) -> None:
         self._service.begin()
-        for leave in self._leaves:
-            leave.give(What.BEGIN)
+        for peer in range(len(self._leaves)):
+            self._give(peer, What.BEGIN)
         while not self._service.finished and len(self._gone) < self._settings.workers:
             self._listen(REPORT_PERIOD)
             for peer, told in enumerate(self._told):
@@ -192,17 +230,17 @@ class Coordinator:
 
     def begin(self, peer: int) -> None:
         """Tell a peer to compute."""
-        self._leaves[peer].give(What.BEGIN)
+        self._give(peer, What.BEGIN)
 
     def finish(self, peer: int) -> Step | None:
         """Tell a peer that its computation is over, and hear what it sent."""
-        self._leaves[peer].give(What.FINISHED)
+        self._give(peer, What.FINISHED)
         told = self._await(peer, "base")
         return None if told is None else self._step(peer, told)
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
         """Tell a peer that another one's message has arrived; returns what it sends for it."""
-        self._leaves[receiver].give(What.ARRIVED, sender)
+        self._give(receiver, What.ARRIVED, sender)
         if not self._tells:
             return ()
         told = self._await(receiver, "ready")
@@ -229,7 +267,7 @@ class Coordinator:
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message = sum(service.payload_bytes), sum(service.message_bytes)
         self._report.checkpoint(service.updates, now, payload, message)
-        self._leaves[self._settings.evaluated_peer].give(What.EVALUATE, service.updates)
+        self._give(self._settings.evaluated_peer, What.EVALUATE, service.updates)
 
     def _look_after(self) -> None:
         now = time.monotonic()

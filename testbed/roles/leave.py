@@ -6,10 +6,14 @@ end is the clock's, the other the device's, both made before the nodes are forke
 server that would know, tell the clock back what they did.
 """
 
+import array
 import contextlib
+import fcntl
 import json
+import select
 import socket
 import struct
+import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -55,10 +59,26 @@ class Leave:
         """The descriptor, for selectors."""
         return self._socket.fileno()
 
-    def give(self, what: What, number: int = 0) -> None:
-        """Tell the device; waits while it is far behind. A device that is gone is told nothing."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.send(_ORDER.pack(what, number), socket.MSG_NOSIGNAL)
+    def give(self, what: What, number: int = 0, *, wait: bool = True) -> bool:
+        """Tell the device; waits while it is far behind. A device that is gone is told nothing.
+
+        Returns:
+            False if the device is far behind and this was not to wait.
+        """
+        flags = socket.MSG_NOSIGNAL | (0 if wait else socket.MSG_DONTWAIT)
+        try:
+            self._socket.send(_ORDER.pack(what, number), flags)
+        except BlockingIOError:
+            return False
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        return True
+
+    def await_room(self, patience: float) -> None:
+        """Wait until there is room for orders again, for at most ``patience`` seconds."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLOUT)
+        poll.poll(1000 * patience)
 
     def take(self, wait: bool = True) -> Order | None:
         """The next thing the clock says; None without waiting if it has said nothing yet.
@@ -84,10 +104,17 @@ class Leave:
         """Tell the clock something; for a device's end."""
         self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)
 
-    def claim(self, waits_for: str) -> None:
-        """Tell the clock what the device waits for; nothing if the clock reads none of it."""
+    def claim(self, waits_for: str | int | None, **fields: Any) -> None:
+        """Tell the clock what the device waits for; nothing while the clock reads none of it.
+
+        At most one claim is in the queue, so that there is always room for what ``tell`` tells.
+        """
+        unread = array.array("i", [0])
+        fcntl.ioctl(self._socket, termios.TIOCOUTQ, unread)
+        if unread[0]:
+            return
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-            told = json.dumps({"waits_for": waits_for}).encode()
+            told = json.dumps({"waits_for": waits_for} | fields).encode()
             self._socket.send(told, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
     def heard(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from testbed.algorithms.interface import FloatVector, as_bytes
@@ -19,6 +19,7 @@ from testbed.roles.reporting import Report
 from testbed.roles.sending import Pieces
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import NoRoomError, SnapshotQueue, UnreadableError
+from testbed.roles.standstill import has_under_way, has_unread
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
@@ -285,8 +286,12 @@ class Meeting:
         while self._received:
             yield self._received.popleft()
 
-    def next_from(self, sender: int) -> Frame | None:
-        """Wait for the next update of one peer, and read from nobody else; None if it is gone."""
+    def next_from(self, sender: int, waiting: Callable[[], None] = lambda: None) -> Frame | None:
+        """Wait for the next update of one peer, and read from nobody else; None if it is gone.
+
+        Args:
+            waiting: called at least once a second meanwhile.
+        """
         while True:
             for place, (peer, frame) in enumerate(self._received):
                 if peer == sender:
@@ -295,6 +300,18 @@ class Meeting:
             if sender not in self._peers or self._peers[sender].ended:
                 return None
             self.turn(1.0, reading=sender)
+            waiting()
+
+    def has_from(self, sender: int) -> bool:
+        """Return True if ``next_from`` has something to read or return, its end included."""
+        connection = self._peers.get(sender)
+        if connection is None or connection.ended or has_unread(connection.socket):
+            return True
+        return any(peer == sender for peer, _ in self._received)
+
+    def under_way(self) -> list[int]:
+        """The peers whose kernels have not received everything that was sent to them."""
+        return [n for n, c in self._peers.items() if c.pending or has_under_way(c.socket)]
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when it is ready for it.

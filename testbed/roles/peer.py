@@ -12,6 +12,7 @@ import hashlib
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +28,8 @@ from testbed.telemetry.board import DeviceLine
 from testbed.wire.frames import Frame, header
 
 LOOK_PERIOD = 1.0
-"""Seconds between two looks for peers that are gone, while the clock has nothing to say."""
+"""Seconds between two looks for peers that are gone, while the clock has nothing to say; and at the
+least between two claims."""
 
 
 class Peer:
@@ -56,6 +58,8 @@ class Peer:
         self._meeting.selector.register(leave, selectors.EVENT_READ)
         self._stopped = False
         self._before: Mapping[int, int] = {}
+        self._orders = 0
+        self._claimed = 0.0
 
     def run(self, times: DeviceTimes | None) -> None:
         """Meet the others, work until the coordinator says STOP, and part from them.
@@ -150,19 +154,25 @@ class Peer:
         meeting = self._meeting
         while True:
             while not meeting.turn(LOOK_PERIOD, self._leave, reading=None):
-                # Nothing to do: read what there is, behind which a connection may have ended.
+                looked = time.monotonic()
+                # Nothing to do: read what there is, after which a connection may have ended.
                 if meeting.turn(0.0, self._leave):
                     break
                 self._tell_losses()
+                self._claim(None, looked)
             order = self._leave.take()
             assert order is not None
+            self._orders += 1
+            self._claimed = time.monotonic()
             match order.what:
                 case What.BEGIN:
                     self._compute()
                 case What.FINISHED:
                     self._step()
                 case What.ARRIVED:
-                    frame = meeting.next_from(order.number)
+                    frame = meeting.next_from(
+                        order.number, partial(self._claim_to_wait_for, order.number)
+                    )
                     answers = [] if frame is None else self._receive(order.number, frame)
                     if self._half.paced or self._half.answers:
                         self._leave.tell(ready=self._half.ready, messages=answers)
@@ -170,6 +180,24 @@ class Peer:
                     meeting.evaluate(order.number, self._half.parameters)
                 case What.STOP:
                     return
+
+    def _claim_to_wait_for(self, sender: int) -> None:
+        self._claim(sender, time.monotonic())
+
+    def _claim(self, sender: int | None, looked: float) -> None:
+        """Tell the coordinator what this peer waits for, unless it is there or was told a second ago.
+
+        Args:
+            sender: the peer whose message is waited for; None for the clock's next order.
+            looked: when this peer began to look for it, in seconds of CLOCK_MONOTONIC.
+        """
+        if looked - self._claimed < LOOK_PERIOD:
+            return
+        if sender is not None and self._meeting.has_from(sender):
+            return
+        self._claimed = looked
+        under_way = self._meeting.under_way()
+        self._leave.claim(sender, orders=self._orders, looked=looked, under_way=under_way)
 
     # -- what it does
 

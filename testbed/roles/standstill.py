@@ -72,7 +72,17 @@ class Suspicion:
 
 def is_idle(connection: socket.socket) -> bool:
     """Return True if the kernel has nothing to read, and all that was sent has reached the other's."""
-    return not (_queued(connection, termios.FIONREAD) or _queued(connection, termios.TIOCOUTQ))
+    return not (has_unread(connection) or has_under_way(connection))
+
+
+def has_unread(connection: socket.socket) -> bool:
+    """Return True if the kernel has something to read."""
+    return _queued(connection, termios.FIONREAD) > 0
+
+
+def has_under_way(connection: socket.socket) -> bool:
+    """Return True if the other side's kernel has not acknowledged everything that was sent."""
+    return _queued(connection, termios.TIOCOUTQ) > 0
 
 
 def _queued(connection: socket.socket, request: int) -> int:

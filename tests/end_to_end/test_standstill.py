@@ -1,10 +1,11 @@
 """Emulations whose virtual clock is broken on purpose, in the real processes: they end, and say why.
 
-``sitecustomize`` is read by every Python process of the run, the server's among them; it changes the
-orders that the clock gives to one worker.
+``sitecustomize`` is read by every Python process of the run, the server's (or the coordinator's) among
+them; it changes the orders that the clock gives to one device.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,12 +29,12 @@ from testbed.roles import leave
 
 give, ordered = leave.Leave.give, {{}}
 
-def broken(self, what, number=0):
+def broken(self, what, number=0, **how):
     orders = ordered.setdefault(self.fileno(), [])
     orders.append(what)
     first = self.fileno() == min(ordered)
     {change}
-    give(self, what, number)
+    return give(self, what, number, **how)
 
 leave.Leave.give = broken
 """
@@ -42,12 +43,12 @@ NEVER = """if first and what is leave.What.ARRIVED and number == 5:
 OLDER = """if first and what is leave.What.ARRIVED and number == 5:
         number = 3"""
 SWAPPED = """if first and what is leave.What.ARRIVED and number == 4:
-        return
+        return True
     if first and what is leave.What.ARRIVED and number == 5:
         give(self, what, 5)
         number = 4"""
 FORGOTTEN = """if first and what is leave.What.FINISHED and orders.count(what) == 5:
-        return"""
+        return True"""
 
 
 def spec(algorithm: dict[str, Any], faults: list[Any]) -> dict[str, Any]:
@@ -65,8 +66,8 @@ def spec(algorithm: dict[str, Any], faults: list[Any]) -> dict[str, Any]:
     }
 
 
-def carry_out(folder: Path, change: str, made: dict[str, Any]) -> Run:
-    (folder / "sitecustomize.py").write_text(BREAKING.format(change=change))
+def carry_out(folder: Path, patch: str, made: dict[str, Any]) -> Run:
+    (folder / "sitecustomize.py").write_text(patch)
     path = folder / "broken.yaml"
     path.write_text(yaml.safe_dump(made))
     own = {"PYTHONPATH": os.pathsep.join([str(folder), str(Path.cwd())])}
@@ -109,7 +110,7 @@ INTERRUPTED = {"name": "sync-sgd", "protocol": "push-and-interrupt"}
 def test_a_broken_order_of_events_ends_the_run_with_the_reason(
     algorithm: dict[str, Any], change: str, reason: str, tmp_path: Path
 ) -> None:
-    run = carry_out(tmp_path, change, spec(algorithm, []))
+    run = carry_out(tmp_path, BREAKING.format(change=change), spec(algorithm, []))
     assert run.manifest.ended == "failed"
     assert run.manifest.reason is not None
     assert "worker-" in run.manifest.reason
@@ -121,5 +122,77 @@ def test_outages_and_a_busy_host_are_no_standstill(tmp_path: Path) -> None:
     """Unchanged orders, a worker that sends seconds late, links that go down for real."""
     slow = """import time; first and time.sleep(0.2)"""
     cut = {"when": {"mean_time": "700ms"}, "how": "stop-network", "lasting": "400ms"}
-    run = carry_out(tmp_path, slow, spec(WAITING, [cut]))
+    run = carry_out(tmp_path, BREAKING.format(change=slow), spec(WAITING, [cut]))
+    assert run.manifest.ended == "completed", run.manifest.reason
+
+
+PEERS = {"name": "all-to-all", "learning_rate": 0.01}
+NEVER_SENT = """if first and what is leave.What.ARRIVED and orders.count(what) == 5:
+        give(self, what, number)"""
+FOR_EACH_OTHER = """place = sorted(ordered).index(self.fileno())
+    if place < 2 and what is leave.What.BEGIN and orders.count(what) == 1:
+        give(self, what)
+        what, number = leave.What.ARRIVED, 1 - place"""
+FAR_BEHIND = """if first and what is leave.What.ARRIVED and orders.count(what) == 5:
+        while give(self, what, number, wait=False):
+            pass
+        return False"""
+MESSAGE = "which waits for a message of peer-."
+ORDER = "which waits for the clock's next order, and nothing is under way"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (NEVER_SENT, f"peer-0, {MESSAGE}, {ORDER}"),
+        (FOR_EACH_OTHER, f"peer-., {MESSAGE}, {MESSAGE}, and nothing is under way"),
+        (FAR_BEHIND, f"peer-0, {MESSAGE}, {ORDER}"),
+        (FORGOTTEN, f"peer-0, {ORDER}"),
+    ],
+    ids=["never sent", "each waits for the other", "far behind", "not told"],
+)
+def test_peers_that_wait_for_what_never_comes_end_the_run_with_the_reason(
+    change: str, reason: str, tmp_path: Path
+) -> None:
+    run = carry_out(tmp_path, BREAKING.format(change=change), spec(PEERS, []))
+    assert run.manifest.ended == "failed"
+    assert run.manifest.reason is not None
+    assert re.search(
+        f"s of the run's clock the coordinator waits for {reason}", run.manifest.reason
+    )
+
+
+LATE = """
+import time
+from testbed.roles import connection
+
+send_available, send_pending = connection.send_available, connection.Connection.send_pending
+updates, held = [], {}
+
+def send_late(socket, pieces):
+    if sum(map(len, pieces)) > 1000:
+        updates.append(socket.fileno())
+        if len(updates) == 1:
+            time.sleep(4)
+        if len(updates) == 4:
+            held[socket.fileno()] = time.monotonic() + 4
+            return b"".join(pieces)
+    return send_available(socket, pieces)
+
+def send_pending_late(self):
+    if time.monotonic() < held.get(self.socket.fileno(), 0):
+        time.sleep(0.01)
+    else:
+        send_pending(self)
+
+connection.send_available = send_late
+connection.Connection.send_pending = send_pending_late
+"""
+
+
+@pytest.mark.timeout(400)
+def test_peers_that_send_seconds_late_are_no_standstill(tmp_path: Path) -> None:
+    """Unchanged orders; one update's sender sleeps, another update stays under way in its sender."""
+    run = carry_out(tmp_path, LATE, spec(PEERS, []))
     assert run.manifest.ended == "completed", run.manifest.reason

@@ -4,6 +4,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -98,6 +99,37 @@ def test_who_gives_waits_for_a_device_that_is_far_behind(ends: tuple[Leave, Leav
     ]
     giving.join(5)
     assert not giving.is_alive()
+
+
+def test_who_does_not_wait_is_told_that_a_device_is_far_behind(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    count = 0
+    while clock.give(What.ARRIVED, count, wait=False):
+        count += 1
+    began = time.monotonic()
+    clock.await_room(0.05)
+    assert time.monotonic() - began >= 0.05
+    assert [device.take() for _ in range(count)] == [
+        Order(What.ARRIVED, number) for number in range(count)
+    ]
+    clock.await_room(60)
+    assert clock.give(What.STOP, wait=False)
+    assert device.take() == Order(What.STOP)
+
+
+def test_claims_never_fill_the_queue(ends: tuple[Leave, Leave]) -> None:
+    clock, device = ends
+    for _ in range(3):
+        for number in range(5000):
+            device.claim(number, orders=3)
+        device.tell(base=1, messages=[[peer, 10_000, 10_000] for peer in range(4000)])
+        assert clock.hear() == {"waits_for": 0, "orders": 3}
+        assert clock.hear()["base"] == 1
+    device.tell(base=2)
+    device.claim("parameters")  # the clock reads nothing, and learns nothing from it
+    assert clock.heard() == [{"base": 2}]
+    device.claim("parameters")
+    assert clock.heard() == [{"waits_for": "parameters"}]
 
 
 def test_each_forked_device_has_its_own() -> None:

@@ -272,6 +272,53 @@ def test_only_one_is_read_from_when_only_its_update_is_wanted(place: Place) -> N
     assert np.frombuffer(frame.body, np.float32)[0] == 1.0
 
 
+def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
+    peers = place.meet(3)
+    assert peers[1].under_way() == []
+    assert not peers[0].has_from(1)
+    messages = 50
+    for one, other in ((0, 1), (1, 0)):
+        for queue in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            peers[one]._peers[other].socket.setsockopt(socket.SOL_SOCKET, queue, 20_000)
+    for number in range(messages):
+        peers[1].send(0, push(number, 1.0))
+    assert peers[1]._peers[0].pending
+    assert peers[1].under_way() == [0]
+    until_there(peers[0], 1)
+    assert peers[0].has_from(1)
+    assert not peers[0].has_from(2)
+    taken = 0
+    while peers[1]._peers[0].pending:
+        peers[1].turn(0.0)
+        peers[0].turn(0.0)
+        taken += len(list(peers[0].frames()))
+    # What the kernel still has is under way until the other's kernel has received it.
+    deadline = time.monotonic() + 10
+    while taken < messages:
+        assert time.monotonic() < deadline
+        assert peers[1].under_way() == [0] or peers[0].has_from(1)
+        peers[0].turn(0.01)
+        if peers[0]._received:
+            assert peers[0].has_from(1)
+        taken += len(list(peers[0].frames()))
+    turned(peers[1], lambda: peers[1].under_way() == [])
+    assert not peers[0].has_from(1)
+    waited: list[bool] = []
+
+    def waiting() -> None:
+        waited.append(peers[0].has_from(1))
+        peers[1].send(0, push(7, 1.0))
+
+    peers[1].send(2, push(7, 1.0))
+    frame = peers[0].next_from(1, waiting)
+    assert frame is not None
+    assert frame.number == 7
+    assert waited[0] is False
+    peers[1]._peers[0].socket.close()
+    turned(peers[0], lambda: 1 not in peers[0]._peers)
+    assert peers[0].has_from(1)
+
+
 def test_while_nobody_is_read_a_leave_is_heard(place: Place) -> None:
     peers = place.meet(2)
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -494,7 +541,7 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
             one.evaluate(iteration, parameters)
         one.part()
 
-    place.do(evaluate)
+    evaluating = place.do(evaluate)
     left_out: list[int] = []
     while not left_out or left_out[-1] < 4999:  # it is full by then, and nothing is read
         message = place.reports[0].receive()
@@ -505,6 +552,7 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
     while (received := receive(evaluator))[0] is Kind.PARAMETERS:
         told.append(received[1])
     evaluator.close()
+    evaluating.join(20)
     assert told[-1] == 5000  # what it came to is evaluated, whatever was left out
     assert sorted(told + left_out) == list(range(5001))
     assert told == sorted(told)
