@@ -45,6 +45,9 @@ SWAPPED = """if first and what is leave.What.ARRIVED and number == 4:
     if first and what is leave.What.ARRIVED and number == 5:
         give(self, what, 5)
         number = 4"""
+AGAIN = """if first and what is leave.What.ARRIVED and number == 5:
+        give(self, what, 5)
+        number = 4"""
 FORGOTTEN = """if first and what is leave.What.FINISHED and orders.count(what) == 5:
         return True"""
 
@@ -89,13 +92,21 @@ INTERRUPTED = {"name": "sync-sgd", "protocol": "push-and-interrupt"}
 @pytest.mark.parametrize(
     ("algorithm", "change", "reason"),
     [
-        (WAITING, SWAPPED, "has sent version 5, after which it cannot come any more"),
+        (WAITING, SWAPPED, "a computation is over, and none is under way"),
+        (WAITING, AGAIN, "after which it cannot come any more"),
         (WAITING, NEVER, "which waits for version 4000000"),
         (INTERRUPTED, NEVER, "which waits for version 4000000"),
         (WAITING, FORGOTTEN, "which waits for the clock's next order"),
         ({"name": "asgd"}, FORGOTTEN, "which waits for the clock's next order"),
     ],
-    ids=["reordered", "skipped", "skipped, interrupted", "not told", "not told, asking"],
+    ids=[
+        "reordered",
+        "repeated",
+        "skipped",
+        "skipped, interrupted",
+        "not told",
+        "not told, asking",
+    ],
 )
 def test_a_broken_order_of_events_ends_the_run_with_the_reason(
     algorithm: dict[str, Any], change: str, reason: str, tmp_path: Path
