@@ -77,7 +77,8 @@ class Listener:
         """Work until the clock says so; it says what has happened, and nothing else counts.
 
         Raises:
-            RunError: the clock says that a version has arrived that will never come.
+            RunError: the clock says that a version has arrived that will never come, or that a
+                computation is over that was never begun.
         """
         leave, poll = standstill.leave, select.poll()
         poll.register(leave, select.POLLIN)
@@ -104,7 +105,7 @@ class Listener:
                 case What.FINISHED:
                     if self._protocol.computing is None:
                         raise standstill.broken(
-                            "the clock says that its computation is over, and it computes nothing: the "
+                            "the clock says that a computation is over, and none is under way: the "
                             "order of events is broken, please report it with the experiment file"
                         )
                     if self._finish() is not None:

@@ -40,11 +40,12 @@ leave.Leave.give = broken
 """
 NEVER = """if first and what is leave.What.ARRIVED and number == 5:
         number = 4_000_000"""
-OLDER = """if first and what is leave.What.ARRIVED and number == 5:
-        number = 3"""
 SWAPPED = """if first and what is leave.What.ARRIVED and number == 4:
         return True
     if first and what is leave.What.ARRIVED and number == 5:
+        give(self, what, 5)
+        number = 4"""
+AGAIN = """if first and what is leave.What.ARRIVED and number == 5:
         give(self, what, 5)
         number = 4"""
 FORGOTTEN = """if first and what is leave.What.FINISHED and orders.count(what) == 5:
@@ -91,16 +92,16 @@ INTERRUPTED = {"name": "sync-sgd", "protocol": "push-and-interrupt"}
 @pytest.mark.parametrize(
     ("algorithm", "change", "reason"),
     [
-        (WAITING, OLDER, "after which it cannot come any more"),
-        (WAITING, SWAPPED, "that its computation is over, and it computes nothing"),
+        (WAITING, SWAPPED, "a computation is over, and none is under way"),
+        (WAITING, AGAIN, "after which it cannot come any more"),
         (WAITING, NEVER, "which waits for version 4000000"),
         (INTERRUPTED, NEVER, "which waits for version 4000000"),
         (WAITING, FORGOTTEN, "which waits for the clock's next order"),
         ({"name": "asgd"}, FORGOTTEN, "which waits for the clock's next order"),
     ],
     ids=[
-        "an older version",
         "reordered",
+        "repeated",
         "skipped",
         "skipped, interrupted",
         "not told",

@@ -19,8 +19,8 @@ from kernels.results import table
 from testbed.errors import HostError, RunError
 
 pytestmark = pytest.mark.real
-LIMIT = 1500.0
-"""Seconds; what takes three minutes on two idle processors."""
+LIMIT = 1200.0
+"""Seconds; what takes four minutes on two idle processors."""
 
 
 @pytest.fixture(scope="module")
