@@ -223,7 +223,7 @@ def records(directory: Path) -> list[dict[str, Any]]:
 
 
 def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
-    """What is wrong with how a run has ended; empty if nothing is."""
+    """Name what is wrong with how a run has ended; empty if nothing is."""
     summary, wanted = run.summary, spec["training"]["updates"]
     if summary["ended"] == "completed":
         made = summary["updates"]
@@ -240,7 +240,7 @@ def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
 
 
 def differences(emulated: Ended, simulated: Ended) -> list[str]:
-    """What an emulation and a simulation do not have in common and should."""
+    """Name what differs between an emulation and a simulation and should not."""
     pair = Pair("namespaces", emulated.summary, simulated.summary)
     # Modelled wire bytes know nothing of what an outage has TCP send again.
     found = [text for text in pair.differences() if not text.startswith("wire bytes")]

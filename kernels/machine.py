@@ -27,7 +27,7 @@ _STATUS = "status"
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """What came of a boot.
+    """The outcome of a boot.
 
     Attributes:
         status: the script's exit status.

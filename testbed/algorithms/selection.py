@@ -26,7 +26,7 @@ from testbed.algorithms.interface import FloatVector, IndexVector
 _SAMPLE = 2048
 """Sampled entries: enough that three standard deviations of the rank are a small over-selection."""
 _SAMPLED = 16
-"""Of a short vector one entry in so many is sampled."""
+"""One entry in so many of a short vector is sampled."""
 _DIRECT = 4096
 """Below this length a partition of everything is cheaper than sampling first."""
 _BLOCK = 131_072

@@ -99,7 +99,7 @@ class AfflictedClock(StarClock):
             heapq.heappush(self._events, (time, rank, worker, what))
 
     def _is_computing(self, worker: int, begun: float) -> bool:
-        """Whether this is a worker's computation under way, and not one that was interrupted."""
+        """Return True if this is a worker's computation under way, and not one that was interrupted."""
         state = self._workers.get(worker)
         return state is not None and state.begun == begun
 

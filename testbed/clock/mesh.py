@@ -108,7 +108,7 @@ class MeshClock:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether the next event lies too far ahead to take place."""
+        """Return True if the next event lies too far ahead to take place."""
         return bool(self._events) and self._events[0][0] > LATEST
 
     def remove(self, peer: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed a container's processes because they used more memory than they may.
+"""Find out if the kernel killed a container's processes because they used more memory than they may.
 
 A process that is killed so dies of SIGKILL like any other; only its control group counts it apart, and
 the engine, which watches the group, tells it as an event.
@@ -37,7 +37,7 @@ def kills(process: int) -> int:
 
 
 def engine_tells(api: docker.APIClient, container: str, since: float) -> bool:
-    """Whether the engine has seen a container come to the end of its memory.
+    """Return True if the engine has seen a container come to the end of its memory.
 
     It may tell a moment after the container has ended, and is waited for.
 

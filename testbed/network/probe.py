@@ -109,7 +109,7 @@ class _Way:
 
     @property
     def doubtful(self) -> bool:
-        """Whether another try may tell more."""
+        """Return True if another try may tell more."""
         if self.measured is None or not self.drained or self.refused:
             return False
         return bool(self.off) or trains.is_open(self.measured, self.shape)
@@ -176,7 +176,7 @@ class _Way:
 
     @property
     def over(self) -> bool:
-        """Whether everything that will come has come."""
+        """Return True if everything that will come has come."""
         return trains.is_over(self.passage)
 
     def conclude(self) -> None:

@@ -30,7 +30,7 @@ _MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
 _LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
 _INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
 _INTERFACE_OFFSET = _HEADER.size + 4
-"""Of the interface's index in a request about its queueing disciplines."""
+"""Place of the interface's index in a request about its queueing disciplines."""
 _ANSWERS = 65_536
 
 

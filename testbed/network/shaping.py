@@ -60,7 +60,7 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
 
 @functools.cache
 def packed_egress(shape: Shape) -> bytes:
-    """What ``shape_egress`` asks the kernel for, for ``requests.Requests.shape``; for any interface."""
+    """The requests of ``shape_egress``, packed for ``requests.Requests.shape``; for any interface."""
     if not shape.shapes:
         return b""
     with IPBatch() as packed:

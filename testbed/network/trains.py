@@ -62,7 +62,7 @@ _STARVED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """What is sent.
+    """The packets that are sent.
 
     Attributes:
         payloads: bytes of each datagram; those over ``SEGMENT`` are super-frames.
@@ -83,7 +83,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What became of a train.
+    """The times at which a train was sent and arrived.
 
     Attributes:
         sent: int64, nanoseconds at which each packet was handed to the kernel.

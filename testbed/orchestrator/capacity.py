@@ -77,7 +77,7 @@ def processes() -> Limit:
 
 
 def _of_groups() -> Iterable[tuple[int, Path]]:
-    """What this process's control group, and those above it, leave of their processes."""
+    """The number of processes that this control group, and those above it, still allow."""
     for folder in control_group.with_controller("pids"):
         for path in (folder, *folder.parents):
             try:

@@ -155,7 +155,7 @@ def examine() -> list[Finding]:
 
 
 def _capacity() -> list[Finding]:
-    """What there is of each resource that devices take, and how many of them that is enough for."""
+    """The resources that devices take: how much there is, and how many devices it is enough for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = psutil.virtual_memory()
     limits = {

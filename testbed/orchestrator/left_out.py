@@ -8,7 +8,7 @@ MOST = 20
 
 
 class LeftOut:
-    """Of one run; the versions whose evaluation was due and will not come."""
+    """The versions of one run whose evaluation was due and will not come."""
 
     def __init__(self, versions: Iterable[int] = ()) -> None:
         """Begin.

@@ -11,7 +11,7 @@ from testbed.experiment.spec import Spec
 
 MIB = 2**20
 PARAMETERS = {"cnn": 211_690, "mlp": 109_386, "mlp-large": 669_706}
-"""Of each model, which cannot be asked here: that would load torch."""
+"""Parameters of each model; asking the models themselves would load torch."""
 SHARED = 2**30
 """Bytes for the libraries, the data and the server, once per run."""
 NODE = 10 * MIB

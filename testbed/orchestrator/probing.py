@@ -156,7 +156,7 @@ def events(links: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _troubles(one: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with one direction."""
+    """Say what is wrong with one direction."""
     if one["failed"]:
         yield f"could not be measured: {one['failed']}"
     if one["off"]:

@@ -1,4 +1,4 @@
-"""Who of a run's devices stands still, because somebody has stopped or frozen it; read from /proc."""
+"""Devices of a run that stand still because they were stopped or frozen; read from /proc."""
 
 import contextlib
 from collections.abc import Mapping

@@ -110,7 +110,7 @@ class Direction(_Record):
 
     @property
     def wrong(self) -> bool:
-        """Whether it is not as asked, or could not be measured."""
+        """Return True if it is not as asked, or could not be measured."""
         return bool(self.off or self.failed or not self.drained)
 
 

@@ -51,7 +51,7 @@ class Evaluations:
 
     @property
     def crowded(self) -> bool:
-        """Whether some wait for which there is no room."""
+        """Return True if some wait for which there is no room."""
         return self._waiting.crowded
 
     @property

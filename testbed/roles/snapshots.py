@@ -53,7 +53,7 @@ class SnapshotQueue:
 
     @property
     def crowded(self) -> bool:
-        """Whether some are kept for which there was no room."""
+        """Return True if some are kept for which there was no room."""
         too_many = self._most is not None and len(self._waiting) > self._most
         return too_many or self._in_memory > IN_MEMORY
 

@@ -32,13 +32,13 @@ STRANGERS = 64
 """Connections that have not proved it yet, at one time; devices take milliseconds."""
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 LARGEST_LOSS = 2**53
-"""Of a loss that is sent as an integer."""
+"""The greatest loss that is sent as an integer."""
 _REPORT = 4096
 """Bytes of a device's longest message."""
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number, and not JSON's true or false."""
+    """Return True if a value is a number, and not JSON's true or false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -284,7 +284,7 @@ class Admission:
                     raise MessageError("a message that a device may not send")
 
     def _evaluation(self, version: object, accuracy: object, loss: object) -> dict[str, Any]:
-        """What the evaluator found.
+        """The evaluator's result.
 
         Raises:
             MessageError: it cannot have found that.
