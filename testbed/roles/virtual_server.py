@@ -9,7 +9,7 @@ import hmac
 import signal
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +79,9 @@ class VirtualServer(Server):
         self._reading: Connection | None = None
         self._push: Pushed | None = None
         self._sizes: list[int] = []
+        self._expected = 2 if self._protocol.asks else 1
+        # Frames of messages that came in one read with the message before them, by worker.
+        self._read_ahead: dict[int, deque[Frame]] = {}
         self._keep = False
         self._told_at = None  # at an iteration, too, it is the clock that has faults happen
         self._clock_runs = False
@@ -338,6 +341,11 @@ class VirtualServer(Server):
             # One that was killed, or one that the clock has not let come back yet.
             if connection is self._away.get(number):
                 self._greetings[number].append(frame.size)
+        elif len(self._sizes) >= self._expected:
+            # It is of the worker's next message, which the clock has not come to yet.
+            body = memoryview(bytes(frame.body))
+            kept = Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
+            self._read_ahead.setdefault(number, deque()).append(kept)
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:
@@ -395,10 +403,12 @@ class VirtualServer(Server):
         self._push, self._keep, self._reading = None, keep, connection
         self._sizes.clear()
         self._watch(connection)
-        expected = 2 if self._protocol.asks else 1
+        kept = self._read_ahead.pop(worker, None) or deque()
+        while kept:  # what is again more than a message is kept again
+            self._handle(connection, kept.popleft())
         began = told = time.monotonic()
         suspicion = Suspicion()
-        while len(self._sizes) < expected and connection in self._connections:
+        while len(self._sizes) < self._expected and connection in self._connections:
             self._turn(self._listener)
             self._look_after()
             if time.monotonic() - began > STALLED:
@@ -482,6 +492,7 @@ class VirtualServer(Server):
     def killed(self, worker: int) -> None:
         """Its connection ends when its process does; from here on nothing is taken in over it."""
         connection = self._workers.pop(worker, None)
+        self._read_ahead.pop(worker, None)
         if connection is not None:
             self._watch(connection)  # for its end
         self._away[worker] = None

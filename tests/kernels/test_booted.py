@@ -46,7 +46,7 @@ def test_what_this_kernel_may_lack(kernel: Unpacked) -> None:
     outcomes = {one.name: (one.outcome, one.why) for one in tested.results}
     assert {outcome for outcome, _ in outcomes.values()} == {"passed"}, outcomes
     assert len(outcomes) >= 8, outcomes
-    assert sum(len(one.measured) for one in tested.results) >= 8
+    assert sum(len(one.measured) for one in tested.results) >= 5
 
 
 @pytest.mark.timeout(300)

@@ -74,7 +74,6 @@ def group_events(started: Started, device: str) -> str:
     return found.read_text()
 
 
-@pytest.mark.quick
 def test_a_run_over_shaped_links_with_a_freeze(command: CommandLine, measured: Measured) -> None:
     """The link of a device that is frozen is free: it is measured meanwhile, while the others train."""
     rule = {
