@@ -1,6 +1,6 @@
 """``make scale``: how long devices take to come up, and what they take of the memory, by their number.
 
-One run after the other, each of the CNN on links with rates, every worker of which has three gradients
+One run after the other, each of a model on links with rates, every worker of which has three gradients
 taken in; the command that a person would start, looked at from outside. The waits that a run says of
 itself (``events.jsonl``) give the table's columns:
 
@@ -32,7 +32,8 @@ from bench.__main__ import private_memory, write_idx
 from testbed.orchestrator.versions import commit, host, versions
 from testbed.telemetry.texts import BUILT, MADE, REMOVED, TRAINING
 
-WORKERS = (100, 200, 500, 1000, 2000)
+ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
+"""Models and workers. Two thousand workers of the CNN need more memory than most desks have."""
 UPDATES = 3
 """Updates for each worker: the first ones copy the pages that are written to, as all later ones do."""
 IMAGES = 60_000
@@ -111,6 +112,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
 
 
 _HEADING = (
+    "model",
     "workers",
     "nodes",
     "network",
@@ -127,6 +129,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     seconds = ("nodes", "network", "devices", "training_begins")
     private = row["private_bytes"]
     return [
+        row["model"],
         f"{row['workers']:,}",
         *(f"{row[f'{name}_seconds']:.1f} s" for name in seconds),
         f"{row['updates_per_second']:.0f}",
@@ -148,7 +151,7 @@ def write_page(page: Path, record: Mapping[str, Any]) -> None:
     _, _, after = rest.partition(_END)
     told, of = record["host"], record["rows"][0]
     made = (
-        f"Model {of['model']}, {of['runtime']}; {told['cpus']} processors, "
+        f"In {of['runtime']}; {told['cpus']} processors, "
         f"{told['memory_bytes'] / 2**30:.0f} GiB of memory, {told['kernel']}; measured by "
         f"`{record['command']}` at commit {record['commit'] or 'unknown'}."
     )
@@ -161,8 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.scale", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--workers", default=",".join(map(str, WORKERS)), help="numbers of workers")
-    parser.add_argument("--model", default="cnn")
+    parser.add_argument("--rows", default=ROWS, help=f"models and numbers of workers: {ROWS}")
     parser.add_argument("--runtime", default="namespaces")
     parser.add_argument("--record", type=Path, help="JSON to write, e.g. docs/scale.json")
     parser.add_argument("--page", type=Path, help="page to write the table into, docs/scale.md")
@@ -179,12 +181,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "rows": [],
         }
         print(" | ".join(_HEADING), flush=True)
-        for workers in map(int, asked.workers.split(",")):
+        for model, workers in (row.split(":") for row in asked.rows.split(",")):
             with tempfile.TemporaryDirectory(prefix="testbed-scale-") as name:
                 folder = Path(name)
                 (folder / "idx").mkdir()
                 write_idx(folder / "idx", IMAGES)
-                record["rows"].append(measure(folder, workers, asked.model, asked.runtime))
+                record["rows"].append(measure(folder, int(workers), model, asked.runtime))
             if asked.record:  # what is measured stays if a later one fails
                 asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if asked.page:

@@ -24,12 +24,13 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.channel import Channel, Message
 from testbed.nodes import entering, linux
+from testbed.nodes.deaths import Deaths
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """What a node runs: its arguments and the channel on which it reports; returns the exit status."""
@@ -62,42 +63,56 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     control.send({"loaded": True})
 
-    children: dict[str, int] = {}
-    with selectors.DefaultSelector() as selector:
+    children: dict[int, str] = {}
+    with selectors.DefaultSelector() as selector, Deaths() as deaths:
         selector.register(control, selectors.EVENT_READ)
+        selector.register(deaths, selectors.EVENT_READ)
+        own = (selector.fileno(), own_pids, control.fileno())
+
+        def forget() -> None:
+            """What is the fork server's, and not a node's, is no more in this process."""
+            deaths.forget()
+            for fd in own:
+                os.close(fd)
+
         while True:
             for key, _ in selector.select():
-                if key.fileobj is control:
-                    message = control.receive()
-                    if message is None:
-                        return
-                    if "start" in message.fields:
-                        device = str(message.fields["start"])
-                        held = [selector.fileno(), own_pids]
-                        held += [key.fd for key in selector.get_map().values()]
-                        try:
-                            pid = _start(message, report, role, own_pids, held)
-                        except FileNotFoundError:  # its container was killed meanwhile
-                            control.send({"exited": device, "status": -signal.SIGKILL})
-                            continue
-                        children[device] = pid
-                        selector.register(os.pidfd_open(pid), selectors.EVENT_READ, device)
-                        control.send({"started": device, "process": pid})
-                    else:
-                        pid = children.get(str(message.fields["device"]), 0)
-                        if pid:
-                            os.kill(pid, int(message.fields["signal"]))
+                if key.fileobj is deaths:
+                    _tell(control, children, deaths.read())
+                    continue
+                message = control.receive()
+                if message is None:
+                    return
+                if "start" in message.fields:
+                    device = str(message.fields["start"])
+                    try:
+                        pid = _start(message, report, role, own_pids, forget)
+                    except FileNotFoundError:  # its container was killed meanwhile
+                        control.send({"exited": device, "status": -signal.SIGKILL})
+                        continue
+                    children[pid] = device
+                    control.send({"started": device, "process": pid})
                 else:
-                    selector.unregister(key.fileobj)
-                    os.close(key.fd)
-                    _, status = os.waitpid(children.pop(key.data), 0)
-                    control.send({"exited": key.data, "status": os.waitstatus_to_exitcode(status)})
+                    for pid, device in children.items():
+                        if device == message.fields["device"]:
+                            os.kill(pid, int(message.fields["signal"]))
+
+
+def _tell(control: Channel, children: dict[int, str], deaths: Iterable[tuple[int, int]]) -> None:
+    """Tell which nodes have ended, and how; they are no children any more."""
+    for pid, status in deaths:
+        if pid in children:  # and no orphan that the kernel has made a child of this process
+            control.send({"exited": children.pop(pid), "status": status})
 
 
 def _start(
-    message: Message, report: Channel, role: Role, own_pids: int, held: Sequence[int]
+    message: Message,
+    report: Channel,
+    role: Role,
+    own_pids: int,
+    forget: Callable[[], None],
 ) -> int:
-    """Fork one node; returns its process id as seen from here.
+    """Fork one node, which begins with ``forget``; returns its process id as seen from here.
 
     Raises:
         FileNotFoundError: the container that it is to enter is gone.
@@ -118,9 +133,7 @@ def _start(
     if pid == 0:
         status = 70
         try:
-            # The control channel and the handles of the other nodes are not the node's.
-            for fd in held:
-                os.close(fd)
+            forget()
             _begin_anew()
             if first is None:
                 _contain(str(message.fields["start"]), message.descriptors)

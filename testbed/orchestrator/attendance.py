@@ -79,6 +79,8 @@ class Attendance:
     def overdue(self, now: float) -> Iterator[tuple[str, float]]:
         """Those that are to be killed now, each once, and how long they had."""
         self._look(now)
+        if math.isinf(self._over) and not self._paused:
+            return  # as at nearly every call, of which there is one for each thing that is heard
         for device in sorted((self._alive & self._workers) - self._killed):
             patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
             since = self._over

@@ -5,6 +5,7 @@ itself (``load_alone``).
 """
 
 import functools
+import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,9 @@ class Loaded:
         batches = Batches(dataset, order, self.settings.batch_size, generator)
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
+        # The first time that Python looks an address up it loads the tables of domain names: half of
+        # the pages that a device wrote to before it was connected.
+        socket.getaddrinfo("127.0.0.1", None)
 
     def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node; returns the node's exit status."""
