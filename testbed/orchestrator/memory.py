@@ -14,7 +14,7 @@ PARAMETERS = {"cnn": 211_690, "mlp": 109_386, "mlp-large": 669_706}
 """Parameters of each model; asking the models themselves would load torch."""
 SHARED = 2**30
 """Bytes for the libraries, the data and the server, once per run."""
-NODE = 10 * MIB
+NODE = 8 * MIB
 """Bytes of a forked device beside vectors: its own copies of pages that it shares at first with all
 others, and what the kernel keeps of its namespaces, link and sockets."""
 STARTED = 270 * MIB
