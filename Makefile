@@ -8,6 +8,7 @@ RUNTIME ?=
 CHAOS ?= 1-10
 MIXTURES ?= 1-100
 KERNELS ?= debian12,backports
+ROWS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install run agree test lint format bench chaos mixtures kernels traffic images base-image clean
@@ -87,7 +88,7 @@ records: install ## measure again what the pages print, into docs/records: RECOR
 
 .PHONY: scale
 scale: install ## up to 2,000 devices: set-up time and memory; writes docs/scale.json and its table
-	$(BIN)/python -m bench.scale --record docs/scale.json --page docs/scale.md
+	$(BIN)/python -m bench.scale --record docs/scale.json --page docs/scale.md $(if $(ROWS),--rows $(ROWS))
 
 chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)

@@ -33,7 +33,8 @@ from testbed.orchestrator.versions import commit, host, versions
 from testbed.telemetry.texts import BUILT, MADE, REMOVED, TRAINING
 
 ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
-"""Models and workers. Two thousand workers of the CNN need more memory than most desks have."""
+"""Models, workers and, after another colon, the runtime. Two thousand workers of the CNN need more
+memory than most desks have."""
 UPDATES = 3
 """Updates for each worker: the first ones copy the pages that are written to, as all later ones do."""
 IMAGES = 60_000
@@ -112,6 +113,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
 
 
 _HEADING = (
+    "runtime",
     "model",
     "workers",
     "nodes",
@@ -129,6 +131,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     seconds = ("nodes", "network", "devices", "training_begins")
     private = row["private_bytes"]
     return [
+        row["runtime"],
         row["model"],
         f"{row['workers']:,}",
         *(f"{row[f'{name}_seconds']:.1f} s" for name in seconds),
@@ -149,9 +152,9 @@ def write_page(page: Path, record: Mapping[str, Any]) -> None:
     """Put the record's table in the place of the one that a page has."""
     before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    told, of = record["host"], record["rows"][0]
+    told = record["host"]
     made = (
-        f"In {of['runtime']}; {told['cpus']} processors, "
+        f"{told['cpus']} processors, "
         f"{told['memory_bytes'] / 2**30:.0f} GiB of memory, {told['kernel']}; measured by "
         f"`{record['command']}` at commit {record['commit'] or 'unknown'}."
     )
@@ -164,8 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.scale", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--rows", default=ROWS, help=f"models and numbers of workers: {ROWS}")
-    parser.add_argument("--runtime", default="namespaces")
+    parser.add_argument("--rows", default=ROWS, help="cnn:100,mlp:200,cnn:50:docker")
     parser.add_argument("--record", type=Path, help="JSON to write, e.g. docs/scale.json")
     parser.add_argument("--page", type=Path, help="page to write the table into, docs/scale.md")
     parser.add_argument("--from-record", type=Path, help="measure nothing: the page from a record")
@@ -181,12 +183,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "rows": [],
         }
         print(" | ".join(_HEADING), flush=True)
-        for model, workers in (row.split(":") for row in asked.rows.split(",")):
+        for row in asked.rows.split(","):
+            model, workers, runtime = [*row.split(":"), "namespaces"][:3]
             with tempfile.TemporaryDirectory(prefix="testbed-scale-") as name:
                 folder = Path(name)
                 (folder / "idx").mkdir()
                 write_idx(folder / "idx", IMAGES)
-                record["rows"].append(measure(folder, int(workers), model, asked.runtime))
+                record["rows"].append(measure(folder, int(workers), model, runtime))
             if asked.record:  # what is measured stays if a later one fails
                 asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if asked.page:
