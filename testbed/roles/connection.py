@@ -1,21 +1,18 @@
 """One connection as the server sees it: receiving frames, and sending without ever waiting."""
 
-import array
 import contextlib
-import fcntl
 import selectors
 import socket
 import struct
-import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from testbed.roles.queues import unread
 from testbed.roles.sending import Pieces, send_available
 from testbed.roles.settings import PORT
 from testbed.wire import WireError
 from testbed.wire.frames import Frame, Kind, Receiver
 
-_SIOCOUTQNSD = 0x894B
 _SO_TIMESTAMPNS = 35
 _TIME = struct.Struct("@qq")
 
@@ -102,16 +99,10 @@ class Connection:
         The kernel has acknowledged it, so that the capture counts it.
         """
         with contextlib.suppress(EOFError, WireError, BrokenConnectionError):
-            while self._unread_bytes():
+            while unread(self.socket):
                 for frame in self.receive():
                     if frame.kind is Kind.PUSH:
                         self.payload_bytes += len(frame.body)
-
-    def _unread_bytes(self) -> int:
-        """Bytes that the kernel has received and nobody has read."""
-        word = array.array("i", [0])
-        fcntl.ioctl(self.socket, termios.FIONREAD, word)
-        return word[0]
 
     def _read(self, buffer: memoryview) -> int:
         """Receive once, and note when the last of it arrived."""
@@ -171,12 +162,6 @@ class Connection:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise BrokenConnectionError(*error.args) from error
-
-    def unsent_bytes(self) -> int:
-        """Bytes that the kernel took and has not put on the wire yet, not even once."""
-        word = array.array("i", [0])
-        fcntl.ioctl(self.socket, _SIOCOUTQNSD, word)
-        return word[0]
 
     def send_pending(self) -> None:
         """Send more of ``pending``.

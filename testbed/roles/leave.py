@@ -6,18 +6,17 @@ end is the clock's, the other the device's, both made before the nodes are forke
 server that would know, tell the clock back what they did.
 """
 
-import array
 import contextlib
-import fcntl
 import json
 import select
 import socket
 import struct
-import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
+
+from testbed.roles.queues import under_way
 
 _ORDER = struct.Struct("<Bq")
 _LONGEST = 200_000
@@ -109,9 +108,7 @@ class Leave:
 
         At most one claim is in the queue, so that there is always room for what ``tell`` tells.
         """
-        unread = array.array("i", [0])
-        fcntl.ioctl(self._socket, termios.TIOCOUTQ, unread)
-        if unread[0]:
+        if under_way(self._socket):
             return
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             told = json.dumps({"waits_for": waits_for} | fields).encode()

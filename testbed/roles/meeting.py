@@ -15,11 +15,11 @@ from testbed.roles.accepting import Accepting
 from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import call
 from testbed.roles.leave import Leave
+from testbed.roles.queues import under_way, unread
 from testbed.roles.reporting import Report
 from testbed.roles.sending import Pieces
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import NoRoomError, SnapshotQueue, UnreadableError
-from testbed.roles.standstill import has_under_way, has_unread
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
@@ -305,13 +305,13 @@ class Meeting:
     def has_from(self, sender: int) -> bool:
         """Return True if ``next_from`` has something to read or return, its end included."""
         connection = self._peers.get(sender)
-        if connection is None or connection.ended or has_unread(connection.socket):
+        if connection is None or connection.ended or unread(connection.socket):
             return True
         return any(peer == sender for peer, _ in self._received)
 
     def under_way(self) -> list[int]:
         """The peers whose kernels have not received everything that was sent to them."""
-        return [n for n, c in self._peers.items() if c.pending or has_under_way(c.socket)]
+        return [n for n, c in self._peers.items() if c.pending or under_way(c.socket)]
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when it is ready for it.

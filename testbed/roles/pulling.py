@@ -9,12 +9,9 @@ The mark holds for whoever reads, too: a reader that has some and sleeps for the
 less than the mark, so it is taken away before anything is read.
 """
 
-import array
-import fcntl
 import math
 import select
 import socket
-import termios
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -22,6 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from testbed.algorithms.interface import FloatVector, Layout, SparseUpdate, as_bytes
+from testbed.roles.queues import unread
 from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.wire import WireError
 from testbed.wire.choice import EncodingChoice, Pulls
@@ -97,9 +95,7 @@ class Answers(ABC):
 
     def stands_still(self) -> bool:
         """Whether some of an answer is there, and no more than when this was asked last."""
-        there = array.array("i", [0])
-        fcntl.ioctl(self._connection, termios.FIONREAD, there)
-        before, self._there = self._there, there[0]
+        before, self._there = self._there, unread(self._connection)
         return 0 < before == self._there
 
     def _wake_at(self, count: int) -> None:

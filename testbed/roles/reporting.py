@@ -6,6 +6,7 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.roles.connection import Connection
+from testbed.roles.queues import unsent
 from testbed.roles.service import UpdateRow
 from testbed.telemetry.records import UPDATE
 
@@ -85,7 +86,7 @@ class Report:
             incomplete_bytes=connection.receiver.incomplete,
             payload_bytes=connection.payload_bytes,
             sent_bytes=connection.sent_bytes,
-            unsent_bytes=connection.unsent_bytes(),
+            unsent_bytes=unsent(connection.socket),
             reason=reason,
         )
 

@@ -10,14 +10,12 @@ A claim may have been under way while the queues ran empty. So those made before
 empty count for nothing, and of the others one more is needed than the first.
 """
 
-import array
-import fcntl
 import socket
-import termios
 from collections.abc import Sequence
 
 from testbed.errors import RunError
 from testbed.roles.leave import Leave
+from testbed.roles.queues import is_idle
 
 ENOUGH = 2
 """Claims, made after the server's queues were seen empty, after which nothing can come."""
@@ -68,25 +66,3 @@ class Suspicion:
         self._claims = self._claims + len(claims) if self._idle and idle else 0
         self._idle = idle
         return self._claims >= ENOUGH
-
-
-def is_idle(connection: socket.socket) -> bool:
-    """Return True if the kernel has nothing to read, and all that was sent has reached the other's."""
-    return not (has_unread(connection) or has_under_way(connection))
-
-
-def has_unread(connection: socket.socket) -> bool:
-    """Return True if the kernel has something to read."""
-    return _queued(connection, termios.FIONREAD) > 0
-
-
-def has_under_way(connection: socket.socket) -> bool:
-    """Return True if the other side's kernel has not acknowledged everything that was sent."""
-    return _queued(connection, termios.TIOCOUTQ) > 0
-
-
-def _queued(connection: socket.socket, request: int) -> int:
-    """Bytes in one of a connection's queues."""
-    count = array.array("i", [0])
-    fcntl.ioctl(connection, request, count)
-    return count[0]

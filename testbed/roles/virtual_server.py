@@ -26,11 +26,12 @@ from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.outstanding import Outstanding
 from testbed.roles.pulling import STALLED
+from testbed.roles.queues import is_idle
 from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.serving import Serving
 from testbed.roles.standing_faults import StandingFaults
-from testbed.roles.standstill import Suspicion, is_idle
+from testbed.roles.standstill import Suspicion
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
@@ -341,19 +342,20 @@ class VirtualServer(Server):
             # One that was killed, or one that the clock has not let come back yet.
             if connection is self._away.get(number):
                 self._greetings[number].append(frame.size)
-        elif len(self._sizes) >= self._expected:
-            # It is of the worker's next message, which the clock has not come to yet.
-            body = memoryview(bytes(frame.body))
-            kept = Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
-            self._read_ahead.setdefault(number, deque()).append(kept)
+        else:
+            if frame.kind is not Kind.PULL:
+                connection.payload_bytes += len(frame.body)
+            self._take(number, frame)
+
+    def _take(self, number: int, frame: Frame) -> None:
+        """Take a frame of the worker that is read: of its message, or of the one after that."""
+        if len(self._sizes) >= self._expected:
+            # The clock has not come to that yet.
+            self._read_ahead.setdefault(number, deque()).append(_copied(frame))
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:
-            connection.payload_bytes += len(frame.body)
-            if self._keep:
-                body = memoryview(bytes(frame.body))
-                frame = Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
-            self._push = self._pushed(frame)
+            self._push = self._pushed(_copied(frame) if self._keep else frame)
             self._sizes.insert(0, frame.size)
 
     # -- the clock's stage
@@ -405,7 +407,7 @@ class VirtualServer(Server):
         self._watch(connection)
         kept = self._read_ahead.pop(worker, None) or deque()
         while kept:  # what is again more than a message is kept again
-            self._handle(connection, kept.popleft())
+            self._take(worker, kept.popleft())
         began = told = time.monotonic()
         suspicion = Suspicion()
         while len(self._sizes) < self._expected and connection in self._connections:
@@ -522,3 +524,9 @@ class VirtualServer(Server):
         if self._outstanding is not None:
             self._outstanding.returned(worker)
         return sizes
+
+
+def _copied(frame: Frame) -> Frame:
+    """A frame whose body lies in memory of its own."""
+    body = memoryview(bytearray(frame.body))  # torch warns of arrays that nobody may write to
+    return Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)

@@ -12,7 +12,7 @@ from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.virtual_server import VirtualServer
 from testbed.wire.frames import Kind, header
-from tests.roles.test_server import Running, dense, receive, settings
+from tests.roles.test_server import SIZE, Running, dense, receive, settings
 
 TIMES = {"distribution": "constant", "mean": 0.1}
 CUT_OFF = (Fault(0, "stop-network", 0.5), 0.15)
@@ -22,8 +22,15 @@ KILLED = (Fault(1, "kill", 0.1), 0.35)
 class Worker:
     """One that asks, in a thread; ``stopped`` says whether it was told that training is over."""
 
-    def __init__(self, connection: socket.socket, leave: Leave) -> None:
+    def __init__(self, connection: socket.socket, leave: Leave, *, ahead: bool = False) -> None:
+        """Begin.
+
+        Args:
+            ahead: send two messages at once, and nothing when the second is due.
+        """
         self.stopped = False
+        self.sent = 0
+        self._ahead = ahead
         self._connection = connection
         self._leave = leave
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -38,8 +45,10 @@ class Worker:
                 break
             order = self._leave.take()
             assert order is not None
-            if order.what is What.FINISHED:
-                self._connection.sendall(dense(version, 0.01) + header(Kind.PULL))
+            if order.what is What.FINISHED and (not self._ahead or self.sent % 2 == 0):
+                message = dense(version, 0.01) + header(Kind.PULL)
+                self._connection.sendall(message * (1 + self._ahead))
+            self.sent += order.what is What.FINISHED
         self._connection.close()
 
     def end(self) -> None:
@@ -72,5 +81,35 @@ def test_one_that_was_killed_while_it_was_cut_off_hears_of_the_end(
         worker.end()
         assert worker.stopped
     running.close()
+    for leave in (*ours, *theirs):
+        leave.close()
+
+
+def test_two_messages_that_come_in_one_read_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = {"clock": "virtual", "compute": TIMES, "waiting": TIMES | {"mean": 0.0}, "updates": 30}
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+    ours, theirs = ([Leave(end) for end in ends] for ends in zip(*pairs, strict=True))
+    make = partial(VirtualServer, times=Times.of(settings(**run)), local_steps=1, leaves=ours)
+    running = Running(monkeypatch, make, None, **run)
+    # It greets, and later sends what it sends, before it hangs up: both are read to the end.
+    connections = [running.connect(number) for number in (0, 1)]
+    workers = [
+        Worker(connection, leave, ahead=not number)
+        for number, (connection, leave) in enumerate(zip(connections, theirs, strict=True))
+    ]
+    for worker in workers:
+        worker.end()
+        assert worker.stopped
+    running.until("finished")
+    running.close()
+    rows = [message.fields for message in running.messages if "updates" in message.fields]
+    assert sum(row["updates"] for row in rows) == 30
+    ledgers = {
+        message.fields["connection"]: message.fields["payload_bytes"]
+        for message in running.messages
+        if "connection" in message.fields
+    }
+    # The last message of the one that sends ahead is no update any more.
+    assert ledgers == {0: 16 * 4 * SIZE, 1: 15 * 4 * SIZE}
     for leave in (*ours, *theirs):
         leave.close()
