@@ -263,7 +263,14 @@ class SimulatedRun:
             recording.flush()
             complete = outcome.ended == "completed"
             early = not complete and outcome.updates > 0
-            ingress = self._system.ledger() if early else recording.ingress
+            ingress = recording.ingress
+            if early:
+                # What had reached the server and was no update is no part of it: that came later.
+                ingress = {
+                    "payload_bytes": outcome.payload_bytes,
+                    "message_bytes": outcome.message_bytes,
+                    "wire_bytes": self._system.ledger()["wire_bytes"],
+                }
             summary = outcome.summary(self._plan, ingress, self._after_drain, recording.log.struck)
             summary["traffic"] = {
                 "capture": None,
