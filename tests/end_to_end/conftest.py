@@ -192,7 +192,7 @@ class Started:
         groups = {
             path
             for place in control_group.hierarchies()
-            for path in place.path.glob(f"{run_names.PREFIX}{agent.pid}-*")
+            for path in place.path.rglob(f"{run_names.PREFIX}{agent.pid}-*")
         }
         self.noted.append(Traces(processes, networks, groups, self.links_before))
         return self.noted[-1]
