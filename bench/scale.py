@@ -7,6 +7,8 @@ itself (``events.jsonl``) give the table's columns:
 - nodes: until every device's namespaces are made; libraries are loaded meanwhile;
 - network: from there until every link is built and the capture receives;
 - devices: from there until every worker has connected to the server, and training begins;
+- of the processors until then: seconds that the orchestrator, the agent (which builds the links), the
+  fork server and all devices together have had;
 - removed: from the order to end until no process, link or control group is left;
 - private: bytes of memory that are a worker's own, median of a sample, in the middle of training;
 - all: what the host had less of at the least than before, by device: with the kernel's namespaces, page
@@ -16,6 +18,7 @@ Writes a record, and the table made from it into a page: ``python -m bench.scale
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -69,6 +72,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
     before = least = psutil.virtual_memory().available
     began = time.monotonic()
     private: list[int] = []
+    processors: dict[str, float] = {}
     with (
         (folder / "errors").open("w+b") as errors,
         subprocess.Popen(
@@ -80,6 +84,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
             time.sleep(0.2)
             least = min(least, psutil.virtual_memory().available)
             if b": training" in (folder / "errors").read_bytes():
+                processors = processors or processor_seconds(process.pid)
                 # The last sample counts: by then workers have computed.
                 private = private_memory(process.pid, SAMPLE) or private
         ended = time.monotonic()
@@ -102,6 +107,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
         "network_seconds": at[BUILT] - at[MADE],
         "devices_seconds": at[TRAINING] - at[BUILT],
         "training_begins_seconds": at[TRAINING],
+        "processor_seconds": processors,
         "updates_per_second": summary["updates_per_second"],
         "removed_seconds": float(removal.removeprefix(REMOVED).split()[0]),
         "command_seconds": ended - began,
@@ -112,6 +118,28 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
     return row
 
 
+def processor_seconds(pid: int) -> dict[str, float]:
+    """Seconds of processors that the parts of a run have had, which process ``pid`` drives."""
+
+    def of(*processes: psutil.Process) -> float:
+        total = 0.0
+        for process in processes:
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                total += sum(process.cpu_times()[:2])
+        return total
+
+    orchestrator = psutil.Process(pid)
+    agent = max(orchestrator.children(), key=lambda one: len(one.children(recursive=True)))
+    fork_server = max(agent.children(), key=lambda one: len(one.children()))
+    return {
+        "orchestrator": of(orchestrator),
+        "agent": of(agent),
+        "fork server": of(fork_server),
+        "devices": of(*fork_server.children()),
+    }
+
+
+_PARTS = ("orchestrator", "agent", "fork server", "devices")
 _HEADING = (
     "runtime",
     "model",
@@ -120,6 +148,7 @@ _HEADING = (
     "network",
     "devices",
     "training begins after",
+    "of the processors until then: " + ", ".join(_PARTS),
     "updates/s",
     "removed",
     "private per worker",
@@ -135,6 +164,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         row["model"],
         f"{row['workers']:,}",
         *(f"{row[f'{name}_seconds']:.1f} s" for name in seconds),
+        ", ".join(f"{row['processor_seconds'][part]:.1f} s" for part in _PARTS),
         f"{row['updates_per_second']:.0f}",
         f"{row['removed_seconds']:.1f} s",
         f"{private / 1e6:.1f} MB" if private else "—",
