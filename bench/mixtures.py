@@ -9,7 +9,8 @@ server is killed, and comes back from a checkpoint. All run in one process; one 
 ended, and has failed.
 
 Prints a line for each seed that fails, with its experiment, and how far it is now and then. A seed is
-enough to see a failure again: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``.
+enough to see a failure again: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With
+``--crowded`` the faults are of few kinds, and all on one worker of a synchronous run.
 """
 
 import argparse
@@ -122,6 +123,53 @@ def mixture(seed: int) -> dict[str, Any]:
         )
         made["faults"].append({"who": "server", "how": "kill", "when": when, "lasting": "100ms"})
     return made
+
+
+def crowded(seed: int) -> dict[str, Any]:
+    """The experiment of a seed in which freezes, outages and slow links overlap on one worker.
+
+    The server sends it every version meanwhile, so that many wait at it and on its link. ``mixture``
+    seldom makes such a case: of its first 250, none fails if an outage moves what has arrived.
+    """
+    draw = np.random.default_rng([1415, seed])
+
+    def one(*options: Any) -> Any:
+        return options[int(draw.integers(len(options)))]
+
+    workers, updates, mean = int(draw.integers(3, 6)), 300, 50
+    network = one(
+        {"downlink": "20mbit"}, {"downlink": "60mbit", "delay": "7ms"}, {"delay": "7ms"}, {}
+    )
+    horizon = updates * mean / 3000
+
+    def fault() -> dict[str, Any]:
+        rate = one("2mbit", "10mbit")
+        return {
+            "who": {"devices": ["worker-0"]},
+            "how": one("freeze", "freeze", "stop-network", {"kind": "slow", "downlink": rate}),
+            "when": {"time": f"{draw.uniform(0.02, 0.6) * horizon:.3f}s"},
+            "lasting": f"{draw.uniform(0.1, 0.4) * horizon:.3f}s",
+        }
+
+    algorithm = {
+        "name": "sync-sgd",
+        "protocol": one("push-and-wait", "push-and-wait", "push-and-interrupt"),
+        "wait_for": int(draw.integers(1, workers)),
+    }
+    return {
+        "name": f"crowded-{seed}",
+        "seed": seed,
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": updates, "batch_size": 8},
+        "clock": "virtual",
+        "algorithms": [algorithm],
+        "devices": {"workers": workers},
+        "network": network,
+        "waiting": {"distribution": "exponential", "mean": f"{mean}ms"},
+        "evaluation": {"every": 100, "images": 50},
+        "faults": [fault() for _ in range(int(draw.integers(3, 6)))],
+    }
 
 
 def _algorithm(draw: np.random.Generator, workers: int) -> tuple[dict[str, Any], bool]:
@@ -290,6 +338,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="half",
         help="which are carried out in namespaces, too; half: the even seeds",
     )
+    parser.add_argument(
+        "--crowded",
+        action="store_true",
+        help="freezes, outages and slow links that overlap on one worker of a synchronous run",
+    )
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
     emulated = {"half": (0,), "all": (0, 1), "none": ()}[options.emulate]
@@ -297,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     completed = carried = 0
     last = began = time.monotonic()
     for seed in options.seeds:
-        spec = mixture(seed)
+        spec = (crowded if options.crowded else mixture)(seed)
         emulate = seed % 2 in emulated
         with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:
             at = options.keep or Path(folder)

@@ -66,6 +66,15 @@ def test_an_example() -> None:
     assert line.send(2.0, 1) == pytest.approx(2 + 8 * (1514 + 67) / 1e6 + 0.05)
 
 
+def test_rounding_lets_nothing_overtake_what_a_line_that_is_down_has_moved() -> None:
+    """What was sent as it went down, and what is sent meanwhile, arrive together but for rounding."""
+    for i in range(1, 1000):
+        line, now = Line(None, 0.1), i / 7
+        before = line.send(now, 1)
+        moved = line.hold(now, now + i / 11)(before)
+        assert line.send(now + i / 13, 1) >= moved
+
+
 class Fluid:
     """A line as bits that flow: what is under way is moved on from one moment to the next.
 

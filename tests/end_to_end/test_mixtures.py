@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.mixtures import mixture, try_out
+from bench.mixtures import crowded, mixture, try_out
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
 
 _unable = _try_in_child(_make_namespaces)
@@ -17,6 +17,16 @@ _needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_
 def test_a_mixture_is_simulated_to_its_end(seed: int, tmp_path: Path) -> None:
     print(f"to see it again: python -m bench.mixtures --emulate none --seeds {seed}")
     assert try_out(mixture(seed), tmp_path, emulate=False) == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [11, 21, 35, 36, 46])
+def test_what_has_arrived_stays_where_it_is_however_faults_overlap(
+    seed: int, tmp_path: Path
+) -> None:
+    """These five fail if a link that goes down or slows moves what a frozen worker has already."""
+    print(f"to see it again: python -m bench.mixtures --crowded --emulate none --seeds {seed}")
+    assert try_out(crowded(seed), tmp_path, emulate=False) == []
 
 
 @pytest.mark.real

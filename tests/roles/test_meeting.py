@@ -532,6 +532,28 @@ def test_under_the_virtual_clock_it_waits_for_an_evaluator_that_cannot_follow(
     evaluator.close()
 
 
+@pytest.mark.parametrize("evaluations", [5000, 1], ids=["in training", "when it is over"])
+def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+    place: Place, monkeypatch: pytest.MonkeyPatch, evaluations: int
+) -> None:
+    monkeypatch.setattr(meeting, "EVALUATOR_TIMEOUT", 0.5)
+    one, evaluator = _peer_and_evaluator(place)
+    parameters = np.zeros(SIZE, np.float32)
+
+    def evaluate() -> None:
+        for iteration in range(evaluations):
+            one.evaluate(iteration, parameters)
+        one.part()
+
+    evaluating = place.do(evaluate)
+    evaluating.join(20)
+    given_up = not evaluating.is_alive()
+    evaluator.close()  # which ends the wait in any case
+    evaluating.join(20)
+    assert given_up
+    assert any("nothing was heard of it for 0.5 s" in text for text in place.events(0))
+
+
 def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -> None:
     one, evaluator = _peer_and_evaluator(place, clock="wall", updates=5000)
     parameters = np.zeros(SIZE, np.float32)

@@ -2,21 +2,29 @@
 
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 
+from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
 from testbed.roles.computation import Times
 from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.virtual_server import VirtualServer
-from testbed.wire.frames import Kind, header
-from tests.roles.test_server import SIZE, Running, dense, receive, settings
+from testbed.telemetry.records import UPDATE
+from testbed.wire.frames import HEADER, Kind, header
+from tests.roles import test_server
+from tests.roles.test_server import SIZE, Running, dense, hello, receive, settings
 
 TIMES = {"distribution": "constant", "mean": 0.1}
 CUT_OFF = (Fault(0, "stop-network", 0.5), 0.15)
 KILLED = (Fault(1, "kill", 0.1), 0.35)
+CUT_OFF_TO_THE_END = (Fault(0, "stop-network", 1000.0), 0.05)
 
 
 class Worker:
@@ -57,59 +65,104 @@ class Worker:
         assert not self._thread.is_alive()
 
 
+@contextmanager
+def virtual(
+    monkeypatch: pytest.MonkeyPatch, *faults: tuple[Fault, float], **changes: Any
+) -> Iterator[tuple[Running, list[Leave]]]:
+    """A server under the virtual clock, and its workers' ends of the clock's channels.
+
+    Args:
+        monkeypatch: the test's.
+        faults: what happens to worker 0, and when.
+        changes: of the settings.
+    """
+    told = tuple(
+        {"stream": f"faults {fault.rule}", "fault": fault.to_json(), "devices": [0], "time": time}
+        for fault, time in faults
+    )
+    run = {"clock": "virtual", "compute": TIMES, "waiting": TIMES | {"mean": 0.0}} | changes
+    chosen = settings(**run)
+    ends = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(chosen.workers))
+    ours, theirs = ([Leave(end) for end in side] for side in zip(*ends, strict=True))
+    make = partial(VirtualServer, times=Times.of(chosen), local_steps=1, leaves=ours)
+    running = Running(monkeypatch, make, None, faults=told, **run)
+    try:
+        yield running, theirs
+    finally:
+        running.close()
+        for leave in (*ours, *theirs):
+            leave.close()
+
+
+def finished(leave: Leave) -> None:
+    """Wait until a worker is told that its computation is over."""
+    while (order := leave.take()) is not None and order.what is not What.FINISHED:
+        pass
+    assert order is not None
+
+
 def test_one_that_was_killed_while_it_was_cut_off_hears_of_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    faults = tuple(
-        {"stream": f"faults {fault.rule}", "fault": fault.to_json(), "devices": [0], "time": time}
-        for fault, time in (CUT_OFF, KILLED)
-    )
-    run = {"clock": "virtual", "compute": TIMES, "waiting": TIMES | {"mean": 0.0}, "updates": 30}
-    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
-    ours, theirs = ([Leave(end) for end in ends] for ends in zip(*pairs, strict=True))
-    times = Times.of(settings(**run))
-    make = partial(VirtualServer, times=times, local_steps=1, leaves=ours)
-    running = Running(monkeypatch, make, None, faults=faults, **run)
-    connections = [running.connect(number) for number in (0, 1)]
-    first, other = map(Worker, connections, theirs)
-    assert running.until("fault", "kill")["phase"] == "begin"
-    connections[0].shutdown(socket.SHUT_RDWR)
-    first.end()
-    assert running.until("fault", "kill")["phase"] == "end"
-    second = Worker(running.connect(int(Who(0, 1))), theirs[0])
-    for worker in (second, other):
-        worker.end()
-        assert worker.stopped
-    running.close()
-    for leave in (*ours, *theirs):
-        leave.close()
+    with virtual(monkeypatch, CUT_OFF, KILLED, updates=30) as (running, theirs):
+        connections = [running.connect(number) for number in (0, 1)]
+        first, other = map(Worker, connections, theirs)
+        assert running.until("fault", "kill")["phase"] == "begin"
+        connections[0].shutdown(socket.SHUT_RDWR)
+        first.end()
+        assert running.until("fault", "kill")["phase"] == "end"
+        second = Worker(running.connect(int(Who(0, 1))), theirs[0])
+        for worker in (second, other):
+            worker.end()
+            assert worker.stopped
 
 
-def test_two_messages_that_come_in_one_read_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = {"clock": "virtual", "compute": TIMES, "waiting": TIMES | {"mean": 0.0}, "updates": 30}
-    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
-    ours, theirs = ([Leave(end) for end in ends] for ends in zip(*pairs, strict=True))
-    make = partial(VirtualServer, times=Times.of(settings(**run)), local_steps=1, leaves=ours)
-    running = Running(monkeypatch, make, None, **run)
-    # It greets, and later sends what it sends, before it hangs up: both are read to the end.
-    connections = [running.connect(number) for number in (0, 1)]
-    workers = [
-        Worker(connection, leave, ahead=not number)
-        for number, (connection, leave) in enumerate(zip(connections, theirs, strict=True))
-    ]
-    for worker in workers:
-        worker.end()
-        assert worker.stopped
-    running.until("finished")
-    running.close()
-    rows = [message.fields for message in running.messages if "updates" in message.fields]
-    assert sum(row["updates"] for row in rows) == 30
-    ledgers = {
-        message.fields["connection"]: message.fields["payload_bytes"]
-        for message in running.messages
-        if "connection" in message.fields
-    }
-    # The last message of the one that sends ahead is no update any more.
-    assert ledgers == {0: 16 * 4 * SIZE, 1: 15 * 4 * SIZE}
-    for leave in (*ours, *theirs):
-        leave.close()
+def synchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the servers of this test take one gradient for each version, and send versions to all."""
+    half = partial(SynchronousServer, learning_rate=0.5, wait_for=1, protocol="push-and-wait")
+    monkeypatch.setattr(test_server, "StalenessDivided", lambda zeros, _rate: half(zeros))
+
+
+def test_two_messages_of_a_worker_in_one_read_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was cut off may send its next message before the clock comes to the last."""
+    synchronous(monkeypatch)
+    with virtual(monkeypatch, workers=1, updates=3) as (running, theirs):
+        worker = running.connect(0)
+        assert receive(worker)[:2] == (Kind.PARAMETERS, 0)
+        finished(theirs[0])
+        worker.sendall(dense(0, 1.0, loss=1.0) + dense(1, 1.0, loss=2.0))
+        for version in (1, 2):
+            assert receive(worker)[:2] == (Kind.PARAMETERS, version)
+        finished(theirs[0])
+        finished(theirs[0])
+        worker.sendall(dense(2, 1.0, loss=3.0))
+        assert receive(worker)[0] is Kind.STOP
+        worker.close()
+        told = running.until("finished")
+        rows = b"".join(m.raw for m in running.messages if "updates" in m.fields)
+    assert np.frombuffer(rows, UPDATE)["base_version"].tolist() == [0, 1, 2]
+    assert np.frombuffer(rows, UPDATE)["loss"].tolist() == [1.0, 2.0, 3.0]
+    assert told["payload_bytes"] == 3 * 4 * SIZE
+
+
+def test_a_push_that_came_although_its_worker_is_cut_off_is_in_its_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock does not wait for it, but the link is not down for real yet, and the capture saw it."""
+    synchronous(monkeypatch)
+    with virtual(monkeypatch, CUT_OFF_TO_THE_END, updates=3) as (running, theirs):
+        cut_off, other = running.connect(0), running.connect(1)
+        finished(theirs[0])
+        cut_off.sendall(dense(0, 1.0))
+        for version in range(3):
+            assert receive(other)[:2] == (Kind.PARAMETERS, version)
+            finished(theirs[1])
+            other.sendall(dense(version, 1.0))
+        assert receive(other)[0] is Kind.STOP
+        other.close()
+        running.until("finished")
+        ledgers = {
+            m.fields["connection"]: m.fields for m in running.messages if "connection" in m.fields
+        }
+    assert ledgers[0]["payload_bytes"] == 4 * SIZE
+    assert ledgers[0]["message_bytes"] == len(hello(0)) + HEADER.size + 4 * SIZE
