@@ -335,13 +335,14 @@ class VirtualServer(Server):
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
         number = connection.device
-        clocked = self._clock is not None and not self._finished
-        if number is None or connection is self._evaluator or not clocked:
+        if number is None or connection is self._evaluator or self._clock is None:
             super()._handle(connection, frame)
         elif connection is not self._workers.get(number):
-            # One that was killed, or one that the clock has not let come back yet.
+            # One that was killed, or one that the clock has not let come back yet, or never will.
             if connection is self._away.get(number):
                 self._greetings[number].append(frame.size)
+        elif self._finished:
+            super()._handle(connection, frame)
         else:
             if frame.kind is not Kind.PULL:
                 connection.payload_bytes += len(frame.body)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.roles.leave import Leave
-from testbed.roles.standstill import ENOUGH, Standstill, Suspicion, is_idle
+from testbed.roles.queues import is_idle
+from testbed.roles.standstill import ENOUGH, Standstill, Suspicion
 
 CLAIM = ["parameters"]
 

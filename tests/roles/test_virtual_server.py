@@ -30,15 +30,8 @@ CUT_OFF_TO_THE_END = (Fault(0, "stop-network", 1000.0), 0.05)
 class Worker:
     """One that asks, in a thread; ``stopped`` says whether it was told that training is over."""
 
-    def __init__(self, connection: socket.socket, leave: Leave, *, ahead: bool = False) -> None:
-        """Begin.
-
-        Args:
-            ahead: send two messages at once, and nothing when the second is due.
-        """
+    def __init__(self, connection: socket.socket, leave: Leave) -> None:
         self.stopped = False
-        self.sent = 0
-        self._ahead = ahead
         self._connection = connection
         self._leave = leave
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -53,10 +46,8 @@ class Worker:
                 break
             order = self._leave.take()
             assert order is not None
-            if order.what is What.FINISHED and (not self._ahead or self.sent % 2 == 0):
-                message = dense(version, 0.01) + header(Kind.PULL)
-                self._connection.sendall(message * (1 + self._ahead))
-            self.sent += order.what is What.FINISHED
+            if order.what is What.FINISHED:
+                self._connection.sendall(dense(version, 0.01) + header(Kind.PULL))
         self._connection.close()
 
     def end(self) -> None:
@@ -166,3 +157,36 @@ def test_a_push_that_came_although_its_worker_is_cut_off_is_in_its_ledger(
         }
     assert ledgers[0]["payload_bytes"] == 4 * SIZE
     assert ledgers[0]["message_bytes"] == len(hello(0)) + HEADER.size + 4 * SIZE
+
+
+def test_a_message_that_was_read_ahead_and_never_taken_is_in_its_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    synchronous(monkeypatch)
+    with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
+        worker = running.connect(0)
+        assert receive(worker)[:2] == (Kind.PARAMETERS, 0)
+        finished(theirs[0])
+        worker.sendall(dense(0, 1.0) + dense(1, 1.0))
+        assert receive(worker)[0] is Kind.STOP
+        worker.close()
+        assert running.until("connection")["payload_bytes"] == 2 * 4 * SIZE
+        assert running.until("finished")["payload_bytes"] == 4 * SIZE
+
+
+def test_who_was_killed_by_the_clock_alone_and_calls_again_is_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a server may come back, a worker whose connection ends calls again, until it is killed."""
+    killed = (Fault(0, "kill", None), 0.15)
+    with virtual(monkeypatch, killed, workers=1, updates=30) as (running, theirs):
+        evaluator, first = running.connect(1), running.connect(0)
+        worker = Worker(first, theirs[0])
+        assert "no worker is left" in running.until("event")["event"]
+        worker.end()
+        again = running.connect(0)
+        again.sendall(header(Kind.PULL))
+        again.shutdown(socket.SHUT_WR)
+        assert again.recv(1) == b""
+        evaluator.close()
+        running.until("finished")
