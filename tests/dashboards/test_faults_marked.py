@@ -29,7 +29,7 @@ SPEC: dict[str, Any] = {
     "training": {"updates": 300},
     "faults": [
         {"who": {"number": 2}, "when": {"iteration": 60}, "how": "freeze"},
-        {"who": {"number": 4}, "when": {"iteration": 120}, "how": "partition", "lasting": "500ms"},
+        {"who": {"number": 4}, "when": {"iteration": 120}, "how": "partition", "lasting": "1500ms"},
         {"who": {"devices": ["worker-1"]}, "when": {"iteration": 200}, "how": "kill"},
     ],
 }

@@ -10,6 +10,7 @@ import signal
 import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.end_to_end.conftest import ENDLESS, CommandLine, Started
@@ -34,8 +35,10 @@ def interrupt_once_read(started: Started, path: Path) -> None:
             return None
 
     # Open until the end: without a writer, the command would see the end of the file and go on.
-    writer = started.until(opened, f"it reads {path}")
+    writer = started.until(opened, f"it opens {path}")
     try:
+        # A signal between the interpreter's last look at signals and read() would not end the latter.
+        started.until(lambda: started.process.status() == psutil.STATUS_SLEEPING, f"it reads {path}")
         assert_interrupted(started)
     finally:
         os.close(writer)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from testbed.orchestrator.host import _make_namespaces, _try_in_child
-from tests.end_to_end.conftest import SMALL, CommandLine, Started
+from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine, Started
 
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [
@@ -19,8 +19,9 @@ pytestmark = [
     pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
-# 200 snapshots of 437 kB.
+# 200 snapshots of 437 kB, in no less than the 6 s in which the evaluator is found and stopped.
 OFTEN: dict[str, Any] = SMALL | {
+    "waiting": {"distribution": "constant", "mean": "150ms"},
     "evaluation": {"every": 1},
     "traffic": {"capture": False},
 }
@@ -59,13 +60,24 @@ def evaluated(started: Started) -> list[int]:
     return [int(line.partition(",")[0]) for line in started.curve().splitlines()[1:]]
 
 
+@pytest.fixture
+def command_with(tmp_path: Path) -> Iterator[Callable[..., CommandLine]]:
+    """Make command lines with more environment, which is taken over when one is made."""
+    made: list[CommandLine] = []
+
+    def make(**environment: str) -> CommandLine:
+        made.append(CommandLine(tmp_path, env=environment))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
 def test_a_full_tmp_is_no_worker_s_doing(
-    command: CommandLine,
-    small_disk: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
+    command_with: Callable[..., CommandLine], small_disk: Callable[[str], Path]
 ) -> None:
-    monkeypatch.setitem(os.environ, "TMPDIR", str(small_disk("8m")))
-    started = command.start_run(OFTEN)
+    started = command_with(TMPDIR=str(small_disk("8m"))).start_run(OFTEN)
     train_without_it(started).resume()
     assert started.wait() == 0, started.said
     summary = started.record("summary")
@@ -98,3 +110,31 @@ def test_a_full_run_directory_costs_evaluations_and_nothing_else(
     assert texts[-1].startswith(f"{left_out['count']} evaluations were left out, of updates ")
     shown = " ".join(command.do("show", started.run_directory).stdout.split())
     assert f"{left_out['count']}, of updates" in shown
+
+
+FORGETFUL = """
+from testbed import channel
+
+send = channel.Channel.send
+
+def forgetful(self, fields, *others, **more):
+    if fields.get("evaluated") not in (50, 100):
+        send(self, fields, *others, **more)
+
+channel.Channel.send = forgetful
+"""
+
+
+def test_evaluations_that_nobody_tells_of_end_the_run_with_the_reason(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
+    """Every device has ended well: nothing but what is missing can tell that it never comes."""
+    (tmp_path / "sitecustomize.py").write_text(FORGETFUL)
+    command = command_with(PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
+    started = command.start_run(SMALL)
+    assert started.wait() == 1, started.said
+    summary = started.record("summary")
+    assert (summary["ended"], summary["updates"]) == ("failed", 200)
+    reason = "the evaluator has ended and told nothing of the updates 50, 100"
+    assert summary["reason"] == started.record("manifest")["reason"] == reason
+    assert evaluated(started) == [0, 150, 200]
