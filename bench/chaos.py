@@ -225,7 +225,10 @@ def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDA
 
 
 def _left() -> set[str]:
-    """Control groups and folders of runs that are over."""
+    """Control groups and folders of runs that are over.
+
+    Of all on this host: a run beside this one that is killed leaves some, too.
+    """
     paths = [*Path("/sys/fs/cgroup").rglob(f"{PREFIX}*"), *Path("/run").glob(f"{PREFIX}*")]
     return {str(path) for path in paths if is_over(path.name)}
 

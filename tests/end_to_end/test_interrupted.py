@@ -38,7 +38,9 @@ def interrupt_once_read(started: Started, path: Path) -> None:
     writer = started.until(opened, f"it opens {path}")
     try:
         # A signal between the interpreter's last look at signals and read() would not end the latter.
-        started.until(lambda: started.process.status() == psutil.STATUS_SLEEPING, f"it reads {path}")
+        started.until(
+            lambda: started.process.status() == psutil.STATUS_SLEEPING, f"it reads {path}"
+        )
         assert_interrupted(started)
     finally:
         os.close(writer)
