@@ -178,7 +178,10 @@ class Ledger:
         payload = headers.payload
         data = np.flatnonzero(payload > 0)
         new = np.zeros(len(flow), np.int64)
-        syn = (headers.flags[data] & SYN != 0).astype(np.int64)
+        # A SYN takes a number of its own; what only looks like one, as it was damaged, does not.
+        syn = np.zeros(len(data), np.int64)
+        for row in np.flatnonzero(headers.flags[data] & SYN).tolist():
+            syn[row] = self._flows.all[flow[data[row]]].initial == headers.sequence[data[row]]
         new[data] = self._positions.advance(
             flow[data], headers.sequence[data] + syn & 0xFFFFFFFF, payload[data]
         )

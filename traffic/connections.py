@@ -35,6 +35,7 @@ class Flow:
         initial: sequence number of its SYN; of its first byte if there was none.
         limit: the largest segment that its SYN allows the *other* direction; None: no SYN, or too
             little of it was captured.
+        tells_segment: whether its SYN has an MSS option.
         assumed: whether no SYN of the connection told its segment size.
     """
 
@@ -42,6 +43,7 @@ class Flow:
     opened: bool = False
     initial: int = 0
     limit: int | None = None
+    tells_segment: bool = False
     assumed: bool = True
 
     @property
@@ -144,12 +146,15 @@ class Flows:
             initial = int(headers.sequence[row])
             if flow.opened and flow.initial == initial:
                 continue  # the SYN was sent again
+            segment = maximum_segment_size(records, headers, row)
+            if segment == 0 and flow.tells_segment:
+                continue  # a damaged flag of a packet in the middle: this host's SYNs tell their MSS
             anew = flow.opened or flow.initial != initial
             if anew:
                 number = again[row] = self._add(flow.key, int(key[row]), initial)
                 flow = self.all[number]
             flow.opened = True
-            segment = maximum_segment_size(records, headers, row)
+            flow.tells_segment = bool(segment)
             flow.limit = DEFAULT_SEGMENT[flow.version] if segment == 0 else segment
             # When a connection begins, the other direction is still an earlier one's, if it was met.
             first = not headers.flags[row] & ACK and not self._is_met_behind(flow.key, row)

@@ -228,6 +228,32 @@ def test_ports_used_again_with_another_segment_size(tmp_path: Path) -> None:
     assert found.flows["stream_bytes"].tolist() == [3000] * 4
 
 
+@pytest.mark.parametrize("size", [0, 400])
+def test_a_damaged_flag_is_not_the_beginning_of_a_connection(tmp_path: Path, size: int) -> None:
+    """A packet in the middle of a stream looks like a SYN; it is dropped, and sent again."""
+    path = tmp_path / "packets"
+    sent = []
+    packets = (
+        ("a", 0, "S", 0),
+        ("b", 0, "SA", 0),
+        ("a", 1, "A", 1000),
+        ("a", 1001, "SA", size),
+        ("a", 1001, "A", size),
+        ("b", 1, "A", 500),
+        ("a", 1001 + size, "A", 3000),
+    )
+    for source, sequence, flags, length in packets:
+        options: list[object] = [("MSS", 1200)] if length == 0 and sequence == 0 else [TIMESTAMPS]
+        tcp = segment(source, 5000, 77 + sequence, flags, options)
+        raw = frame(source, 0, network(4, source, False, False) / tcp / Raw(bytes(length)), 0x0800)
+        sent.append(Sent(raw, min(len(raw), 128), 10**18))
+    write(path, sent, "<nano")
+    flows = account([path]).flows
+    assert flows["stream_bytes"].tolist() == [4000 + size, 500]
+    assert flows["missing_bytes"].tolist() == [0, 0]
+    assert flows["frames"].tolist() == [1 + 1 + 1 + 1 + 3, 1 + 1]
+
+
 @pytest.mark.parametrize("chunk", [64, 5000])
 def test_the_segment_size_of_a_connection_whose_answer_was_not_captured(
     tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
