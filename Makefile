@@ -96,7 +96,7 @@ chaos: install ## random faults against 50 workers, and every invariant of the l
 mixtures: install ## random faults that overlap, simulated, half of them emulated, to the bit: make mixtures MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)
 
-kernels: install ## boot Debian's kernels in QEMU, and run there what needs netem and cgroup v2: KERNELS=cloud
+kernels: install ## boot Debian's kernels in QEMU, and run there what needs netem and cgroup v2: KERNELS=backports
 	$(BIN)/python -m kernels test $(KERNELS)
 
 traffic: install ## measure the capture's cost and check its counts; the encodings' sizes

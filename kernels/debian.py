@@ -49,7 +49,6 @@ KERNELS = {
     for kernel in (
         Kernel("debian12", "bookworm", "linux-image-amd64", "Debian 12"),
         Kernel("backports", "bookworm-backports", "linux-image-amd64", "Debian 12 backports"),
-        Kernel("cloud", "bookworm", "linux-image-cloud-amd64", "Debian 12, for clouds"),
     )
 }
 
