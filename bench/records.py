@@ -72,6 +72,7 @@ SOURCES = {
             _run("traffic-ladder"),
             *(_run("traffic-ladder", "--seed", seed, *_LAST_STEP, _BOTH) for seed in _SEEDS),
             ("testbed", "compare", "traffic-asgd/*", "traffic-ladder/*", "--accuracy", "97"),
+            ("bench.ladder", "traffic-asgd/*", "traffic-ladder/*"),
         )
     ),
     "capture": Source((("bench.traffic",),), fast=True),

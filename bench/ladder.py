@@ -1,0 +1,112 @@
+"""What each step of the ladder of encodings buys: the table of ``docs/encodings.md``, from its runs.
+
+``python -m bench.ladder 'traffic-asgd/ID' 'traffic-ladder/ID' …``; executions below ``runs``. A row for
+each run: bytes by update over the whole run, what it took to reach 97 %, and how many times less wire
+ingress that is than ASGD's, in the mean of those runs labelled ``asgd`` that reached it.
+"""
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.results import quantities as q
+from testbed.results.reaching import ACCURACY
+from testbed.results.reading import Run
+
+RUNS = Path("runs")
+BASELINE = "asgd"
+HEADINGS = (
+    "run",
+    "seed",
+    "payload an update",
+    "wire an update",
+    "updates",
+    f"updates to {ACCURACY:g} %",
+    f"wire to {ACCURACY:g} %",
+    "times less than ASGD",
+    "best %",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run.
+
+    Attributes:
+        label: its algorithm's.
+        seed: the run's.
+        updates: it made.
+        payload, wire: bytes of the server's ingress by update.
+        updates_to, wire_to: updates and wire ingress until the accuracy was reached; None: it was not.
+        best: the highest accuracy, percent.
+    """
+
+    label: str
+    seed: int
+    updates: int
+    payload: float
+    wire: float
+    updates_to: int | None
+    wire_to: int | None
+    best: float | None
+
+    @classmethod
+    def of(cls, run: Run) -> "Step":
+        """Read a run.
+
+        Raises:
+            NoRunError: a journal cannot be read.
+        """
+        found, summary = run.evaluations, run.summary
+        reached = found.first_reaching(ACCURACY)
+        return cls(
+            run.algorithm,
+            run.manifest.seed,
+            summary.updates,
+            summary.ingress.payload_bytes / summary.updates,
+            summary.ingress.wire_bytes / summary.updates,
+            None if reached is None else int(found.iteration[reached]),
+            None if reached is None else int(found.wire_bytes[reached]),
+            found.best_accuracy,
+        )
+
+
+def table(steps: Sequence[Step]) -> list[str]:
+    """The lines of a Markdown table."""
+    reached = [s.wire_to for s in steps if s.label == BASELINE and s.wire_to is not None]
+    base = statistics.mean(reached) if reached else None
+
+    def cells(step: Step) -> tuple[str, ...]:
+        times = None if base is None or step.wire_to is None else base / step.wire_to
+        return (
+            step.label,
+            str(step.seed),
+            q.as_count(round(step.payload)),
+            q.as_count(round(step.wire)),
+            q.as_count(step.updates),
+            q.as_count(step.updates_to),
+            q.as_bytes(step.wire_to),
+            q.UNKNOWN if times is None else q.as_decimal(times, 0 if times >= 10 else 2),
+            q.as_decimal(step.best, 2),
+        )
+
+    rule = ("---", *("---:",) * (len(HEADINGS) - 1))
+    return [f"| {' | '.join(row)} |" for row in (HEADINGS, rule, *map(cells, steps))]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.ladder", description=__doc__)
+    parser.add_argument("executions", nargs="+", help="below runs, e.g. traffic-asgd/20261123-…-1")
+    executions = parser.parse_args().executions
+    steps = []
+    for execution in executions:
+        runs = [Run.load(path.parent) for path in (RUNS / execution).glob("*/manifest.json")]
+        steps += [Step.of(run) for run in sorted(runs, key=lambda run: run.manifest.started)]
+    print("\n".join(table(steps)))
+
+
+if __name__ == "__main__":
+    main()
