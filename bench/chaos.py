@@ -11,6 +11,7 @@ a seed is enough to see a failure again: ``python -m bench.chaos --seeds 17``.
 import argparse
 import collections
 import json
+import os
 import sys
 import tempfile
 import time
@@ -229,8 +230,11 @@ def _left() -> set[str]:
 
     Of all on this host: a run beside this one that is killed leaves some, too.
     """
-    paths = [*Path("/sys/fs/cgroup").rglob(f"{PREFIX}*"), *Path("/run").glob(f"{PREFIX}*")]
-    return {str(path) for path in paths if is_over(path.name)}
+    found = {path.name: str(path) for path in Path("/run").glob(f"{PREFIX}*")}
+    # Other runs' groups go while this looks, which os.walk passes over.
+    for folder, names, _ in os.walk("/sys/fs/cgroup"):
+        found |= {name: f"{folder}/{name}" for name in names if name.startswith(PREFIX)}
+    return {path for name, path in found.items() if is_over(name)}
 
 
 def seeds_of(text: str) -> list[int]:

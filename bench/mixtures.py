@@ -3,10 +3,10 @@
 Each seed makes a small experiment under the virtual clock: an algorithm and its protocol, links, and 2
 to 5 faults, most of them on one worker, so that freezes, outages, kills, partitions and slow links
 overlap. Every one is simulated, every second one (the even seeds) carried out in namespaces as well. A
-run must end by itself, completed, or failed because a fault has left too few workers for another
-update; the two must end with the same parameters, bytes, updates and records of faults. In some the
-server is killed, and comes back from a checkpoint. All run in one process; one that takes too long is
-ended, and has failed.
+run must end by itself, completed, or failed because faults have left too few workers for another
+update, or such slow ones that it never comes; the two must end with the same parameters, bytes, updates
+and records of faults. In some the server is killed, and comes back from a checkpoint. All run in one
+process; one that takes too long is ended, and has failed.
 
 Prints a line for each seed that fails, with its experiment, and how far it is now and then. A seed is
 enough to see a failure again: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With
@@ -277,12 +277,11 @@ def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
         made = summary["updates"]
         return [] if made == wanted else [f"completed after {made} of {wanted} updates"]
     reason = summary["reason"] or ""
-    gone = [
-        one
-        for one in records(run.directory)
-        if one["phase"] == "begin" and one["fault"] != "slow" and one["duration"] is None
+    # Gone, or slowed down again and again until nothing came before the end of the clock.
+    for_good = [
+        one for one in records(run.directory) if one["phase"] == "begin" and one["duration"] is None
     ]
-    if summary["ended"] == "failed" and reason.startswith(_NOBODY_LEFT) and gone:
+    if summary["ended"] == "failed" and reason.startswith(_NOBODY_LEFT) and for_good:
         return []
     return [f"{summary['ended']}: {reason}"]
 

@@ -41,8 +41,11 @@ PATIENCE = 30.0
 """Seconds without a byte from a worker that is waited for, after which that is told."""
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
 """Kinds after which a worker is not heard for a while."""
-RETURN_TIMEOUT = 60.0
-"""Seconds that a worker which was killed has to greet, once it is to be back."""
+RETURN_TIMEOUT = 600.0
+"""Seconds that a worker which was killed has to greet, once it is to be back.
+
+Without it the run comes to something else, and that a busy host must not decide.
+"""
 COUNTED = ("updates", "evaluations", "faults", "suspicions")
 """What the orchestrator is told of once, however often it comes about."""
 
