@@ -166,8 +166,9 @@ def pinned_loop(dataset: Dataset) -> float:
 def private_memory(pid: int, most: int | None = None) -> list[int]:
     """Private bytes of every node, or of so many, of the run that process ``pid`` drives."""
     found: list[int] = []
-    # The newest first: the server and the evaluator are the oldest.
-    for process in reversed(psutil.Process(pid).children(recursive=True)):
+    # The newest first, whatever their numbers: the server and the evaluator are the oldest.
+    nodes = psutil.Process(pid).children(recursive=True)
+    for process in sorted(nodes, key=psutil.Process.create_time, reverse=True):
         if len(found) == most:
             break
         try:

@@ -85,8 +85,11 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
             least = min(least, psutil.virtual_memory().available)
             if b": training" in (folder / "errors").read_bytes():
                 processors = processors or processor_seconds(process.pid)
-                # The last sample counts: by then workers have computed.
-                private = private_memory(process.pid, SAMPLE) or private
+                # The last whole sample counts: by then workers have computed, and none has ended.
+                sample = private_memory(process.pid, min(SAMPLE, workers))
+                over = b": finishing" in (folder / "errors").read_bytes()
+                if len(sample) == min(SAMPLE, workers) and not over:
+                    private = sample
         ended = time.monotonic()
         told = json.loads(process.stdout.read() or b"{}")
     if process.returncode:

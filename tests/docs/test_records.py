@@ -21,7 +21,6 @@ _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 TO_BE_MADE = {
     "encoding-times",
     "quickstart",
-    "agree",
     "ladder",
     "capture",
     "bench",
