@@ -82,6 +82,7 @@ class VirtualServer(Server):
         self._clock: StarClock | None = None
         self._reading: Connection | None = None
         self._push: Pushed | None = None
+        self._memory = memoryview(bytearray(len(self._scratch)))
         self._sizes: list[int] = []
         self._expected = 2 if self._protocol.asks else 1
         # Frames of messages that came in one read with the message before them, by worker.
@@ -359,8 +360,20 @@ class VirtualServer(Server):
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:
-            self._push = self._pushed(_copied(frame) if self._keep else frame)
+            self._push = self._pushed(_copied(frame) if self._keep else self._apart(frame))
             self._sizes.insert(0, frame.size)
+
+    def _apart(self, frame: Frame) -> Frame:
+        """A frame that stays as it is until the next one is apart.
+
+        A body that came in one read lies where all connections are read into, and others may be read
+        before the clock goes on.
+        """
+        if frame.body.obj is not self._scratch.obj:
+            return frame
+        body = self._memory[: len(frame.body)]
+        body[:] = frame.body
+        return Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
 
     # -- the clock's stage
 

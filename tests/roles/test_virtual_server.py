@@ -136,6 +136,35 @@ def test_two_messages_of_a_worker_in_one_read_are_two(monkeypatch: pytest.Monkey
     assert told["payload_bytes"] == 3 * 4 * SIZE
 
 
+def test_a_push_is_what_was_sent_whoever_else_is_read_in_the_same_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All connections are read into one memory, in which a push may lie whole."""
+    synchronous(monkeypatch)
+    between, go_on = threading.Event(), threading.Event()
+    with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
+        worker, other = running.connect(0), running.connect()
+        finished(theirs[0])
+        look_after = running.server._look_after
+
+        def held() -> None:
+            between.set()
+            go_on.wait(20)
+            look_after()
+
+        monkeypatch.setattr(running.server, "_look_after", held)
+        assert between.wait(20)
+        worker.sendall(dense(0, 1.0))
+        other.sendall(hello(0))
+        go_on.set()
+        assert receive(worker)[0] is Kind.PARAMETERS
+        assert receive(worker)[0] is Kind.STOP
+        worker.close()
+        running.until("finished")
+        parameters = b"".join(m.raw for m in running.messages if "parameters" in m.fields)
+    assert np.unique(np.frombuffer(parameters, np.float32)).tolist() == [-0.5]
+
+
 def test_a_push_that_came_although_its_worker_is_cut_off_is_in_its_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
