@@ -42,8 +42,8 @@ from testbed.results.records import SERVER_KILLED
 
 SIMULATION_LIMIT = 300.0
 """Seconds that a simulation may take; much more than it needs on a busy host."""
-EMULATION_LIMIT = 400.0
-"""Seconds that an emulation may take, likewise."""
+EMULATION_LIMIT = 1800.0
+"""Seconds that an emulation may take; in some, ten thousands of outages are made real on links."""
 GRACE = 30.0
 """Seconds in which a run that is told to end does so."""
 TELL_PERIOD = 60.0
