@@ -81,8 +81,11 @@ SOURCES = {
 """What is measured, by the record's name."""
 
 
-def make(name: str) -> Path:
+def make(name: str, code: str | None) -> Path:
     """Make a record in place of an earlier one; returns its folder.
+
+    Args:
+        code: the commit that it is made of, from before any record was written into the checkout.
 
     Raises:
         SystemExit: a command failed.
@@ -103,7 +106,7 @@ def make(name: str) -> Path:
     about = {
         "commands": [_shown(command) for command in source.commands],
         "depends_on_speed": source.fast,
-        "commit": commit(),
+        "commit": code,
         "host": {key: value for key, value in host().items() if key != "name"},
         "made": f"{datetime.now(UTC):%Y-%m-%d}",
     }
@@ -147,8 +150,9 @@ def main() -> None:
     names = parser.parse_args().name or list(SOURCES)
     if unknown := [name for name in names if name not in SOURCES]:
         parser.error(f"there is no record {unknown[0]}; there are {', '.join(SOURCES)}")
+    code = commit()
     for name in names:
-        print(make(name), flush=True)
+        print(make(name, code), flush=True)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
     )
     monkeypatch.setitem(SOURCES, "small", records.Source(commands))
     monkeypatch.setattr(records, "FOLDER", tmp_path)
-    folder = records.make("small")
+    folder = records.make("small", "0" * 40)
     assert folder == tmp_path / "small"
     printed = (folder / "output.txt").read_text(encoding="utf-8")
     assert "$ testbed simulate experiments/quickstart.yaml --no-report --set" in printed
@@ -110,7 +110,7 @@ def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
     assert sorted(path.name for path in run.iterdir()) == ["curve.csv", "result.json", "spec.yaml"]
     monkeypatch.setitem(SOURCES, "small", records.Source((("testbed", "show", "nothing"),)))
     with pytest.raises(SystemExit, match="testbed show nothing ended with status 2"):
-        records.make("small")
+        records.make("small", "0" * 40)
 
 
 def test_a_figure_that_was_not_measured_is_named(tmp_path: Path) -> None:
