@@ -48,6 +48,13 @@ GRACE = 30.0
 """Seconds in which a run that is told to end does so."""
 TELL_PERIOD = 60.0
 """Seconds between two lines that say how far it is."""
+_SMALL = {
+    "dataset": "digits",
+    "model": "mlp",
+    "clock": "virtual",
+    "evaluation": {"every": 100, "images": 50},
+}
+"""What all experiments here share."""
 _NOBODY_LEFT = ("no further update could come about", "every worker was lost")
 """How the reason begins of a run that its faults have ended."""
 
@@ -98,10 +105,8 @@ def mixture(seed: int) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": f"mixture-{seed}",
         "seed": seed,
-        "dataset": "digits",
-        "model": "mlp",
+        **_SMALL,
         "training": {"updates": updates, "batch_size": 8},
-        "clock": "virtual",
         "algorithms": [algorithm],
         "encoding": one("plain", "compact"),
         "pulls": one("full", "full", "changed"),
@@ -109,7 +114,6 @@ def mixture(seed: int) -> dict[str, Any]:
         "network": network,
         "compute": {"distribution": one("constant", "exponential"), "mean": f"{mean}ms"},
         "waiting": {"distribution": one("constant", "exponential"), "mean": f"{mean}ms"},
-        "evaluation": {"every": 100, "images": 50},
     }
     struck = int(draw.integers(workers))
     made["faults"] = [
@@ -159,15 +163,12 @@ def crowded(seed: int) -> dict[str, Any]:
     return {
         "name": f"crowded-{seed}",
         "seed": seed,
-        "dataset": "digits",
-        "model": "mlp",
+        **_SMALL,
         "training": {"updates": updates, "batch_size": 8},
-        "clock": "virtual",
         "algorithms": [algorithm],
         "devices": {"workers": workers},
         "network": network,
         "waiting": {"distribution": "exponential", "mean": f"{mean}ms"},
-        "evaluation": {"every": 100, "images": 50},
         "faults": [fault() for _ in range(int(draw.integers(3, 6)))],
     }
 

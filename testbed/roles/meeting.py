@@ -219,10 +219,7 @@ class Meeting:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
                 if not self._parting and connection.device is not None:
-                    # The body is valid only until more is received.
-                    body = memoryview(bytes(frame.body))
-                    kept = Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
-                    self._received.append((connection.device, kept))
+                    self._received.append((connection.device, frame.kept()))
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):

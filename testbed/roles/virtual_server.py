@@ -356,11 +356,11 @@ class VirtualServer(Server):
         """Take a frame of the worker that is read: of its message, or of the one after that."""
         if len(self._sizes) >= self._expected:
             # The clock has not come to that yet.
-            self._read_ahead.setdefault(number, deque()).append(_copied(frame))
+            self._read_ahead.setdefault(number, deque()).append(frame.kept())
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:
-            self._push = self._pushed(_copied(frame) if self._keep else self._apart(frame))
+            self._push = self._pushed(frame.kept() if self._keep else self._apart(frame))
             self._sizes.insert(0, frame.size)
 
     def _apart(self, frame: Frame) -> Frame:
@@ -369,11 +369,7 @@ class VirtualServer(Server):
         A body that came in one read lies where all connections are read into, and others may be read
         before the clock goes on.
         """
-        if frame.body.obj is not self._scratch.obj:
-            return frame
-        body = self._memory[: len(frame.body)]
-        body[:] = frame.body
-        return Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)
+        return frame.kept(self._memory) if frame.body.obj is self._scratch.obj else frame
 
     # -- the clock's stage
 
@@ -541,9 +537,3 @@ class VirtualServer(Server):
         if self._outstanding is not None:
             self._outstanding.returned(worker)
         return sizes
-
-
-def _copied(frame: Frame) -> Frame:
-    """A frame whose body lies in memory of its own."""
-    body = memoryview(bytearray(frame.body))  # torch warns of arrays that nobody may write to
-    return Frame(frame.kind, frame.encoding, frame.number, frame.loss, body)

@@ -27,7 +27,7 @@ body, what the expecting side did not say it accepts.
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from testbed.wire import WireError
@@ -61,7 +61,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message; the body is valid until the receiver is used again."""
+    """One message; the body is valid until a receiver is used that shares its receiver's memory."""
 
     kind: Kind
     encoding: int
@@ -73,6 +73,20 @@ class Frame:
     def size(self) -> int:
         """Bytes of the stream that this message took, header included."""
         return HEADER.size + len(self.body)
+
+    def kept(self, memory: memoryview | None = None) -> "Frame":
+        """This message, with a copy of its body that no receiver overwrites.
+
+        Args:
+            memory: where the copy goes, at least as long as the body; None: into new memory, which is
+                writable, because torch warns of arrays that nobody may write to.
+        """
+        if memory is None:
+            body = memoryview(bytearray(self.body))
+        else:
+            body = memory[: len(self.body)]
+            body[:] = self.body
+        return replace(self, body=body)
 
 
 def header(
