@@ -1,4 +1,4 @@
-"""What each step of the ladder of encodings buys: the table of ``docs/encodings.md``, from its runs.
+"""How many bytes each encoding saves: the table "What each step buys" of ``docs/encodings.md``.
 
 ``python -m bench.ladder 'traffic-asgd/ID' 'traffic-ladder/ID' …``; executions below ``runs``. A row for
 each run: bytes by update over the whole run, what it took to reach 97 %, and how many times less wire

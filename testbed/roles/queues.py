@@ -1,4 +1,4 @@
-"""What a socket's kernel still has: bytes that nobody has read, sent or acknowledged."""
+"""How many bytes wait in the kernel for a socket: to be read, to be sent, to be acknowledged."""
 
 import array
 import fcntl

@@ -67,7 +67,7 @@ def test_an_example() -> None:
 
 
 def test_rounding_lets_nothing_overtake_what_a_line_that_is_down_has_moved() -> None:
-    """What was sent as it went down, and what is sent meanwhile, arrive together but for rounding."""
+    """One message is sent as the line goes down, one during the outage: they arrive in that order."""
     for i in range(1, 1000):
         line, now = Line(None, 0.1), i / 7
         before = line.send(now, 1)
