@@ -96,6 +96,7 @@ def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
     commands = (
         ("testbed", "simulate", "experiments/quickstart.yaml", "--no-report", *options),
         ("testbed", "show", "quickstart/*/asgd"),
+        ("testbed", "compare", "quickstart/*", "--out", "accuracy.png"),
     )
     monkeypatch.setitem(SOURCES, "small", records.Source(commands))
     monkeypatch.setattr(records, "FOLDER", tmp_path)
@@ -106,6 +107,7 @@ def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
     assert "$ testbed show 'quickstart/*/asgd'\n" in printed
     # What the second command was told is a run of the first.
     assert re.search(r"^ *run +quickstart/\S+/asgd$", printed, re.MULTILINE)
+    assert (folder / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     run = folder / "quickstart-1-asgd"
     assert sorted(path.name for path in run.iterdir()) == ["curve.csv", "result.json", "spec.yaml"]
     monkeypatch.setitem(SOURCES, "small", records.Source((("testbed", "show", "nothing"),)))

@@ -312,3 +312,17 @@ def command(tmp_path: Path) -> Iterator[CommandLine]:
     line = CommandLine(tmp_path)
     yield line
     line.close()
+
+
+@pytest.fixture
+def command_with(tmp_path: Path) -> Iterator[Callable[..., CommandLine]]:
+    """Make command lines with more environment, which is taken over when one is made."""
+    made: list[CommandLine] = []
+
+    def make(**environment: str) -> CommandLine:
+        made.append(CommandLine(tmp_path, env=environment))
+        return made[-1]
+
+    yield make
+    for line in made:
+        line.close()

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -68,24 +69,23 @@ def test_while_the_experiment_file_is_read(command: CommandLine, what: str) -> N
     interrupt_once_read(command.start(what, path), path)
 
 
-def test_while_a_dataset_is_fetched(tmp_path: Path) -> None:
+def test_while_a_dataset_is_fetched(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         address = "http://{}:{}".format(*proxy.getsockname())
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        environment = dict.fromkeys(names, address) | {"no_proxy": "", "NO_PROXY": ""}
-        command = CommandLine(
-            tmp_path, env=environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        command = command_with(
+            **dict.fromkeys(names, address), no_proxy="", NO_PROXY="", XDG_CACHE_HOME=str(cache)
         )
-        try:
-            started = command.start("data", "fetch", "mnist")
-            proxy.settimeout(60)
-            connection, _ = proxy.accept()
-            with connection:
-                assert_interrupted(started)
-        finally:
-            command.close()
+        started = command.start("data", "fetch", "mnist")
+        proxy.settimeout(60)
+        connection, _ = proxy.accept()
+        with connection:
+            assert_interrupted(started)
     # What had begun to come is not kept.
-    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
 def test_while_a_simulation_trains(command: CommandLine) -> None:
@@ -102,14 +102,13 @@ def test_another_signal_has_its_own_status(command: CommandLine) -> None:
     assert started.wait() == 128 + signal.SIGTERM, started.said
 
 
-def test_while_the_report_of_a_run_is_written(tmp_path: Path) -> None:
+def test_while_the_report_of_a_run_is_written(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
     settings = hold(tmp_path / "matplotlibrc")  # what draws the figures reads it first
-    command = CommandLine(tmp_path, env={"MATPLOTLIBRC": str(settings)})
-    try:
-        started = command.start("simulate", command.spec(), "--out", command.out)
-        interrupt_once_read(started, settings)
-    finally:
-        command.close()
+    command = command_with(MATPLOTLIBRC=str(settings))
+    started = command.start("simulate", command.spec(), "--out", command.out)
+    interrupt_once_read(started, settings)
     assert "testbed: interrupted while the report was written; the runs are whole" in started.said
 
 

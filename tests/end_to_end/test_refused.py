@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,12 @@ def test_an_unknown_key(command: CommandLine) -> None:
     assert not command.out.exists()
 
 
-def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
+def test_a_dataset_that_is_not_there(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    command = CommandLine(tmp_path, env={"TESTBED_DATA": str(empty), "XDG_CACHE_HOME": str(empty)})
+    command = command_with(TESTBED_DATA=str(empty), XDG_CACHE_HOME=str(empty))
     sentence = refused(command, SMALL | {"dataset": "mnist"}, 1)
     assert "testbed data fetch mnist" in sentence
     assert str(empty) in sentence

@@ -60,20 +60,6 @@ def evaluated(started: Started) -> list[int]:
     return [int(line.partition(",")[0]) for line in started.curve().splitlines()[1:]]
 
 
-@pytest.fixture
-def command_with(tmp_path: Path) -> Iterator[Callable[..., CommandLine]]:
-    """Make command lines with more environment, which is taken over when one is made."""
-    made: list[CommandLine] = []
-
-    def make(**environment: str) -> CommandLine:
-        made.append(CommandLine(tmp_path, env=environment))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
 def test_a_full_tmp_is_no_worker_s_doing(
     command_with: Callable[..., CommandLine], small_disk: Callable[[str], Path]
 ) -> None:
