@@ -1,8 +1,9 @@
 """``make records``: measure again what README and docs print, and keep it beside them.
 
 A record is a folder of ``docs/records``: what its commands printed (``output.txt``), with which code,
-on which host and when (``record.json``), and for each run that they made its spec, what it came to and
-its curve, as ``reproduction.records`` keeps them. The pages print figures between two comments,
+on which host and when (``record.json``), the pictures that they drew (``*.png``), and for each run that
+they made its spec, what it came to and its curve, as ``reproduction.records`` keeps them. The pages
+print figures between two comments,
 
     <!-- record NAME: lines -->     every line is a line that the record's commands printed
     <!-- record NAME: figures -->   every number is one of the record
@@ -60,7 +61,12 @@ _BOTH = (
 )
 SOURCES = {
     "quickstart": Source(
-        (_run("quickstart"), ("testbed", "traffic", "quickstart/*/adacomp-0.01")), fast=True
+        (
+            _run("quickstart"),
+            ("testbed", "traffic", "quickstart/*/adacomp-0.01"),
+            ("testbed", "compare", "quickstart/*", "--out", "accuracy.png"),
+        ),
+        fast=True,
     ),
     "mnist-200": Source((_run("mnist-200"),)),
     "agree": Source((("bench.agree",),), fast=True),
@@ -102,6 +108,8 @@ def make(name: str, code: str | None) -> Path:
         for path in sorted(Path(folder).glob(f"{OUT}/*/*/*/manifest.json")):
             run = Run.load(path.parent)
             keep(run, whole / f"{run.manifest.experiment}-{run.manifest.seed}-{path.parent.name}")
+        for picture in Path(folder).glob("*.png"):
+            shutil.copyfile(picture, whole / picture.name)
     (whole / "output.txt").write_text("\n".join(printed), encoding="utf-8")
     about = {
         "commands": [_shown(command) for command in source.commands],
