@@ -16,20 +16,14 @@ from typing import Any, get_args
 import numpy as np
 
 from testbed.algorithms import served
-from testbed.algorithms.interface import (
-    Conditions,
-    DenseUpdate,
-    FloatVector,
-    Layout,
-    SparseUpdate,
-    Update,
-)
+from testbed.algorithms.interface import Conditions
+from testbed.encoding_choice import EncodingChoice, Indices, Values
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.streams import stream
-from testbed.wire.choice import EncodingChoice, Indices, Values
+from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.values import VALUE_CODINGS, Int8, ValueCoding
 

@@ -24,15 +24,13 @@ from testbed.algorithms.compression import CompressionOptions, compressing_worke
 from testbed.algorithms.interface import (
     AsynchronousServer,
     Conditions,
-    FloatVector,
-    Layout,
     Scope,
     ServedAlgorithm,
     ServerHalf,
-    SparseUpdate,
-    Update,
     WorkerHalf,
 )
+from testbed.counted_copies import CountedCopies
+from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
 
 class AdaCompOptions(CompressionOptions):
@@ -47,32 +45,19 @@ class AdaCompOptions(CompressionOptions):
 
 
 class AdaptiveStaleness(AsynchronousServer):
-    """Algorithm 2. A dense update counts as one that contains every parameter.
-
-    ``_copies`` are the counters as they were at pulled versions, ``_pulls`` how many outstanding pulls
-    refer to each.
-    """
-
-    made_anew = frozenset({"_spare"})
+    """Algorithm 2. A dense update counts as one that contains every parameter."""
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
         super().__init__(parameters)
         self._alpha = np.float32(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
         self._pulled: dict[int, int] = {}
-        self._copies: dict[int, npt.NDArray[np.uint32]] = {}
-        self._pulls: dict[int, int] = {}
-        self._spare: list[npt.NDArray[np.uint32]] = []
+        # The counters as they were at the versions of outstanding pulls.
+        self._contained_at: CountedCopies[npt.NDArray[np.uint32]] = CountedCopies()
 
     def pull(self, worker: int) -> int | None:
         self.forget(worker)
-        if self.version not in self._copies:
-            # Memory is used again: that of a fresh array would have to be zeroed by the kernel.
-            counters = self._spare.pop() if self._spare else np.empty_like(self._contained)
-            np.copyto(counters, self._contained)
-            self._copies[self.version] = counters
-            self._pulls[self.version] = 0
-        self._pulls[self.version] += 1
+        self._contained_at.hold(self.version, self._contained)
         self._pulled[worker] = self.version
         return self.version
 
@@ -83,7 +68,7 @@ class AdaptiveStaleness(AsynchronousServer):
                 f"worker {worker} pushed an update of version {version}, which is not the version "
                 "that it pulled last"
             )
-        at_pull = self._copies[version]
+        at_pull = self._contained_at[version]
         k: npt.NDArray[np.intp] | slice
         if isinstance(update, SparseUpdate):
             # Converted once: arrays would convert other integers at each of the four uses.
@@ -102,12 +87,8 @@ class AdaptiveStaleness(AsynchronousServer):
 
     def forget(self, worker: int) -> None:
         version = self._pulled.pop(worker, None)
-        if version is None:
-            return
-        self._pulls[version] -= 1
-        if self._pulls[version] == 0:
-            del self._pulls[version]
-            self._spare.append(self._copies.pop(version))
+        if version is not None:
+            self._contained_at.release(version)
 
 
 class AdaComp(ServedAlgorithm):

@@ -14,18 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.interface import (
-    Conditions,
-    DenseUpdate,
-    FloatVector,
-    Layout,
-    Options,
-    Parcel,
-    PeerAlgorithm,
-    PeerHalf,
-    SparseUpdate,
-    Update,
-)
+from testbed.algorithms.interface import Conditions, Options, Parcel, PeerAlgorithm, PeerHalf
+from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
 class AllToAllOptions(Options):

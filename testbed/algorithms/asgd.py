@@ -12,16 +12,12 @@ import numpy as np
 from testbed.algorithms.interface import (
     AsynchronousServer,
     Conditions,
-    DenseUpdate,
-    FloatVector,
-    Layout,
     Options,
     ServedAlgorithm,
     ServerHalf,
-    SparseUpdate,
-    Update,
     WorkerHalf,
 )
+from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
 class AsgdOptions(Options):

@@ -11,15 +11,8 @@ from pydantic import Field
 
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.compression import CompressionOptions, compressing_worker
-from testbed.algorithms.interface import (
-    Conditions,
-    FloatVector,
-    Layout,
-    Scope,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import Conditions, Scope, ServedAlgorithm, ServerHalf, WorkerHalf
+from testbed.updates import FloatVector, Layout
 
 
 class CompAsgdOptions(CompressionOptions):

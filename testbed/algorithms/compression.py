@@ -9,16 +9,9 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.algorithms.error_feedback import ErrorFeedback
-from testbed.algorithms.interface import (
-    FloatVector,
-    Layout,
-    Options,
-    Scope,
-    SparseUpdate,
-    WorkerHalf,
-    scopes,
-)
+from testbed.algorithms.interface import Options, Scope, WorkerHalf, scopes
 from testbed.algorithms.selection import Largest, kept
+from testbed.updates import FloatVector, Layout, SparseUpdate
 
 
 class CompressionOptions(Options):

@@ -24,15 +24,8 @@ of that length is made, whatever the number of pushes.
 
 import numpy as np
 
-from testbed.algorithms.interface import (
-    DenseUpdate,
-    FloatVector,
-    IndexVector,
-    Layout,
-    SparseUpdate,
-    Update,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import WorkerHalf
+from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, SparseUpdate, Update
 
 
 class ErrorFeedback(WorkerHalf):

@@ -21,7 +21,7 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms.interface import FloatVector, IndexVector
+from testbed.updates import FloatVector, IndexVector
 
 _SAMPLE = 2048
 """Sampled entries: enough that three standard deviations of the rank are a small over-selection."""

@@ -24,17 +24,14 @@ from pydantic import Field
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.interface import (
     Conditions,
-    DenseUpdate,
-    FloatVector,
-    Layout,
     Options,
     Protocol,
     ServedAlgorithm,
     ServerHalf,
-    Update,
     WorkerHalf,
 )
 from testbed.errors import SpecError
+from testbed.updates import DenseUpdate, FloatVector, Layout, Update
 
 
 class SynchronousSgdOptions(Options):

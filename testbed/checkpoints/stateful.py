@@ -17,12 +17,16 @@ class Stateful:
     """Attributes of this class that are no state: a new object has them as they should be."""
 
     def state(self) -> dict[str, Any]:
-        """The state, by attributes.
+        """The state, by attributes; of an attribute that is itself stateful, its state.
 
         It shares the object's memory: it is to be stored before anything else is done to the object.
         """
         anew = _made_anew(type(self))
-        return {name: value for name, value in vars(self).items() if name not in anew}
+        return {
+            name: value.state() if isinstance(value, Stateful) else value
+            for name, value in vars(self).items()
+            if name not in anew
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become as the object was that the state was taken of; takes the state's values over.
@@ -38,7 +42,9 @@ class Stateful:
             raise ValueError(f"{type(self).__name__} makes {', '.join(wrong)} anew")
         for name, value in state.items():
             mine = vars(self).get(name)
-            if isinstance(mine, np.ndarray) and _alike(mine, value):
+            if isinstance(mine, Stateful):
+                mine.restore(value)
+            elif isinstance(mine, np.ndarray) and _alike(mine, value):
                 np.copyto(mine, value)
             else:
                 setattr(self, name, value)

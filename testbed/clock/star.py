@@ -20,13 +20,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from testbed.algorithms.interface import DenseUpdate, SparseUpdate
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.transfers import Line
 from testbed.roles.service import ParameterService, Pushed
 from testbed.roles.silence import Silence
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
+from testbed.updates import DenseUpdate, SparseUpdate
 from testbed.wire.frames import HEADER
 
 AHEAD = 16

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.encoding_choice import SHORT_NAMES
 from testbed.errors import SpecError
 from testbed.experiment.document import KeyPath, parse
 from testbed.experiment.problems import did_you_mean
 from testbed.experiment.short_form import expand
-from testbed.wire.choice import SHORT_NAMES
 
 _SHORT_FORMS = (("dataset",), ("model",))
 

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from testbed.algorithms import is_served, served
 from testbed.algorithms.interface import Conditions, Options
+from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
 from testbed.experiment.conflicts import conflicts
 from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
@@ -32,7 +33,6 @@ from testbed.experiment.partition_section import KINDS, PartitionSpec
 from testbed.experiment.section import Section, as_tuple
 from testbed.experiment.short_form import Registered, ShortForm
 from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
-from testbed.wire.choice import EncodingChoice, Pulls
 
 
 class Spec(Section):

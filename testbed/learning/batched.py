@@ -17,10 +17,10 @@ here waits for an accelerator: results are in order on its current stream.
 import torch
 from torch import Tensor, nn
 
-from testbed.algorithms.interface import Layout
 from testbed.learning.batched_blocks import CachedBlocks, Fill, Model, Parameters
 from testbed.learning.batched_replay import PaddedBlocks
 from testbed.learning.models import IMAGE, structure
+from testbed.updates import Layout
 
 
 class BatchedLearner:

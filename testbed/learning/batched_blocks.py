@@ -11,10 +11,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from testbed.algorithms.interface import Layout
 from testbed.learning.batched_chain import WorkersChain, template
 from testbed.learning.batched_module import OneByOne, WorkersModule
 from testbed.learning.layers import Layer
+from testbed.updates import Layout
 
 Parameters: TypeAlias = Tensor | Sequence[Tensor]
 """One vector per worker, stacked or not."""

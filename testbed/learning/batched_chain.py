@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from testbed.algorithms.interface import Layout
 from testbed.learning.batched_layers import (
     Block,
     WorkersDense,
@@ -22,6 +21,7 @@ from testbed.learning.chain import build
 from testbed.learning.layers import Dense, Flatten, Layer, MaxPool, PatchConvolution, Relu, Slot
 from testbed.learning.models import IMAGE
 from testbed.learning.winograd import WinogradConvolution
+from testbed.updates import Layout
 
 
 class WorkersChain:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from testbed.algorithms.interface import Layout
 from testbed.learning.learner import Learner
 from testbed.learning.models import IMAGE
+from testbed.updates import Layout
 
 
 class OneByOne:

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from testbed.algorithms.interface import FloatVector, Layout
 from testbed.learning import inference
 from testbed.learning.chain import Chain, build
 from testbed.learning.inference import Inference
 from testbed.learning.layers import Slot
 from testbed.learning.models import IMAGE, structure
+from testbed.updates import FloatVector, Layout
 
 
 class Learner:

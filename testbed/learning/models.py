@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from testbed.algorithms.interface import FloatVector, Layout
+from testbed.updates import FloatVector, Layout
 
 Initialisation: TypeAlias = Literal["paper", "torch"]
 

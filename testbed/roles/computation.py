@@ -10,15 +10,12 @@ import numpy.typing as npt
 from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import (
     Conditions,
-    FloatVector,
-    Layout,
     Options,
     PeerAlgorithm,
     PeerHalf,
     Protocol,
     ServedAlgorithm,
     ServerHalf,
-    Update,
     WorkerHalf,
 )
 from testbed.clock.transfers import Line
@@ -29,6 +26,7 @@ from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.roles.settings import Settings
 from testbed.streams import stream
+from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 
 

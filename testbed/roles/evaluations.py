@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms.interface import as_bytes
 from testbed.roles.snapshots import SnapshotQueue, UnreadableError
+from testbed.updates import as_bytes
 
 
 @dataclass(frozen=True, slots=True)

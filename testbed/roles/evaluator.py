@@ -9,7 +9,6 @@ need not remember those parameters any more.
 import socket
 import time
 
-from testbed.algorithms.interface import as_bytes
 from testbed.channel import Channel
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
@@ -17,6 +16,7 @@ from testbed.roles.greeting import Who, connect
 from testbed.roles.receiving import receive_exactly, receive_header
 from testbed.roles.settings import Settings
 from testbed.telemetry.board import DeviceLine
+from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.frames import Kind, header
 

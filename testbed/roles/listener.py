@@ -11,7 +11,6 @@ import time
 
 import numpy as np
 
-from testbed.algorithms.interface import FloatVector
 from testbed.roles.computation import Computation
 from testbed.roles.leave import What
 from testbed.roles.pace import Draws
@@ -23,6 +22,7 @@ from testbed.roles.standstill import Standstill
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.telemetry.board import DeviceLine
+from testbed.updates import FloatVector
 from testbed.wire.frames import Kind, header
 
 

@@ -2,10 +2,11 @@
 
 from time import monotonic_ns
 
-from testbed.algorithms.interface import Layout, ServerHalf, Update
+from testbed.algorithms.interface import ServerHalf
 from testbed.roles.service import ParameterService, Pushed, ServerObserver
 from testbed.roles.settings import Settings
 from testbed.telemetry.board import ServerLine
+from testbed.updates import Layout, Update
 
 
 class MeasuredService(ParameterService):

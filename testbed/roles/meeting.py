@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from testbed.algorithms.interface import FloatVector, as_bytes
 from testbed.roles.accepting import Accepting
 from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import call
@@ -20,6 +19,7 @@ from testbed.roles.reporting import Report
 from testbed.roles.sending import Pieces
 from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import NoRoomError, SnapshotQueue, UnreadableError
+from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header

@@ -9,14 +9,13 @@ Nothing of it is needed where no server is killed.
 """
 
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
-from testbed.algorithms.interface import FloatVector
 from testbed.checkpoints.stateful import Stateful
+from testbed.counted_copies import CountedCopies
 from testbed.roles.leave import What
-from testbed.roles.versions import Versions
+from testbed.updates import FloatVector
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ class Again:
 class Outstanding(Stateful):
     """Of all workers of a run."""
 
-    made_anew = frozenset({"_asks", "_changed", "_versions"})
+    made_anew = frozenset({"_asks", "_changed"})
 
     def __init__(self, workers: int, *, asks: bool, changed: bool) -> None:
         """Nobody was sent anything yet.
@@ -83,18 +82,8 @@ class Outstanding(Stateful):
         """
         self._asks = asks
         self._changed = changed
-        self._versions = Versions()
+        self._sent: CountedCopies[FloatVector] = CountedCopies()
         self._workers = [SentWorker() for _ in range(workers)]
-
-    def state(self) -> dict[str, Any]:
-        """Everything, the vectors too."""
-        return super().state() | {"versions": self._versions.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
-        own = dict(state)
-        self._versions.restore(own.pop("versions"))
-        super().restore(own)
 
     # -- what happens
 
@@ -103,12 +92,12 @@ class Outstanding(Stateful):
         state = self._workers[worker]
         if state.lost:
             return
-        self._versions.hold(key, vector)
+        self._sent.hold(key, vector)
         state.there.append((key, version))
         if self._changed:
-            self._versions.hold(key, vector)
+            self._sent.hold(key, vector)
             if state.last is not None:
-                self._versions.release(state.last)
+                self._sent.release(state.last)
             state.last = key
 
     def arrived(self, worker: int, version: int) -> None:
@@ -116,13 +105,13 @@ class Outstanding(Stateful):
         state = self._workers[worker]
         state.newest = version
         while state.there and state.there[0][1] < version:
-            self._versions.release(state.there.popleft()[0])
+            self._sent.release(state.there.popleft()[0])
 
     def begun(self, worker: int, version: int) -> None:
         """It computes at that version, and nothing else any more."""
         state = self._workers[worker]
         if state.computing and not state.computing[-1].told:
-            self._versions.release(state.computing.pop().key)
+            self._sent.release(state.computing.pop().key)
         key, there = state.there.popleft()
         assert there == version
         state.computing.append(Computing(key, version, state.drawn))
@@ -135,17 +124,17 @@ class Outstanding(Stateful):
 
     def received(self, worker: int) -> None:
         """What it had to say of the first of its computations was read."""
-        self._versions.release(self._workers[worker].computing.popleft().key)
+        self._sent.release(self._workers[worker].computing.popleft().key)
 
     def lose(self, worker: int) -> None:
         """Nothing more will come of it."""
         state = self._workers[worker]
         for key, _ in state.there:
-            self._versions.release(key)
+            self._sent.release(key)
         for computing in state.computing:
-            self._versions.release(computing.key)
+            self._sent.release(computing.key)
         if state.last is not None:
-            self._versions.release(state.last)
+            self._sent.release(state.last)
         self._workers[worker] = SentWorker(lost=True)
 
     def returned(self, worker: int) -> None:
@@ -162,11 +151,11 @@ class Outstanding(Stateful):
         """What brings a worker that has forgotten everything to where it was."""
         state = self._workers[worker]
         drawn = state.computing[0].drawn if state.computing else state.drawn
-        frames = [(one.version, self._versions[one.key]) for one in state.computing]
-        frames += [(version, self._versions[key]) for key, version in state.there]
+        frames = [(one.version, self._sent[one.key]) for one in state.computing]
+        frames += [(version, self._sent[key]) for key, version in state.there]
         base = None
         if not frames and state.last is not None:
-            base = self._versions[state.last]
+            base = self._sent[state.last]
         if self._asks:
             orders = [(What.RESUME, drawn)]
             orders += [(What.FINISHED, 0) for one in state.computing if one.told]

@@ -16,7 +16,6 @@ from functools import partial
 
 import numpy as np
 
-from testbed.algorithms.interface import as_bytes
 from testbed.roles.computation import DeviceTimes
 from testbed.roles.exchange import Message
 from testbed.roles.leave import Leave, What
@@ -25,6 +24,7 @@ from testbed.roles.peer_computation import PeerComputation, Sending
 from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
+from testbed.updates import as_bytes
 from testbed.wire.frames import Frame, header
 
 LOOK_PERIOD = 1.0

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from testbed.algorithms.interface import FloatVector, Parcel, PeerHalf, Update
+from testbed.algorithms.interface import Parcel, PeerHalf
+from testbed.encoding_choice import EncodingChoice
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.roles.computation import Encoded
 from testbed.roles.exchange import Message, Step
-from testbed.wire.choice import EncodingChoice
+from testbed.updates import FloatVector, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind
 

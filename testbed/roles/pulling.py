@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from testbed.algorithms.interface import FloatVector, Layout, SparseUpdate, as_bytes
+from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.roles.queues import unread
 from testbed.roles.receiving import receive_exactly, receive_header
+from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
 from testbed.wire import WireError
-from testbed.wire.choice import EncodingChoice, Pulls
 from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, Kind
 

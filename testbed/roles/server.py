@@ -27,7 +27,7 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any
 
-from testbed.algorithms.interface import as_bytes
+from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
 from testbed.roles.accepting import Accepting
@@ -41,8 +41,8 @@ from testbed.roles.serving import Serving
 from testbed.roles.settings import PORT
 from testbed.roles.snapshots import NoRoomError, UnreadableError
 from testbed.telemetry.board import Board, hub_line, lines_of
+from testbed.updates import as_bytes
 from testbed.wire import WireError
-from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, SECRET_SIZE, Frame, Kind, Receiver, header
 

@@ -11,11 +11,12 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from testbed.algorithms.interface import FloatVector, Layout, ServerHalf, Update
+from testbed.algorithms.interface import ServerHalf
 from testbed.checkpoints.stateful import Stateful
+from testbed.encoding_choice import EncodingChoice
 from testbed.roles.settings import Settings
 from testbed.roles.silence import Silence
-from testbed.wire.choice import EncodingChoice
+from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 
 UpdateRow: TypeAlias = tuple[int, int, int, int, int, int, float, float, float, bool]

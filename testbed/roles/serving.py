@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from testbed.algorithms.interface import Layout, ServerHalf
+from testbed.algorithms.interface import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.roles.coming_back import CameBack
 from testbed.roles.settings import Settings
 from testbed.telemetry.board import Board
+from testbed.updates import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from testbed.encoding_choice import Pulls
 from testbed.faults.fault import SERVER as THE_SERVER
-from testbed.wire.choice import Pulls
 
 PORT = 7077
 """Where the server listens, in its own network namespace."""

@@ -13,7 +13,6 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.algorithms.interface import as_bytes
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
 from testbed.clock.star import LATEST, Devices, StarClock
@@ -33,6 +32,7 @@ from testbed.roles.serving import Serving
 from testbed.roles.standing_faults import StandingFaults
 from testbed.roles.standstill import Suspicion
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import HEADER, Frame, Kind, header

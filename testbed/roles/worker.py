@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
+from testbed.encoding_choice import EncodingChoice
 from testbed.learning import datasets
 from testbed.roles import computation
 from testbed.roles.asking import ask
@@ -21,7 +22,6 @@ from testbed.roles.standstill import Standstill
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.telemetry.board import DeviceLine
-from testbed.wire.choice import EncodingChoice
 from testbed.wire.encodings import Codec
 
 # What a worker that is killed had handed to its kernel must not travel on without it: over a link that

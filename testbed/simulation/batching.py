@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from testbed.algorithms.interface import FloatVector
 from testbed.checkpoints.stateful import Stateful
+from testbed.counted_copies import CountedCopies
 from testbed.learning.batched import BatchedLearner
 from testbed.learning.datasets import Dataset
 from testbed.roles.settings import Settings
-from testbed.roles.versions import Versions
+from testbed.updates import FloatVector
 
 MOST = 256
 """Gradients computed at once at most: they are kept until their workers send them."""
@@ -44,7 +44,9 @@ class Batching(Stateful):
 
     made_anew = frozenset({"_learner", "_versions"})
 
-    def __init__(self, settings: Settings, dataset: Dataset, versions: Versions) -> None:
+    def __init__(
+        self, settings: Settings, dataset: Dataset, versions: CountedCopies[FloatVector]
+    ) -> None:
         """Prepare the device that the spec names.
 
         Args:

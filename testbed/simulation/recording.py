@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms.interface import FloatVector
 from testbed.experiment.load import dump
 from testbed.faults.fault import SERVER as THE_SERVER
 from testbed.faults.telling import told
@@ -27,6 +26,7 @@ from testbed.roles.settings import SERVER, worker_name
 from testbed.simulation.systems import System
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
+from testbed.updates import FloatVector
 
 _ROWS = 1500
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from testbed.algorithms.interface import FloatVector
 from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
@@ -31,6 +30,7 @@ from testbed.simulation.recording import Recording
 from testbed.simulation.star import STORED, ServerKilledError
 from testbed.simulation.systems import MeshSystem, StarSystem, system
 from testbed.streams import stream
+from testbed.updates import FloatVector
 
 LOOK_PERIOD = 0.1
 """Seconds between two looks at signals, and at how far the run is."""

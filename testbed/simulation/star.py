@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms.interface import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import faults
 from testbed.clock.stage import Arrived
+from testbed.counted_copies import CountedCopies
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.roles.computation import Computation
 from testbed.roles.service import ParameterService, Pushed, as_loss
 from testbed.roles.settings import Settings
-from testbed.roles.versions import Versions
 from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.simulation.batching import Batching, Begun
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 FEW = 10
@@ -59,8 +59,6 @@ class SimulatedWorkers(Stateful):
             "_loaded",
             "_asks",
             "_at_once",
-            "_versions",
-            "_batching",
             "_gradients",
             "_began",
             "_again",
@@ -110,7 +108,7 @@ class SimulatedWorkers(Stateful):
         worthwhile = settings.updates >= FEW * count and not settings.batched
         prompt = instant and not any(map(_delays, settings.faults))
         self._at_once = protocol.certain and prompt and worthwhile and not local
-        self._versions = Versions()
+        self._versions: CountedCopies[FloatVector] = CountedCopies()
         self._batching: Batching | None = None
         if settings.batched and not local:
             self._batching = Batching(settings, dataset, self._versions)
@@ -146,18 +144,12 @@ class SimulatedWorkers(Stateful):
     def state(self) -> dict[str, Any]:
         """Everything but the data, and what can be made again."""
         return super().state() | {
-            "versions": self._versions.state(),
-            "batching": self._batching and self._batching.state(),
             "computations": [one.state() for one in self._computations],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; what was computed at is not loaded any more."""
         own = dict(state)
-        self._versions.restore(own.pop("versions"))
-        batching = own.pop("batching")
-        if self._batching is not None:
-            self._batching.restore(batching)
         for one, saved in zip(self._computations, own.pop("computations"), strict=True):
             one.restore(saved)
         super().restore(own)

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from testbed.algorithms import is_served
-from testbed.algorithms.interface import FloatVector
 from testbed.clock.faults import star_clock
 from testbed.clock.mesh import MeshClock
 from testbed.clock.star import Devices, StarClock
+from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -24,7 +24,7 @@ from testbed.roles.settings import Settings, peer_name
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers
-from testbed.wire.choice import EncodingChoice
+from testbed.updates import FloatVector
 from testbed.wire.encodings import Codec
 
 

@@ -24,16 +24,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from testbed.algorithms.interface import (
-    DenseUpdate,
-    FloatVector,
-    IndexVector,
-    SparseUpdate,
-    Update,
-    as_bytes,
-)
+from testbed.encoding_choice import EncodingChoice
+from testbed.updates import DenseUpdate, FloatVector, IndexVector, SparseUpdate, Update, as_bytes
 from testbed.wire import WireError
-from testbed.wire.choice import EncodingChoice
 from testbed.wire.compression import Zstandard
 from testbed.wire.indices import (
     INDEX_CODINGS,

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms.interface import IndexVector, as_bytes
+from testbed.updates import IndexVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.bits import (
     Numbers,

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms.interface import FloatVector, as_bytes
+from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 
 BLOCK = 64

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.all_to_all import AllToAll, AllToAllOptions, ExchangingPeer
-from testbed.algorithms.interface import Conditions, DenseUpdate, Layout, SparseUpdate, Update
+from testbed.algorithms.interface import Conditions
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 
 SIZE = 5
 ALPHA = 0.125

@@ -6,13 +6,8 @@ from pydantic import ValidationError
 
 from testbed.algorithms import ALGORITHMS, served
 from testbed.algorithms.compression import LargestEntries
-from testbed.algorithms.interface import (
-    Conditions,
-    DenseUpdate,
-    Layout,
-    ServedAlgorithm,
-    SparseUpdate,
-)
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.updates import DenseUpdate, Layout, SparseUpdate
 
 LAYOUT = Layout(("weights", "biases"), (100, 10))
 ONE = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=100)

@@ -12,7 +12,8 @@ from testbed.algorithms import served
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.compression import LargestEntries
 from testbed.algorithms.error_feedback import ErrorFeedback
-from testbed.algorithms.interface import Conditions, DenseUpdate, Layout, SparseUpdate
+from testbed.algorithms.interface import Conditions
+from testbed.updates import DenseUpdate, Layout, SparseUpdate
 
 LAYOUT = Layout(("weights", "biases"), (9, 3))
 SIZE = LAYOUT.total

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import DenseUpdate, ServerHalf, SparseUpdate, Update
+from testbed.algorithms.interface import ServerHalf
+from testbed.updates import DenseUpdate, SparseUpdate, Update
 
 SIZE = 7
 ALPHA = 0.1
@@ -111,15 +112,15 @@ def test_adacomp_keeps_one_copy_per_version_and_only_while_it_is_outstanding() -
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     for worker in range(200):
         server.pull(worker)
-    assert len(server._copies) == 1
+    assert len(server._contained_at) == 1
     one = DenseUpdate(np.ones(SIZE, np.float32))
     for _ in range(50):
         server.push(0, one, server._pulled[0])
         server.pull(0)
-    assert len(server._copies) == 2
+    assert len(server._contained_at) == 2
     for worker in range(200):
         server.forget(worker)
-    assert not server._copies
+    assert len(server._contained_at) == 0
     assert len(server._spare) == 2
 
 

@@ -7,17 +7,9 @@ import numpy as np
 import pytest
 
 from testbed.algorithms import ALGORITHMS, is_served, served
-from testbed.algorithms.interface import (
-    Conditions,
-    DenseUpdate,
-    FloatVector,
-    Layout,
-    ServerHalf,
-    SparseUpdate,
-    Update,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import Conditions, ServerHalf, WorkerHalf
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 LAYOUT = Layout(("weight", "bias"), (5000, 40))
 WORKERS = 4

@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms import ALGORITHMS
-from testbed.algorithms.interface import (
-    Conditions,
-    DenseUpdate,
-    Layout,
-    Protocol,
-    SparseUpdate,
-    Update,
-)
+from testbed.algorithms.interface import Conditions, Protocol
 from testbed.algorithms.synchronous_sgd import (
     SynchronousServer,
     SynchronousSgd,
@@ -25,6 +18,7 @@ from testbed.algorithms.synchronous_sgd import (
 )
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 
 SIZE = 6
 ETA = 0.25

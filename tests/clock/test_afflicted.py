@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf
+from testbed.algorithms.interface import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import values
 from testbed.clock import faults
@@ -30,6 +30,7 @@ from testbed.orchestrator.plan import plan
 from testbed.roles.service import ParameterService, Pushed, UpdateRow
 from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.updates import DenseUpdate, Layout
 
 SIZE = 3000
 """Bytes of parameters and of a push: 12.4 ms at 2 Mbit/s."""

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf
+from testbed.algorithms.interface import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.clock.stage import Arrived
 from testbed.clock.star import AHEAD, Devices, StarClock
@@ -29,6 +29,7 @@ from testbed.orchestrator.plan import plan
 from testbed.roles.service import ParameterService, Pushed, UpdateRow
 from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
 
 

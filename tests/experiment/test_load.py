@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms import ALGORITHMS, is_served
+from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
-from testbed.wire.choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FILES = sorted(EXPERIMENTS.glob("*.yaml"))

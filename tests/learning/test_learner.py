@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.algorithms.interface import Layout
 from testbed.learning import inference
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import load
@@ -17,6 +16,7 @@ from testbed.learning.layers import Slot
 from testbed.learning.learner import Learner
 from testbed.learning.models import IMAGE, MODELS, initialise
 from testbed.streams import stream
+from testbed.updates import Layout
 
 Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 

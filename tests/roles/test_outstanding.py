@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
-from testbed.algorithms.interface import FloatVector
 from testbed.checkpoints.values import decode, encode
 from testbed.roles.leave import What
 from testbed.roles.outstanding import STORED, Again, Outstanding
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS, Pull, WorkerProtocol
+from testbed.updates import FloatVector
 
 Message: TypeAlias = tuple[int, int, bool]
 """The vector computed at, by its first value; the number of the mini-batch; and whether it was late."""

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.channel import Channel, Message
+from testbed.encoding_choice import EncodingChoice
 from testbed.roles import accepting
 from testbed.roles import server as server_module
 from testbed.roles.server import Server
@@ -30,7 +30,7 @@ from testbed.roles.serving import Serving
 from testbed.roles.settings import Settings
 from testbed.roles.snapshots import IN_MEMORY
 from testbed.telemetry.records import UPDATE
-from testbed.wire.choice import EncodingChoice
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Kind, header, parse
 

@@ -9,13 +9,14 @@ import pytest
 
 from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import DenseUpdate, Layout, Protocol, ServerHalf, SparseUpdate
+from testbed.algorithms.interface import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
+from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
 from testbed.roles.service import ParameterService, Pushed, UpdateRow, as_loss
 from testbed.telemetry.records import UPDATE
-from testbed.wire.choice import EncodingChoice
+from testbed.updates import DenseUpdate, Layout, SparseUpdate
 from testbed.wire.encodings import DENSE, Codec
 
 SIZE = 100
@@ -270,7 +271,7 @@ def test_gradients_of_one_version_have_its_row_and_late_ones_the_version_they_fo
 def test_who_has_left_is_due_nothing_and_its_half_forgets_it() -> None:
     half = AdaptiveStaleness(np.zeros(SIZE, np.float32), 0.5)
     one, _ = started(half)
-    assert len(half._copies) == 1
+    assert len(half._contained_at) == 1
     one.asked(1)
     one.leave(1)
     one.leave(1)
@@ -280,7 +281,7 @@ def test_who_has_left_is_due_nothing_and_its_half_forgets_it() -> None:
     with pytest.raises(ValueError, match="not the version that it pulled last"):
         one.pushed(1, dense(0), 0.0, 0.0)
     one.pushed(0, dense(0), 0.0, 0.0)
-    assert half._copies == {}
+    assert len(half._contained_at) == 0
 
 
 def test_who_has_left_is_not_sent_later_versions() -> None:
@@ -440,7 +441,7 @@ def test_a_suspected_worker_s_copy_of_counters_is_given_back() -> None:
     push(one, 0, 0, 1.0)
     push(one, 2, 0, 1.0)
     one.suspect(1, 10.0)
-    assert half._copies == {}
+    assert len(half._contained_at) == 0
     push(one, 1, 0, 11.0)
     assert notes.column("applied") == [True, True, False]
     assert notes.column("staleness")[-1] == 2

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbed.algorithms.interface import FloatVector, SparseUpdate, Update, WorkerHalf
+from testbed.algorithms.interface import WorkerHalf
 from testbed.channel import Channel
 from testbed.learning.datasets import Dataset, load
 from testbed.learning.learner import Learner
@@ -31,6 +31,7 @@ from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
+from testbed.updates import FloatVector, SparseUpdate, Update
 
 UPDATES = 25
 
@@ -203,8 +204,8 @@ def initial(run: Ran) -> FloatVector:
 
 
 def test_a_full_answer_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed.algorithms.interface import Layout
     from testbed.roles.pulling import ChangedAnswers, FullAnswers
+    from testbed.updates import Layout
     from testbed.wire import WireError
     from testbed.wire.frames import Kind, header
 
@@ -231,9 +232,9 @@ def test_a_full_answer_in_another_encoding_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
-    from testbed.algorithms.interface import Layout
+    from testbed.encoding_choice import EncodingChoice
     from testbed.roles.pulling import ChangedAnswers
-    from testbed.wire.choice import EncodingChoice
+    from testbed.updates import Layout
     from testbed.wire.encodings import Codec
     from testbed.wire.frames import Kind, header
 
@@ -274,8 +275,8 @@ def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is missing may wait for the window that only reading opens."""
-    from testbed.algorithms.interface import Layout
     from testbed.roles import pulling
+    from testbed.updates import Layout
     from testbed.wire.frames import Kind, header
 
     monkeypatch.setattr(pulling, "STALLED", 0.05)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbed.algorithms.interface import DenseUpdate, FloatVector, Parcel, PeerHalf, Update
+from testbed.algorithms.interface import Parcel, PeerHalf
 from testbed.experiment.spec import Spec
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
@@ -27,6 +27,7 @@ from testbed.simulation.systems import MeshSystem, StarSystem, System, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
+from testbed.updates import DenseUpdate, FloatVector, Update
 
 UPDATES = 40
 WORKERS = 4

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from testbed.algorithms.interface import DenseUpdate, SparseUpdate, Update
+from testbed.encoding_choice import Compression, EncodingChoice, Indices, Values
+from testbed.updates import DenseUpdate, SparseUpdate, Update
 from testbed.wire import WireError
 from testbed.wire.bits import varint, varint_size
-from testbed.wire.choice import Compression, EncodingChoice, Indices, Values
 from testbed.wire.encodings import DENSE, Codec, describe
 
 SIZES = (3, 1, 150, 40, 6)
