@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from testbed.device_names import SERVER_NUMBER
 from testbed.experiment.units import format_percentage, format_rate
-from testbed.faults.fault import SERVER
 
 if TYPE_CHECKING:
     from testbed.orchestrator.plan import Plan
@@ -31,7 +31,7 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
     fault, devices = rule["fault"], rule["devices"]
     if "trace" in rule:
         return _of_trace(rule, plan)
-    if devices == [SERVER]:
+    if devices == [SERVER_NUMBER]:
         who = "the server"
     elif len(devices) == plan.settings.workers:
         who = "each worker"

@@ -15,7 +15,8 @@ from testbed.clock import afflicted
 from testbed.clock.afflicted import AfflictedClock
 from testbed.clock.stage import FaultStage
 from testbed.clock.star import LATEST, Devices, StarClock
-from testbed.faults.fault import SERVER, Fault
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
 from testbed.roles.service import ParameterService
 
@@ -140,7 +141,7 @@ class FaultyClock(AfflictedClock):
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
         """A fault strikes those that there are; who is killed or lost has no other."""
-        if SERVER in devices:
+        if SERVER_NUMBER in devices:
             self._server_strikes += 1
             version = self._service.half.version
             phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")

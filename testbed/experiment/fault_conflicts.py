@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from testbed.device_names import worker_name
 from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
 from testbed.experiment.section import Conflict
-from testbed.roles.settings import worker_name
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec

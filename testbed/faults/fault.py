@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-SERVER = -1
-"""The parameter server's number, among the devices that a fault may strike."""
-
 Kind: TypeAlias = Literal["freeze", "kill", "stop-network", "partition", "slow", "corrupt"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

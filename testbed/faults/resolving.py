@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed.device_names import SERVER_NUMBER
 from testbed.durations.shares import apportion
-from testbed.faults.fault import SERVER, Fault
+from testbed.faults.fault import Fault
 from testbed.faults.traces import load_trace
 from testbed.streams import stream
 
@@ -74,7 +75,7 @@ def _devices(
 ) -> list[int]:
     count = len(names)
     if who.get("name") == "server":
-        return [SERVER]
+        return [SERVER_NUMBER]
     if "class" in who:
         return sorted(classes[who["class"]])
     if "devices" in who:

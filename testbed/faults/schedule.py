@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from testbed.faults.fault import SERVER, Fault
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Fault
 from testbed.streams import stream
 
 
@@ -90,7 +91,7 @@ class Schedule:
             (
                 fault.duration or 0.0
                 for devices, fault in self.faults()
-                if fault.kind == "kill" and SERVER not in devices
+                if fault.kind == "kill" and SERVER_NUMBER not in devices
             ),
             default=0.0,
         )
@@ -124,7 +125,7 @@ class Schedule:
             return
         together = fault.kind == "partition" and devices  # a small share may be nobody
         for struck in [devices] if together else [(device,) for device in devices]:
-            generator = stream(self._seed, rule["stream"], struck[0] - SERVER)
+            generator = stream(self._seed, rule["stream"], struck[0] - SERVER_NUMBER)
             yield _again_and_again(rule["mean_time"], struck, fault, generator)
 
     def at_iteration(self, version: int) -> Sequence[tuple[tuple[int, ...], Fault]]:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from testbed.device_names import peer_name, worker_name
 from testbed.experiment.units import parse_share
 from testbed.metrics.classes import device_classes
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.orchestrator.plan import Plan
-from testbed.roles.settings import peer_name, worker_name
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import psutil
 
 from testbed.channel import Message
+from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.metrics.initial import of_plan
 from testbed.metrics.live_devices import LiveDevices
 from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.watching import Progress
-from testbed.roles.settings import EVALUATOR, SERVER
 from testbed.telemetry.board import Board, evaluator_line, hub_line, lines_of
 from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS
@@ -263,12 +263,12 @@ class LiveRun:
         state, workers = self._state, self._plan.settings.workers
         seconds = board.processor_seconds()
         state.processor["workers"] = float(seconds[:workers].sum())
-        state.processor[EVALUATOR] = float(seconds[evaluator_line(workers)])
+        state.processor[EVALUATOR_NAME] = float(seconds[evaluator_line(workers)])
         hub = float(seconds[hub_line(workers)])
         if not self._plan.served:
             state.processor["orchestrator"] += hub
             return
-        state.processor[SERVER] = hub
+        state.processor[SERVER_NAME] = hub
         line = board.of_server()
         state.queue = (line["queue"] / 1e9, line["queued"])
         state.apply = (line["apply"] / 1e9, line["applied"])

@@ -16,10 +16,10 @@ import yaml
 from pydantic import ValidationError
 
 from testbed.algorithms import is_served
+from testbed.device_names import SERVER_NUMBER
 from testbed.errors import SpecError
 from testbed.experiment.device_section import DevicesSpec
 from testbed.experiment.units import parse_rate
-from testbed.faults.fault import SERVER
 from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading import Run
@@ -231,7 +231,7 @@ class Recorded:
 
 def _number(device: str) -> int:
     """A worker's or peer's number; -1 of the server."""
-    return SERVER if device == "server" else int(device.rpartition("-")[2])
+    return SERVER_NUMBER if device == "server" else int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from testbed.roles.settings import SERVER
+from testbed.device_names import SERVER_NAME
 from testbed.roles.standing_faults import StandingFaults
 
 
@@ -37,7 +37,7 @@ class EarlierFaults:
         kills: dict[int, dict[str, Any]] = {}
         for record in records:
             begins = record["phase"] == "begin"
-            if record["devices"] == [SERVER]:
+            if record["devices"] == [SERVER_NAME]:
                 found.server_kills += begins
                 continue
             struck = [numbers[name] for name in record["devices"]]

@@ -10,13 +10,13 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
+from testbed.device_names import SERVER_NAME
 from testbed.network import shaping
 from testbed.network.addresses import Link
 from testbed.network.star import DEVICE_INDEX
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.observation import ROWS, Counted, Observation, together
 from testbed.orchestrator.usage import Usage
-from testbed.roles.settings import SERVER
 from traffic.counters import Meter, read_all
 
 
@@ -38,9 +38,9 @@ class Extras:
             usage.helper(observation.capture_process, "capture")
         self._egress: Meter | None = None
         self._uplinks: list[Meter] = []
-        if counted.observed == SERVER:
+        if counted.observed == SERVER_NAME:
             apart = [link.device_address for link in links if link.device in counted.apart]
-            with inside_network(namespaces[SERVER]):
+            with inside_network(namespaces[SERVER_NAME]):
                 with IPRoute() as netlink:
                     shaping.count_egress(netlink, DEVICE_INDEX, apart)
                 self._egress = Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True)

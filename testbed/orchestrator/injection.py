@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.checkpoints.marks import Mark
-from testbed.faults.fault import SERVER, Fault, Kind
+from testbed.device_names import SERVER_NAME, SERVER_NUMBER
+from testbed.faults.fault import Fault, Kind
 from testbed.faults.schedule import Schedule
 from testbed.faults.telling import told
 from testbed.orchestrator.agenda import Agenda, Beginning
@@ -36,7 +37,6 @@ from testbed.orchestrator.once import Once
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
 from testbed.roles.pace import Paces
-from testbed.roles.settings import SERVER as THE_SERVER
 from testbed.roles.settings import Settings
 from testbed.telemetry.run_log import RunLog
 
@@ -192,7 +192,7 @@ class Injection:
 
     def told(self, record: Mapping[str, Any]) -> None:
         """The clock, or a worker, tells of a fault's beginning or end."""
-        if SERVER in record["devices"]:
+        if SERVER_NUMBER in record["devices"]:
             self._tell_of_server(record)  # it has come back from that
             return
         fault, devices, phase = _fault(record), record["devices"], record["phase"]
@@ -209,11 +209,11 @@ class Injection:
 
     def exited(self, device: str) -> bool:
         """A device's process has ended; whether that was the testbed's doing."""
-        if device == THE_SERVER and self._server.exited():
+        if device == SERVER_NAME and self._server.exited():
             if not self._wall:
                 self._undo()
             return True
-        worker = self._workers.get(self._numbers.get(device, SERVER))
+        worker = self._workers.get(self._numbers.get(device, SERVER_NUMBER))
         if worker is None or worker.killed is None:
             return False
         worker.exited = time.monotonic()
@@ -279,12 +279,12 @@ class Injection:
     def _kill_server_now(self, fault: Fault, when: float, version: int) -> None:
         if self._over or self._server.killed or self._server.coming:
             return
-        self._write("begin", fault, [SERVER], when, version)
+        self._write("begin", fault, [SERVER_NUMBER], when, version)
         self._server.kill(self._server.kills + 1, fault)
 
     def _tell_of_server(self, record: Mapping[str, Any]) -> None:
         fault = Fault(record["rule"], record["fault"], record["duration"])
-        self._write(record["phase"], fault, [SERVER], record["time"], record["iteration"])
+        self._write(record["phase"], fault, [SERVER_NUMBER], record["time"], record["iteration"])
 
     def _undo(self) -> None:
         """Have everybody as planned: what lasted when the checkpoint was written begins again.
@@ -302,7 +302,7 @@ class Injection:
         if time.monotonic() < server.due:
             return
         if server.fault is not None:
-            self._write("end", server.fault, [SERVER], self._now(), self._version)
+            self._write("end", server.fault, [SERVER_NUMBER], self._now(), self._version)
         elif any(one.killed is not None and one.exited is None for one in self._workers.values()):
             return  # they are to be gone, too
         server.start_again(self._training)
@@ -348,7 +348,7 @@ class Injection:
     # -- doing it
 
     def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
-        if SERVER in devices:
+        if SERVER_NUMBER in devices:
             self._kill_server_now(fault, when, version)
             return
         devices = [number for number in devices if self._can_be_struck(number)]
@@ -449,7 +449,7 @@ class Injection:
     ) -> None:
         if not self._once.is_new("faults"):
             return
-        names = [THE_SERVER if one == SERVER else self._names[one] for one in devices]
+        names = [SERVER_NAME if one == SERVER_NUMBER else self._names[one] for one in devices]
         record = fault.record(phase, devices, when, version)
         self._log.fault(record, names, self._now())
         self._event("info", told(record, names), names[0] if len(names) == 1 else None)

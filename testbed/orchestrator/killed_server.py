@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from testbed.faults.fault import SERVER, Fault
+from testbed.device_names import SERVER_NAME, SERVER_NUMBER
+from testbed.faults.fault import Fault
 from testbed.orchestrator.standing import Ask
-from testbed.roles.settings import SERVER as THE_SERVER
 
 
 class KilledServer:
@@ -46,7 +46,7 @@ class KilledServer:
         self.kills, self.killed, self.coming, self.fault = kills, True, False, fault
         self._exited = False
         self._back = time.monotonic() + (fault.duration or 0.0) if fault else -math.inf
-        self._ask({"kill": THE_SERVER})
+        self._ask({"kill": SERVER_NAME})
 
     def exited(self) -> bool:
         """Its process has ended; whether that was the testbed's doing."""
@@ -68,5 +68,5 @@ class KilledServer:
         """
         self.killed = self._exited = False
         self.coming = True
-        role = {"role": "server", "number": SERVER, "restore": True, "kills": self.kills}
-        self._start(THE_SERVER, role | {"training": training})
+        role = {"role": "server", "number": SERVER_NUMBER, "restore": True, "kills": self.kills}
+        self._start(SERVER_NAME, role | {"training": training})

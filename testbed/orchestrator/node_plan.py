@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.containers import image
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
 from testbed.learning import sources
 from testbed.network.addresses import Link
 from testbed.orchestrator import probing
 from testbed.orchestrator.plan import Plan
-from testbed.roles.settings import COORDINATOR, EVALUATOR
 
 DATA = "/data"
 """Where a container sees a known dataset."""
@@ -46,7 +46,7 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
     """The nodes: names and limits."""
     names = [link.device for link in plan.links]
     # The coordinator stands beside the network and has no link.
-    names += [] if plan.served else [COORDINATOR]
+    names += [] if plan.served else [COORDINATOR_NAME]
     numbers = plan.workers
     section, class_of = plan.spec.devices, plan.settings.class_of
     found: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "devices": devices(plan),
         "observed": plan.observed,
         "counted": plan.counted,
-        "uncounted": [EVALUATOR],
+        "uncounted": [EVALUATOR_NAME],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "links": [told(link) for link in plan.links],
         "probe": [told(link) for link in probing.sample(plan)],

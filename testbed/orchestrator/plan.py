@@ -7,13 +7,14 @@ from typing import Any
 
 from testbed.algorithms import ALGORITHMS, is_served
 from testbed.algorithms.interface import PeerAlgorithm
+from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.class_section import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.orchestrator import capacity, memory
-from testbed.roles.settings import EVALUATOR, SERVER, Settings, peer_name, worker_name
+from testbed.roles.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Plan:
     @property
     def served(self) -> bool:
         """Whether there is a server."""
-        return self.observed == SERVER
+        return self.observed == SERVER_NAME
 
     @property
     def workers(self) -> dict[str, int]:
@@ -118,8 +119,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
     # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
     # neither: it is the instrument, not part of what is measured.
-    links = [Link(SERVER, 0)] if served else []
-    links.append(Link(EVALUATOR, 1))
+    links = [Link(SERVER_NAME, 0)] if served else []
+    links.append(Link(EVALUATOR_NAME, 1))
     links += [
         Link(
             worker_name(i) if served else peer_name(i),
@@ -170,8 +171,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             secret=secrets.token_hex(32),
         ),
         tuple(links),
-        observed=SERVER if served else peer_name(spec.evaluation.peer),
-        counted=(SERVER,) if served else tuple(map(peer_name, range(count))),
+        observed=SERVER_NAME if served else peer_name(spec.evaluation.peer),
+        counted=(SERVER_NAME,) if served else tuple(map(peer_name, range(count))),
     )
 
 

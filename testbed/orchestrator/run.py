@@ -21,6 +21,7 @@ import numpy as np
 
 from testbed.channel import Message
 from testbed.checkpoints.marks import Mark
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.errors import RunError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.units import format_size
@@ -42,7 +43,6 @@ from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.setting_up import SettingUp
 from testbed.orchestrator.watching import Progress, Watcher
-from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
 from testbed.roles.sharing import BOARD, PACES, SPILL
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
@@ -85,7 +85,7 @@ class Run:
         self._settings = plan.settings
         self._workers = plan.workers
         self._names = {number: name for name, number in self._workers.items()}
-        self._names[self._settings.workers] = EVALUATOR
+        self._names[self._settings.workers] = EVALUATOR_NAME
         self._outcome = Outcome()
         self._progress = Progress("loading", self._settings.workers, self._settings.updates)
         self._keeping = Keeping(directory, plan.spec.checkpoints.every, resumption)
@@ -96,7 +96,7 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Once(resumption.counts if resumption else None)
-        self._attendance = Attendance([*plan.workers, EVALUATOR])
+        self._attendance = Attendance([*plan.workers, EVALUATOR_NAME])
         self._missing: list[int] = []
         self._seen_as: dict[int, str] = {}  # devices by process ids as the fork server sees them
         self._complaints: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Run:
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._setting_up = SettingUp(host_seconds, len(plan.links) if alone else 0)
-        self._hub = SERVER if plan.served else COORDINATOR
+        self._hub = SERVER_NAME if plan.served else COORDINATOR_NAME
         self._peers: dict[str, dict[str, Any]] = {}
         # Every link's counters, in the order in which the agent samples them.
         links = plan.links
@@ -221,7 +221,7 @@ class Run:
             if self._peers:
                 summary["peers"] = self._peers
             if self._left_out:
-                self._event("warning", self._left_out.told, EVALUATOR)
+                self._event("warning", self._left_out.told, EVALUATOR_NAME)
             if outcome.reason:
                 level = "info" if outcome.ended == "completed" else "error"
                 self._log.event(time.monotonic() - self._began, level, outcome.reason)
@@ -452,7 +452,7 @@ class Run:
             self._start(self._hub, role)
 
     def _start_others(self) -> None:
-        self._start(EVALUATOR, {"role": "evaluator", "number": self._settings.workers})
+        self._start(EVALUATOR_NAME, {"role": "evaluator", "number": self._settings.workers})
         if self._keeping.mark is not None:
             return  # the server says whom it expects
         for name, number in self._workers.items():
@@ -479,9 +479,9 @@ class Run:
             raise EndError("failed", f"the {what} died: {how}; see {self._processes_log}")
         if device == self._plan.observed:
             raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
-        if device == EVALUATOR and not (self._finished and not self._ingress.unheard):
+        if device == EVALUATOR_NAME and not (self._finished and not self._ingress.unheard):
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
-        if device != EVALUATOR:  # which has told all that it had to
+        if device != EVALUATOR_NAME:  # which has told all that it had to
             self._progress.lost += 1
             self._outcome.workers_lost += 1
         self._event("warning", f"{device} {DIED}{how}", device)
@@ -536,7 +536,7 @@ class Run:
     def _leave_out(self, version: int, reason: str) -> None:
         """An evaluation that was due will not come."""
         if self._ingress.left_out(version) and (told := self._left_out.add(version, reason)):
-            self._event("warning", told, EVALUATOR)
+            self._event("warning", told, EVALUATOR_NAME)
 
     def _happened(self, message: Message) -> None:
         """Something that becomes an event."""
@@ -605,17 +605,17 @@ class Run:
         """
         text = f"back from the checkpoint of update {version:,}"
         if self._training is None:  # it is the run that goes on, with journals that end there
-            self._event("info", text, SERVER)
+            self._event("info", text, SERVER_NAME)
             return
         if counts is not None:
-            self._event("info", text, SERVER)
+            self._event("info", text, SERVER_NAME)
             self._once.back_to(counts)
             return
         self._attendance.nobody_suspected()
         mark = self._keeping.of(version)
         lost, evaluations = self._log.go_back(version, mark.updates)
         told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
-        self._event("info", told, SERVER)
+        self._event("info", told, SERVER_NAME)
         forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
         self._left_out.go_back(version)
         self._ingress.go_back(version, self._injection.server_exited, forgotten)
@@ -654,7 +654,7 @@ class Run:
         outcome.took_in(rows, version)
         if self._behind:
             self._behind = False
-            self._event("info", "training goes on", SERVER)
+            self._event("info", "training goes on", SERVER_NAME)
         self._progress.moved(outcome.host_seconds, version)
 
     def _write_evaluations(self) -> None:
@@ -666,7 +666,7 @@ class Run:
             self._progress.accuracy = row["accuracy"]
         self._progress.evaluations_due = self._ingress.due
         if warning := self._backlog.warning(self._ingress.due):
-            self._event("warning", warning, EVALUATOR)
+            self._event("warning", warning, EVALUATOR_NAME)
 
     def _event(self, level: str, text: str, device: str | None) -> None:
         self._log.event(time.monotonic() - self._began, level, text, device)

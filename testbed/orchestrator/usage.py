@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.roles.settings import COORDINATOR, EVALUATOR, SERVER
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 
 SHARE = 0.002
 """Seconds of processor time that reading may take in a second."""
@@ -52,7 +52,11 @@ class Usage:
 
     def watch(self, device: str, process: int) -> None:
         """Watch a device's process from now on, by its id as this process sees it."""
-        roles = {SERVER: SERVER, EVALUATOR: EVALUATOR, COORDINATOR: HELPERS}
+        roles = {
+            SERVER_NAME: SERVER_NAME,
+            EVALUATOR_NAME: EVALUATOR_NAME,
+            COORDINATOR_NAME: HELPERS,
+        }
         self._roles[process] = roles.get(device, "workers")
 
     def memory(self) -> dict[str, int]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.device_names import SERVER_NAME
 from testbed.results import quantities as q
 from testbed.results.curves import MEASURES, Curve, Floats
-from testbed.results.faults import SERVER, Moment, Strike, alive
+from testbed.results.faults import Moment, Strike, alive
 
 KIND_COLOURS: Mapping[str, str] = {
     "freeze": "#3A9AD9",
@@ -102,7 +103,7 @@ def _mark(strikes: Sequence[Strike], seed: str, position: _Positions, *, spans: 
     text += f", {q.as_duration(first.began.time)}"
     if ended is not None:
         text += f", for {q.as_duration(ended.time - first.began.time)}"
-    server = any(strike.device == SERVER for strike in strikes)
+    server = any(strike.device == SERVER_NAME for strike in strikes)
     until = None if ended is None else position(ended)
     return Mark(first.kind, server, position(first.began), until, text)
 
@@ -113,7 +114,9 @@ def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]
     width = max(1, -(-(last + 1) // _BINS))
     bins: dict[tuple[int, str, bool], list[Strike]] = defaultdict(list)
     for strike in strikes:
-        bins[strike.began.iteration // width, strike.kind, strike.device == SERVER].append(strike)
+        bins[strike.began.iteration // width, strike.kind, strike.device == SERVER_NAME].append(
+            strike
+        )
     found = []
     for (_, kind, server), some in sorted(bins.items()):
         some.sort(key=lambda strike: strike.began.iteration)
@@ -128,7 +131,7 @@ def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]
 def _whom(strikes: Sequence[Strike]) -> str:
     devices = list(dict.fromkeys(strike.device for strike in strikes))
     if len(devices) <= _NAMED:
-        return ", ".join("the server" if device == SERVER else device for device in devices)
+        return ", ".join("the server" if device == SERVER_NAME else device for device in devices)
     return f"{len(devices)} devices"
 
 

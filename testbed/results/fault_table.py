@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed.device_names import SERVER_NAME
 from testbed.results import quantities as q
-from testbed.results.faults import SERVER, Strike, in_order, struck
+from testbed.results.faults import Strike, in_order, struck
 from testbed.results.reading import Run
 
 HEADINGS = ("run", "rule", "fault", "devices", "times", "first", "last")
@@ -50,9 +51,9 @@ def in_a_line(run: Run) -> str:
     found = struck(run.faults)
     for kind in in_order(found):
         devices = {strike.device for strike in run.faults if strike.kind == kind}
-        workers = len(devices - {SERVER})
+        workers = len(devices - {SERVER_NAME})
         whom = [f"{workers:,} worker{'s' if workers != 1 else ''}"] if workers else []
-        whom += ["the server"] if SERVER in devices else []
+        whom += ["the server"] if SERVER_NAME in devices else []
         parts.append(f"{kind} of {' and '.join(whom)}")
     return ", ".join(parts)
 
@@ -70,7 +71,7 @@ def in_words(rule: object) -> str:
     if (found := _one_known(rule.get("when"))) and found[0] == "trace":
         # Whom it strikes with what stands in there.
         return f"{who}, as {Path(str(found[1])).name} says".removeprefix("each worker, ")
-    if rule.get("who") == SERVER:
+    if rule.get("who") == SERVER_NAME:
         late = " at once" if lasting is None else f" after {lasting}"
         return f"{who}, {_when_in_words(rule.get('when'))}: {what}, and restart{late}"
     how_long = "for good" if lasting is None else f"for {lasting}"

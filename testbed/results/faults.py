@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from testbed.device_names import SERVER_NAME
 from testbed.results.records import FaultRecord
 
-SERVER = "server"
 KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
 """In the order in which tables and legends have them; others come after them."""
 CRASHES = ("freeze", "kill")
@@ -134,7 +134,7 @@ def alive(
 
 
 def _of_workers(strikes: Iterable[Strike]) -> list[Strike]:
-    return [s for s in strikes if s.kind in CRASHES and s.device != SERVER]
+    return [s for s in strikes if s.kind in CRASHES and s.device != SERVER_NAME]
 
 
 def _records(lines: Iterable[bytes]) -> Iterable[FaultRecord]:

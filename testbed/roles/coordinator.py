@@ -13,6 +13,7 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.clock.mesh import MeshClock
+from testbed.device_names import peer_name
 from testbed.errors import RunError
 from testbed.roles.computation import Times, lines
 from testbed.roles.exchange import ExchangeService, Message, Step
@@ -20,7 +21,7 @@ from testbed.roles.leave import Leave, What
 from testbed.roles.peer_standstill import PeerStandstill
 from testbed.roles.reporting import Report
 from testbed.roles.service import UpdateRow
-from testbed.roles.settings import Settings, peer_name
+from testbed.roles.settings import Settings
 from testbed.telemetry.board import DeviceLine
 
 REPORT_PERIOD = 0.2

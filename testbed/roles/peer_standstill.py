@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.roles.settings import peer_name
+from testbed.device_names import peer_name
 
 
 @dataclass(frozen=True, slots=True)

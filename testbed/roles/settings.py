@@ -4,15 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
-from testbed.faults.fault import SERVER as THE_SERVER
 
 PORT = 7077
 """Where the server listens, in its own network namespace."""
-
-SERVER = "server"
-EVALUATOR = "evaluator"
-COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +104,10 @@ class Settings:
         absences = [
             float(rule["fault"]["duration"] or 0.0)
             for rule in self.faults
-            if list(rule["devices"]) == [THE_SERVER]
+            if list(rule["devices"]) == [SERVER_NUMBER]
         ]
         return max(absences, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return asdict(self)
-
-
-def peer_name(number: int) -> str:
-    """The device name of a peer."""
-    return f"peer-{number}"
-
-
-def worker_name(number: int) -> str:
-    """The device name of a worker."""
-    return f"worker-{number}"

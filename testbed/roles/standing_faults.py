@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.faults.fault import SERVER, Kind
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Kind
 
 
 class StandingFaults(Stateful):
@@ -20,7 +21,7 @@ class StandingFaults(Stateful):
         # A trace's rule has faults of several kinds.
         kind, rule = record["fault"], record["rule"]
         for worker in record["devices"]:
-            if worker == SERVER:
+            if worker == SERVER_NUMBER:
                 continue
             if record["phase"] == "begin":
                 self._lasting.append((worker, {**record, "devices": [worker]}))

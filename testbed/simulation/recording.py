@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.experiment.load import dump
-from testbed.faults.fault import SERVER as THE_SERVER
 from testbed.faults.telling import told
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.once import Once
@@ -22,7 +22,6 @@ from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.watching import Watcher
 from testbed.roles.service import UpdateRow
-from testbed.roles.settings import SERVER, worker_name
 from testbed.simulation.systems import System
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
@@ -105,7 +104,7 @@ class Recording:
         self._once.back_to(state["counts"] if state else dict.fromkeys(self._counts(), 0))
         version = self.system.version
         text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
-        self.event("info", text, SERVER)
+        self.event("info", text, SERVER_NAME)
 
     def _counts(self) -> dict[str, int]:
         """How often what was told."""
@@ -150,7 +149,8 @@ class Recording:
         if not self._once.is_new("faults"):
             return
         names = [
-            SERVER if device == THE_SERVER else worker_name(device) for device in record["devices"]
+            SERVER_NAME if device == SERVER_NUMBER else worker_name(device)
+            for device in record["devices"]
         ]
         self.log.fault(record, names, self.host_seconds)
         self.event("info", told(record, names), names[0] if len(names) == 1 else None)

@@ -10,6 +10,7 @@ from testbed.algorithms import is_served
 from testbed.clock.faults import star_clock
 from testbed.clock.mesh import MeshClock
 from testbed.clock.star import Devices, StarClock
+from testbed.device_names import peer_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
@@ -20,7 +21,7 @@ from testbed.roles.computation import Computation, Times, lines
 from testbed.roles.exchange import ExchangeService
 from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.service import ParameterService, ServerObserver
-from testbed.roles.settings import Settings, peer_name
+from testbed.roles.settings import Settings
 from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from testbed.channel import Channel, Message
+from testbed.device_names import EVALUATOR_NAME, worker_name
 from testbed.errors import RunError
 from testbed.experiment.load import dump
 from testbed.orchestrator.left_out import LeftOut
 from testbed.orchestrator.outcome import Outcome
 from testbed.orchestrator.plan import Plan
 from testbed.results.quantities import as_bytes, as_count, as_decimal, as_duration
-from testbed.roles.settings import EVALUATOR, worker_name
 from testbed.telemetry.records import UPDATE
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_bytes")
@@ -234,4 +234,4 @@ class Account:
     def _name(self, number: int | None) -> str | None:
         if number is None or number < 0:
             return None
-        return EVALUATOR if number == self._workers else worker_name(number)
+        return EVALUATOR_NAME if number == self._workers else worker_name(number)

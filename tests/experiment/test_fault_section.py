@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.device_names import SERVER_NUMBER
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.faults.fault import SERVER, Fault
+from testbed.faults.fault import Fault
 from testbed.orchestrator.plan import plan
 from testbed.roles.settings import Settings
 
@@ -85,7 +86,7 @@ def test_whom_it_strikes(tmp_path: Path) -> None:
     assert len(set(number["devices"])) == 5
     assert len(set(share["devices"])) == 2
     assert named["devices"] == [3, 7]
-    assert server["devices"] == [SERVER]
+    assert server["devices"] == [SERVER_NUMBER]
     assert Fault(**server["fault"]).duration == 0  # started again at once
     again = rules(tmp_path, how | {"who": {"number": 5}}, seed=2)
     assert again[0]["devices"] != number["devices"]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from testbed.channel import Message
-from testbed.faults.fault import SERVER, Fault
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Fault
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
@@ -64,7 +65,7 @@ def test_a_simulated_runs_devices_are_frozen_killed_cut_off_and_back() -> None:
     run.fault(record("partition", 2, 3, 4, end=True))
     assert states(exported(run)) == {"training": 5, "frozen": 1, "dead": 0, "cut": 1}
     run.fault(record("kill", 1, 5))
-    run.fault(record("kill", SERVER))
+    run.fault(record("kill", SERVER_NUMBER))
     told = exported(run)
     assert states(told) == {"training": 4, "frozen": 0, "dead": 2, "cut": 1}
     assert total(told, "testbed_devices_lost_total") == 2

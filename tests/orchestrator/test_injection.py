@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from testbed.faults.fault import SERVER, Fault
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Fault
 from testbed.orchestrator.injection import Injection
 from testbed.orchestrator.once import Once
 from testbed.telemetry.run_log import RunLog
@@ -101,7 +102,7 @@ def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make, clock: Cloc
 def test_a_server_is_started_again_when_it_has_been_away_for_so_long(
     make: Make, clock: Clock
 ) -> None:
-    killed = rule(0, Fault(0, "kill", 0.5), 1.0) | {"devices": [SERVER]}
+    killed = rule(0, Fault(0, "kill", 0.5), 1.0) | {"devices": [SERVER_NUMBER]}
     injection, asked = make(killed)
     began = clock.now - 2
     injection.training(began)
@@ -113,7 +114,13 @@ def test_a_server_is_started_again_when_it_has_been_away_for_so_long(
     assert len(asked) == 1 and injection.patience == 0.5
     clock.now += 0.6
     injection.turn()
-    role = {"role": "server", "number": SERVER, "restore": True, "kills": 1, "training": began}
+    role = {
+        "role": "server",
+        "number": SERVER_NUMBER,
+        "restore": True,
+        "kills": 1,
+        "training": began,
+    }
     assert asked[1:] == [{"start": "server", "role": role}]
     assert injection.server_kills == 1 and injection.patience == math.inf
     assert not injection.exited("server")  # not the testbed's doing

@@ -8,7 +8,8 @@ from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
 from testbed.checkpoints.values import decode, encode
-from testbed.faults.fault import SERVER, Fault, Kind
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Fault, Kind
 from testbed.roles.standing_faults import StandingFaults
 
 RULES: tuple[Kind, ...] = ("freeze", "stop-network", "freeze", "slow", "kill")
@@ -28,7 +29,7 @@ happenings = st.lists(
     st.tuples(
         st.sampled_from(["begin", "begin", "end", "killed"]),
         st.integers(0, len(RULES) - 1),
-        st.sets(st.integers(SERVER, 3), min_size=1),
+        st.sets(st.integers(SERVER_NUMBER, 3), min_size=1),
     ),
     max_size=40,
 )
@@ -42,7 +43,7 @@ def test_what_began_and_is_not_over_lasts_and_a_kill_takes_what_is_frozen(
     faults = StandingFaults()
     lasting: list[tuple[int, int]] = []
     for what, rule, devices in happen:
-        workers = sorted(devices - {SERVER})
+        workers = sorted(devices - {SERVER_NUMBER})
         if what == "killed":
             for worker in workers:
                 faults.killed(worker)
