@@ -26,7 +26,7 @@ from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, THAWED, Dev
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
 from testbed.faults.pace import Pace
-from testbed.roles.service import ParameterService
+from testbed.training.parameter_service import ParameterService
 from testbed.wire.frames import HEADER
 
 

@@ -18,7 +18,7 @@ from testbed.clock.star import LATEST, Devices, StarClock
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
-from testbed.roles.service import ParameterService
+from testbed.training.parameter_service import ParameterService
 
 FRUITLESS = 10_000
 """Faults without a push in between after which none is expected any more: what is struck more often

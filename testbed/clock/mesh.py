@@ -19,7 +19,7 @@ from typing import Protocol
 
 from testbed.clock.star import LATEST
 from testbed.clock.transfers import Line
-from testbed.roles.exchange import ExchangeService, Message, Step
+from testbed.training.exchange import ExchangeService, Message, Step
 
 _AT_CORE, _ARRIVED, _FINISHED, _BEGIN = range(4)
 _NOTHING = Message(0, 0, 0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.roles.service import Pushed
+from testbed.training.parameter_service import Pushed
 
 
 @dataclass(slots=True)

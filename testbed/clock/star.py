@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.transfers import Line
-from testbed.roles.service import ParameterService, Pushed
-from testbed.roles.silence import Silence
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
+from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.silence import Silence
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import DenseUpdate, SparseUpdate
 from testbed.wire.frames import HEADER
 

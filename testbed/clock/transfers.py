@@ -11,6 +11,7 @@ leaves when it is up again.
 from collections.abc import Callable
 
 from testbed.network.segments import wire_bytes
+from testbed.training.settings import Settings
 
 
 class Line:
@@ -100,3 +101,11 @@ class Line:
         """What was being sent is lost."""
         self.free = min(self.free, now)
         self._moved = 0.0
+
+
+def lines(settings: Settings, number: int) -> tuple[Line, Line]:
+    """Make a device's uplink and downlink, both idle."""
+    uplink, downlink, delay = (
+        settings.of_device(key, number) for key in ("uplink", "downlink", "delay")
+    )
+    return Line(uplink, delay), Line(downlink)

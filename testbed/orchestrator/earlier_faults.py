@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from testbed.device_names import SERVER_NAME
-from testbed.roles.standing_faults import StandingFaults
+from testbed.faults.active_faults import ActiveFaults
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class EarlierFaults:
         Args:
             numbers: of the workers, by their names.
         """
-        found, standing = cls(), StandingFaults()
+        found, standing = cls(), ActiveFaults()
         kills: dict[int, dict[str, Any]] = {}
         for record in records:
             begins = record["phase"] == "begin"

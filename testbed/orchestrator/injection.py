@@ -37,8 +37,8 @@ from testbed.orchestrator.once import Once
 from testbed.orchestrator.standing import Ask, Standings
 from testbed.roles.greeting import CONNECT_TIMEOUT
 from testbed.roles.pace import Paces
-from testbed.roles.settings import Settings
 from testbed.telemetry.run_log import RunLog
+from testbed.training.settings import Settings
 
 UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds that keep a device from being heard, and from hearing."""

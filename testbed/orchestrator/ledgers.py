@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from testbed.device_names import worker_name
 from testbed.results.journals import read_updates
 from testbed.results.records import SERVER_KILLED
-from testbed.roles.settings import PORT
+from testbed.training.settings import PORT
 from testbed.wire.frames import HEADER
 from traffic import TrafficError
 from traffic.accounting import QUANTITIES, Account, account

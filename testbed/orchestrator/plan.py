@@ -14,7 +14,7 @@ from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.orchestrator import capacity, memory
-from testbed.roles.settings import Settings
+from testbed.training.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ wait for it. A worker that is sent every version unasked is ``testbed.roles.list
 
 import socket
 
-from testbed.roles.computation import Computation
 from testbed.roles.parking import Parking
 from testbed.roles.pauses import Pause
 from testbed.roles.pulling import Answers
@@ -16,6 +15,7 @@ from testbed.roles.pushing import push
 from testbed.roles.sending import send_available
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import Computation
 from testbed.wire.frames import Kind, header
 
 

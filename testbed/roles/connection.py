@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from testbed.roles.queues import unread
 from testbed.roles.sending import Pieces, send_available
-from testbed.roles.settings import PORT
+from testbed.training.settings import PORT
 from testbed.wire import WireError
 from testbed.wire.frames import Frame, Kind, Receiver
 

@@ -13,16 +13,17 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.clock.mesh import MeshClock
+from testbed.clock.transfers import lines
 from testbed.device_names import peer_name
 from testbed.errors import RunError
-from testbed.roles.computation import Times, lines
-from testbed.roles.exchange import ExchangeService, Message, Step
 from testbed.roles.leave import Leave, What
 from testbed.roles.peer_standstill import PeerStandstill
 from testbed.roles.reporting import Report
-from testbed.roles.service import UpdateRow
-from testbed.roles.settings import Settings
 from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import Times
+from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.parameter_service import UpdateRow
+from testbed.training.settings import Settings
 
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""

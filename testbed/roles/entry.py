@@ -25,19 +25,15 @@ from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
-from testbed.roles import computation
 from testbed.roles.coming_back import STORED, CameBack
-from testbed.roles.computation import Times
 from testbed.roles.coordinator import Coordinator
 from testbed.roles.evaluator import evaluate
 from testbed.roles.greeting import Who
 from testbed.roles.meeting import Meeting
 from testbed.roles.parking import Parking
 from testbed.roles.peer import Peer
-from testbed.roles.peer_computation import PeerComputation, codecs
 from testbed.roles.reporting import Report
 from testbed.roles.serving import Serving
-from testbed.roles.settings import Settings
 from testbed.roles.sharing import EVERY, NO_SETTINGS, Shared
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.virtual_server import VirtualServer
@@ -45,6 +41,10 @@ from testbed.roles.wall_server import WallServer
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
+from testbed.training import computation
+from testbed.training.computation import Times
+from testbed.training.peer_computation import PeerComputation, codecs
+from testbed.training.settings import Settings
 from testbed.wire import WireError
 
 _NONE = np.arange(0)

@@ -14,8 +14,8 @@ from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.roles.greeting import Who, connect
 from testbed.roles.receiving import receive_exactly, receive_header
-from testbed.roles.settings import Settings
 from testbed.telemetry.board import DeviceLine
+from testbed.training.settings import Settings
 from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.frames import Kind, header

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.roles.receiving import receive_exactly, receive_header
-from testbed.roles.settings import PORT, Settings
+from testbed.training.settings import PORT, Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.frames import Kind, header

@@ -11,7 +11,6 @@ import time
 
 import numpy as np
 
-from testbed.roles.computation import Computation
 from testbed.roles.leave import What
 from testbed.roles.pace import Draws
 from testbed.roles.parking import Parking
@@ -20,8 +19,9 @@ from testbed.roles.pulling import STALLED, Answers
 from testbed.roles.pushing import push
 from testbed.roles.standstill import Standstill
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import Computation
+from testbed.training.worker_protocols import WorkerProtocol
 from testbed.updates import FloatVector
 from testbed.wire.frames import Kind, header
 

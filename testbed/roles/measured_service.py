@@ -3,9 +3,9 @@
 from time import monotonic_ns
 
 from testbed.algorithms.interface import ServerHalf
-from testbed.roles.service import ParameterService, Pushed, ServerObserver
-from testbed.roles.settings import Settings
 from testbed.telemetry.board import ServerLine
+from testbed.training.parameter_service import ParameterService, Pushed, ServerObserver
+from testbed.training.settings import Settings
 from testbed.updates import Layout, Update
 
 

@@ -17,8 +17,8 @@ from testbed.roles.leave import Leave
 from testbed.roles.queues import under_way, unread
 from testbed.roles.reporting import Report
 from testbed.roles.sending import Pieces
-from testbed.roles.settings import PORT, Settings
 from testbed.roles.snapshots import NoRoomError, SnapshotQueue, UnreadableError
+from testbed.training.settings import PORT, Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE

@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Draws(Protocol):
-    """A device's times, as ``testbed.roles.computation.DeviceTimes`` draws them."""
+    """A device's times, as ``testbed.training.computation.DeviceTimes`` draws them."""
 
     def draw(self, now: float) -> tuple[float, float]:
         """Seconds of the next computation, and of the waiting behind it."""

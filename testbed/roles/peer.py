@@ -16,14 +16,14 @@ from functools import partial
 
 import numpy as np
 
-from testbed.roles.computation import DeviceTimes
-from testbed.roles.exchange import Message
 from testbed.roles.leave import Leave, What
 from testbed.roles.meeting import Meeting
-from testbed.roles.peer_computation import PeerComputation, Sending
-from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import DeviceTimes
+from testbed.training.exchange import Message
+from testbed.training.peer_computation import PeerComputation, Sending
+from testbed.training.settings import Settings
 from testbed.updates import as_bytes
 from testbed.wire.frames import Frame, header
 

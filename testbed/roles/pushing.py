@@ -1,7 +1,7 @@
 """The message that carries an update."""
 
-from testbed.roles.computation import Encoded
-from testbed.roles.service import as_loss
+from testbed.training.computation import Encoded
+from testbed.training.parameter_service import as_loss
 from testbed.wire.frames import Kind, header
 
 

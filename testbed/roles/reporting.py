@@ -7,8 +7,8 @@ import numpy as np
 from testbed.channel import Channel
 from testbed.roles.connection import Connection
 from testbed.roles.queues import unsent
-from testbed.roles.service import UpdateRow
 from testbed.telemetry.records import UPDATE
+from testbed.training.parameter_service import UpdateRow
 
 _ROWS = 1500
 _CHUNK = 100_000

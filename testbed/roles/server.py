@@ -1,6 +1,6 @@
 """The parameter server: one thread that takes in what arrives, in the order in which it arrives.
 
-What it decides is ``testbed.roles.service``'s; here are its sockets. Under the virtual clock the order
+What it decides is ``testbed.training.parameter_service``'s; here are its sockets. Under the virtual clock the order
 is the clock's (``testbed.roles.virtual_server``); all the rest is the same.
 
 It answers pulls and takes in pushes until the asked number of updates is reached, then says STOP to
@@ -36,11 +36,11 @@ from testbed.roles.evaluations import Asked, Evaluations
 from testbed.roles.greeting import Who
 from testbed.roles.measured_service import MeasuredService
 from testbed.roles.reporting import Report
-from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.serving import Serving
-from testbed.roles.settings import PORT
 from testbed.roles.snapshots import NoRoomError, UnreadableError
 from testbed.telemetry.board import Board, hub_line, lines_of
+from testbed.training.parameter_service import Answer, Pushed, UpdateRow
+from testbed.training.settings import PORT
 from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE, Codec

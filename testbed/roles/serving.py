@@ -6,8 +6,8 @@ from testbed.algorithms.interface import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.roles.coming_back import CameBack
-from testbed.roles.settings import Settings
 from testbed.telemetry.board import Board
+from testbed.training.settings import Settings
 from testbed.updates import Layout
 
 

@@ -16,10 +16,11 @@ from typing import Any
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
 from testbed.clock.star import LATEST, Devices, StarClock
+from testbed.clock.transfers import lines
 from testbed.errors import RunError
+from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.fault import Kind as FaultKind
 from testbed.roles.coming_back import CameBack
-from testbed.roles.computation import Times, lines
 from testbed.roles.connection import BrokenConnectionError, Connection
 from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
@@ -27,11 +28,11 @@ from testbed.roles.outstanding import Outstanding
 from testbed.roles.pulling import STALLED
 from testbed.roles.queues import is_idle
 from testbed.roles.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
-from testbed.roles.service import Answer, Pushed, UpdateRow
 from testbed.roles.serving import Serving
-from testbed.roles.standing_faults import StandingFaults
 from testbed.roles.standstill import Suspicion
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.computation import Times
+from testbed.training.parameter_service import Answer, Pushed, UpdateRow
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
@@ -68,7 +69,7 @@ class VirtualServer(Server):
         super().__init__(serving)
         settings = serving.settings
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
-        self._standing = StandingFaults()
+        self._standing = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
         self._outstanding: Outstanding | None = None

@@ -8,20 +8,20 @@ import numpy.typing as npt
 
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning import datasets
-from testbed.roles import computation
 from testbed.roles.asking import ask
-from testbed.roles.computation import Computation, Times
 from testbed.roles.greeting import Greeted, Who, connect
 from testbed.roles.leave import Leave, What
 from testbed.roles.listener import Listener
 from testbed.roles.parking import Parking
 from testbed.roles.pauses import VirtualPause, WallPause
 from testbed.roles.pulling import ANSWERS
-from testbed.roles.settings import Settings
 from testbed.roles.standstill import Standstill
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.telemetry.board import DeviceLine
+from testbed.training import computation
+from testbed.training.computation import Computation, Times
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.encodings import Codec
 
 # What a worker that is killed had handed to its kernel must not travel on without it: over a link that

@@ -15,7 +15,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.counted_copies import CountedCopies
 from testbed.learning.batched import BatchedLearner
 from testbed.learning.datasets import Dataset
-from testbed.roles.settings import Settings
+from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
 MOST = 256

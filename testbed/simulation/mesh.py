@@ -10,9 +10,9 @@ import numpy as np
 
 from testbed.algorithms.interface import PeerHalf
 from testbed.learning.learner import Learner
-from testbed.roles.exchange import ExchangeService, Message, Step
-from testbed.roles.peer_computation import PeerComputation, Sending
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.peer_computation import PeerComputation, Sending
 from testbed.updates import FloatVector, Update
 from testbed.wire.frames import HEADER, SECRET_SIZE
 

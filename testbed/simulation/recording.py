@@ -21,10 +21,10 @@ from testbed.orchestrator.outcome import Outcome, manifest
 from testbed.orchestrator.plan import Plan
 from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.watching import Watcher
-from testbed.roles.service import UpdateRow
 from testbed.simulation.systems import System
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
+from testbed.training.parameter_service import UpdateRow
 from testbed.updates import FloatVector
 
 _ROWS = 1500

@@ -18,12 +18,12 @@ from testbed.clock.stage import Arrived
 from testbed.counted_copies import CountedCopies
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
-from testbed.roles.computation import Computation
-from testbed.roles.service import ParameterService, Pushed, as_loss
-from testbed.roles.settings import Settings
-from testbed.roles.worker_protocols import WorkerProtocol
 from testbed.simulation.batching import Batching, Begun
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.training.computation import Computation
+from testbed.training.parameter_service import ParameterService, Pushed, as_loss
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WorkerProtocol
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.wire.frames import HEADER, SECRET_SIZE
 

@@ -10,21 +10,22 @@ from testbed.algorithms import is_served
 from testbed.clock.faults import star_clock
 from testbed.clock.mesh import MeshClock
 from testbed.clock.star import Devices, StarClock
+from testbed.clock.transfers import lines
 from testbed.device_names import peer_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
 from testbed.learning import datasets
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.roles import computation
-from testbed.roles.computation import Computation, Times, lines
-from testbed.roles.exchange import ExchangeService
-from testbed.roles.peer_computation import PeerComputation, codecs
-from testbed.roles.service import ParameterService, ServerObserver
-from testbed.roles.settings import Settings
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS
 from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers
+from testbed.training import computation
+from testbed.training.computation import Computation, Times
+from testbed.training.exchange import ExchangeService
+from testbed.training.parameter_service import ParameterService, ServerObserver
+from testbed.training.peer_computation import PeerComputation, codecs
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
 from testbed.wire.encodings import Codec
 

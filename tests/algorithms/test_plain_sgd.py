@@ -18,9 +18,9 @@ from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
 from testbed.orchestrator.plan import plan
-from testbed.roles.service import UpdateRow
 from testbed.simulation.systems import system
 from testbed.streams import stream
+from testbed.training.parameter_service import UpdateRow
 
 UPDATES = 30
 SEED = 11

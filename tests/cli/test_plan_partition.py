@@ -13,7 +13,7 @@ from testbed.errors import DataError, SpecError
 from testbed.experiment.spec import Spec
 from testbed.learning import datasets
 from testbed.orchestrator.plan import Plan, plan
-from testbed.roles import computation
+from testbed.training import computation
 
 
 def planned(workers: int, **sections: Any) -> Plan:

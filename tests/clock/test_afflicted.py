@@ -27,9 +27,9 @@ from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
 from testbed.orchestrator.plan import plan
-from testbed.roles.service import ParameterService, Pushed, UpdateRow
-from testbed.roles.settings import Settings
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 
 SIZE = 3000

@@ -18,9 +18,9 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
-from testbed.roles.exchange import ExchangeService, Message, Step
-from testbed.roles.service import UpdateRow
-from testbed.roles.settings import Settings
+from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.parameter_service import UpdateRow
+from testbed.training.settings import Settings
 
 
 def run_settings(peers: int, updates: int) -> Settings:

@@ -26,9 +26,9 @@ from testbed.clock.star import AHEAD, Devices, StarClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
-from testbed.roles.service import ParameterService, Pushed, UpdateRow
-from testbed.roles.settings import Settings
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
 

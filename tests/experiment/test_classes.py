@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.clock.transfers import lines
 from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
@@ -13,7 +14,7 @@ from testbed.experiment.spec import Spec
 from testbed.network.addresses import Shape
 from testbed.orchestrator import node_plan
 from testbed.orchestrator.plan import Plan, plan
-from testbed.roles.computation import Times, conditions, lines
+from testbed.training.computation import Times, conditions
 
 BASE = """
 name: three

@@ -12,7 +12,7 @@ from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
 from testbed.orchestrator.plan import plan
-from testbed.roles.settings import Settings
+from testbed.training.settings import Settings
 
 VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}
 GOES_ON = VIRTUAL | {"engine": "simulation", "checkpoints": {"every": 5}}

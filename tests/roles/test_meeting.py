@@ -24,7 +24,7 @@ from testbed.roles import greeting, meeting
 from testbed.roles.leave import Leave, Order, What
 from testbed.roles.meeting import Meeting
 from testbed.roles.reporting import Report
-from testbed.roles.settings import Settings
+from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, Kind, header, parse
 
 SIZE = 1000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from testbed.checkpoints.values import decode, encode
 from testbed.roles.leave import What
 from testbed.roles.outstanding import STORED, Again, Outstanding
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS, Pull, WorkerProtocol
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, Pull, WorkerProtocol
 from testbed.updates import FloatVector
 
 Message: TypeAlias = tuple[int, int, bool]

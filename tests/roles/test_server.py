@@ -27,9 +27,9 @@ from testbed.roles import accepting
 from testbed.roles import server as server_module
 from testbed.roles.server import Server
 from testbed.roles.serving import Serving
-from testbed.roles.settings import Settings
 from testbed.roles.snapshots import IN_MEMORY
 from testbed.telemetry.records import UPDATE
+from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Kind, header, parse

@@ -12,11 +12,11 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
-from testbed.roles.computation import Times
 from testbed.roles.greeting import Who
 from testbed.roles.leave import Leave, What
 from testbed.roles.virtual_server import VirtualServer
 from testbed.telemetry.records import UPDATE
+from testbed.training.computation import Times
 from testbed.wire.frames import HEADER, Kind, header
 from tests.roles import test_server
 from tests.roles.test_server import SIZE, Running, dense, hello, receive, settings

@@ -20,17 +20,18 @@ from testbed.learning.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.turns import Turns
-from testbed.roles import computation, greeting
+from testbed.roles import greeting
 from testbed.roles import server as server_module
-from testbed.roles.computation import Times
 from testbed.roles.greeting import Who
 from testbed.roles.server import Server
 from testbed.roles.serving import Serving
-from testbed.roles.settings import Settings
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker import work
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
+from testbed.training import computation
+from testbed.training.computation import Times
+from testbed.training.settings import Settings
 from testbed.updates import FloatVector, SparseUpdate, Update
 
 UPDATES = 25

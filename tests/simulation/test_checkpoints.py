@@ -16,12 +16,12 @@ from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.orchestrator.plan import plan
-from testbed.roles.service import UpdateRow
-from testbed.roles.settings import Settings
 from testbed.simulation.star import STORED
 from testbed.simulation.systems import StarSystem
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
+from testbed.training.parameter_service import UpdateRow
+from testbed.training.settings import Settings
 
 UPDATES = 50
 SHAPED = {"uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
-from testbed.roles.settings import Settings
 from testbed.simulation.systems import StarSystem, System
+from testbed.training.settings import Settings
 from tests.simulation.test_simulated import (
     NETWORKS,
     SERVED,

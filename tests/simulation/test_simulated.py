@@ -20,13 +20,13 @@ from testbed.learning.models import initialise
 from testbed.learning.partitions import equal
 from testbed.network.segments import wire_bytes
 from testbed.orchestrator.plan import plan
-from testbed.roles.service import UpdateRow
-from testbed.roles.settings import Settings
 from testbed.simulation.star import SimulatedWorkers
 from testbed.simulation.systems import MeshSystem, StarSystem, System, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
+from testbed.training.parameter_service import UpdateRow
+from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 
 UPDATES = 40

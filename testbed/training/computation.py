@@ -18,14 +18,13 @@ from testbed.algorithms.interface import (
     ServerHalf,
     WorkerHalf,
 )
-from testbed.clock.transfers import Line
 from testbed.durations import DeviceDurations, Durations
 from testbed.learning import partitions
 from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset
 from testbed.learning.learner import Learner
-from testbed.roles.settings import Settings
 from testbed.streams import stream
+from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 
@@ -44,14 +43,6 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         settings.uplink if number is None else settings.of_device("uplink", number),
         settings.gradient_time,
     )
-
-
-def lines(settings: Settings, number: int) -> tuple[Line, Line]:
-    """A device's uplink and downlink under the virtual clock."""
-    uplink, downlink, delay = (
-        settings.of_device(key, number) for key in ("uplink", "downlink", "delay")
-    )
-    return Line(uplink, delay), Line(downlink)
 
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:

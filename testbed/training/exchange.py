@@ -8,8 +8,8 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from testbed.roles.service import Observer, as_loss
-from testbed.roles.settings import Settings
+from testbed.training.parameter_service import Observer, as_loss
+from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 

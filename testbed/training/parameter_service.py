@@ -14,8 +14,8 @@ import numpy as np
 from testbed.algorithms.interface import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
-from testbed.roles.settings import Settings
-from testbed.roles.silence import Silence
+from testbed.training.settings import Settings
+from testbed.training.silence import Silence
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 

@@ -8,7 +8,7 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Kind
 
 
-class StandingFaults(Stateful):
+class ActiveFaults(Stateful):
     """Of one run; faults that kill are not among them."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from testbed.checkpoints.values import decode, encode
 from testbed.device_names import SERVER_NUMBER
+from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.fault import Fault, Kind
-from testbed.roles.standing_faults import StandingFaults
 
 RULES: tuple[Kind, ...] = ("freeze", "stop-network", "freeze", "slow", "kill")
 """The kinds of five rules."""
@@ -21,7 +21,7 @@ def record(rule: int, phase: str, *devices: int, kind: Kind | None = None) -> di
     return fault.record("begin" if phase == "begin" else "end", devices, 1.5, 10)
 
 
-def standing(faults: StandingFaults) -> list[tuple[int, int]]:
+def standing(faults: ActiveFaults) -> list[tuple[int, int]]:
     return sorted((one["devices"][0], one["rule"]) for one in faults)
 
 
@@ -40,7 +40,7 @@ happenings = st.lists(
 def test_what_began_and_is_not_over_lasts_and_a_kill_takes_what_is_frozen(
     happen: list[tuple[str, int, set[int]]],
 ) -> None:
-    faults = StandingFaults()
+    faults = ActiveFaults()
     lasting: list[tuple[int, int]] = []
     for what, rule, devices in happen:
         workers = sorted(devices - {SERVER_NUMBER})
@@ -63,7 +63,7 @@ def test_what_began_and_is_not_over_lasts_and_a_kill_takes_what_is_frozen(
 
 
 def test_each_is_told_as_it_began_of_its_worker_alone() -> None:
-    faults = StandingFaults()
+    faults = ActiveFaults()
     fault = Fault(2, "slow", 9.0, factor=5.0, uplink=1000)
     begun = fault.record("begin", [1, 3], 2.5, 7)
     faults.told(begun)
@@ -74,14 +74,14 @@ def test_each_is_told_as_it_began_of_its_worker_alone() -> None:
 
 @pytest.mark.parametrize("kind", ["stop-network", "partition", "slow"])
 def test_a_link_and_a_slow_device_outlive_the_process(kind: Kind) -> None:
-    faults = StandingFaults()
+    faults = ActiveFaults()
     faults.told(record(0, "begin", 1, kind=kind))
     faults.killed(1)
     assert standing(faults) == [(1, 0)]
 
 
 def test_of_a_trace_s_rule_the_kind_that_ends_is_over() -> None:
-    faults = StandingFaults()
+    faults = ActiveFaults()
     for kind in ("freeze", "stop-network"):
         faults.told(record(0, "begin", 1, kind=kind))
     faults.told(record(0, "end", 1, kind="stop-network"))
@@ -89,7 +89,7 @@ def test_of_a_trace_s_rule_the_kind_that_ends_is_over() -> None:
 
 
 def test_they_are_the_same_behind_a_checkpoint() -> None:
-    faults, restored = StandingFaults(), StandingFaults()
+    faults, restored = ActiveFaults(), ActiveFaults()
     faults.told(record(0, "begin", 0, 1))
     faults.told(record(3, "begin", 1))
     tree, arrays = encode(faults.state(), ())

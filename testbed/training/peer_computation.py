@@ -9,8 +9,8 @@ from testbed.algorithms.interface import Parcel, PeerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.roles.computation import Encoded
-from testbed.roles.exchange import Message, Step
+from testbed.training.computation import Encoded
+from testbed.training.exchange import Message, Step
 from testbed.updates import FloatVector, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.interface import Protocol
-from testbed.roles.worker_protocols import WORKER_PROTOCOLS, Finish, WorkerProtocol
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, Finish, WorkerProtocol
 
 Event: TypeAlias = Literal["arrives", "skips", "ends"]
 events = st.lists(st.sampled_from(get_args(Event)), max_size=30)

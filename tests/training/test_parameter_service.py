@@ -14,8 +14,8 @@ from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.orchestrator.plan import plan
-from testbed.roles.service import ParameterService, Pushed, UpdateRow, as_loss
 from testbed.telemetry.records import UPDATE
+from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow, as_loss
 from testbed.updates import DenseUpdate, Layout, SparseUpdate
 from testbed.wire.encodings import DENSE, Codec
 
