@@ -33,7 +33,7 @@ from testbed.learning.batches import Batches
 from testbed.learning.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
-from testbed.orchestrator.versions import commit, host, versions
+from testbed.runs.versions import commit, host, versions
 from testbed.streams import stream
 
 WORKERS = 200

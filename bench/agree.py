@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.command import execute
-from testbed.orchestrator import containers
+from testbed.doctor import containers
 from testbed.results.quantities import as_bytes
 
 SPEC = Path(__file__).parents[1] / "experiments" / "agree.yaml"

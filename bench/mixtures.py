@@ -33,12 +33,12 @@ import yaml
 
 from bench.agree import Pair
 from bench.chaos import seeds_of
+from testbed import execution
 from testbed.errors import TestbedError
 from testbed.experiment.spec import Spec
-from testbed.orchestrator import experiment
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.watching import Progress
+from testbed.planning.plan import Plan
 from testbed.results.records import SERVER_KILLED
+from testbed.runs.watching import Progress
 
 SIMULATION_LIMIT = 300.0
 """Seconds that a simulation may take; much more than it needs on a busy host."""
@@ -260,7 +260,7 @@ def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -
         return _Unwatched()
 
     with _limit(seconds):
-        execution = experiment.execute(chosen, folder / engine, watch, report=False)
+        execution = execution.execute(chosen, folder / engine, watch, report=False)
     (summary,) = execution.summaries
     return Ended(execution.directory / summary["algorithm"], summary)
 

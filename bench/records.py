@@ -26,8 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reproduction.records import keep
-from testbed.orchestrator.versions import commit, host
 from testbed.results.reading import Run
+from testbed.runs.versions import commit, host
 
 REPOSITORY = Path(__file__).parents[1]
 FOLDER = REPOSITORY / "docs" / "records"

@@ -32,7 +32,7 @@ from typing import Any
 import psutil
 
 from bench.__main__ import private_memory, write_idx
-from testbed.orchestrator.versions import commit, host, versions
+from testbed.runs.versions import commit, host, versions
 from testbed.telemetry.texts import BUILT, MADE, REMOVED, TRAINING
 
 ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"

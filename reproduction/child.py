@@ -19,12 +19,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from testbed import execution
+from testbed.doctor import host
 from testbed.errors import TestbedError
+from testbed.execution import Execution
 from testbed.experiment.load import load
-from testbed.orchestrator import experiment, host, plan
-from testbed.orchestrator.experiment import Execution
-from testbed.orchestrator.watching import Progress
+from testbed.planning import plan
 from testbed.results.reading import Run
+from testbed.runs.watching import Progress
 
 PERIOD = 0.5
 """Seconds between two messages of progress."""
@@ -85,7 +87,7 @@ def begin(file: Path, out: Path, began: float) -> Execution:
     """
     spec = load(file)
     host.check(plan.plan(spec), out)
-    return experiment.execute(spec, out, lambda *_: Teller(), began, report=False)
+    return execution.execute(spec, out, lambda *_: Teller(), began, report=False)
 
 
 def go_on(directory: Path, began: float) -> Execution:
@@ -94,11 +96,11 @@ def go_on(directory: Path, began: float) -> Execution:
     Raises:
         TestbedError: it cannot be resumed.
     """
-    from testbed.orchestrator import resuming
+    from testbed.runs import resuming
 
     jobs = resuming.left([Run.load(directory)], whole=False)
     host.check([job.plan for job in jobs], directory)
-    return experiment.resume(directory.parent, jobs, lambda *_: Teller(), began, report=False)
+    return execution.resume(directory.parent, jobs, lambda *_: Teller(), began, report=False)
 
 
 if __name__ == "__main__":

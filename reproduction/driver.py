@@ -19,11 +19,11 @@ from reproduction.paper import Part
 from reproduction.runs import Folder, Wanted, wanted
 from reproduction.scale import Scale
 from testbed.cli.run import check_data
+from testbed.doctor import host
 from testbed.errors import HostError, RunError, SpecError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
-from testbed.orchestrator import host
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.results.quantities import as_duration
 from testbed.results.reading import Run
 
@@ -121,7 +121,7 @@ def _resumable(begun: Run | None, say: Callable[[str], None]) -> Run | None:
     """The run, if it can go on from a checkpoint; otherwise None, and why is said."""
     if begun is None or not (begun.directory / "checkpoints").is_dir():
         return None
-    from testbed.orchestrator import resuming
+    from testbed.runs import resuming
 
     try:
         resuming.left([begun], whole=False)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from testbed.orchestrator.ending import signals
-from testbed.orchestrator.watching import Progress
+from testbed.runs.ending import signals
+from testbed.runs.watching import Progress
 
 REPOSITORY = Path(__file__).parents[1]
 

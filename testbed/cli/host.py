@@ -13,7 +13,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 def doctor(as_json: AsJson = False) -> None:
     """Tell what this host can do, what is missing and how to get it."""
-    from testbed.orchestrator.host import examine
+    from testbed.doctor.host import examine
 
     findings = examine()
     if as_json:
@@ -31,8 +31,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 def clean() -> None:
     """Remove what killed runs left: containers, folders, control groups. Run directories are kept."""
+    from testbed.doctor import containers
     from testbed.nodes.control_group import left_over
-    from testbed.orchestrator import containers
 
     groups = left_over()
     for group in groups:

@@ -9,7 +9,7 @@ from testbed.results.table import plain_text
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
-    from testbed.orchestrator.plan import Plan
+    from testbed.planning.plan import Plan
 
 _NONE = "-"
 _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {

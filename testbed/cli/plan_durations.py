@@ -15,7 +15,7 @@ from testbed.cli.plan_classes import law
 from testbed.durations import Durations
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.plan import Plan
+    from testbed.planning.plan import Plan
 
 DRAWS = 20_000
 """Durations drawn in all, or one for each device if there are more devices."""

@@ -8,7 +8,7 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.experiment.units import format_percentage, format_rate
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.plan import Plan
+    from testbed.planning.plan import Plan
 
 _OPTIONS: dict[str, Callable[[Any], str]] = {
     "factor": lambda value: f"{value:g}",

@@ -15,7 +15,7 @@ from testbed.learning import datasets, partitions
 from testbed.results.table import plain_text
 
 if TYPE_CHECKING:
-    from testbed.orchestrator.plan import Plan
+    from testbed.planning.plan import Plan
 
 LABELS = 10
 MOST_ROWS = 20

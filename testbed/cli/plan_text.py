@@ -6,7 +6,7 @@ from typing import Any
 from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import Plan
+from testbed.planning.plan import Plan
 
 
 def as_json(one: Plan) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.watching import Progress
+from testbed.planning.plan import Plan
 from testbed.results.quantities import as_bytes, as_duration
+from testbed.runs.watching import Progress
 
 PLAIN_PERIOD = 5.0
 """Seconds between two lines in a pipe."""

@@ -28,8 +28,10 @@ def resume(
     every run that is not complete goes on, and those that were not begun are carried out.
     """
     began = time.monotonic()
-    from testbed.orchestrator import experiment, host, resuming
+    from testbed import execution
+    from testbed.doctor import host
     from testbed.results.finding import resolve
+    from testbed.runs import resuming
 
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
     found = resolve(run, runs)
@@ -42,5 +44,5 @@ def resume(
         check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
-            execution = experiment.resume(directory, jobs, watch, began, exporter, report=report)
+            execution = execution.resume(directory, jobs, watch, began, exporter, report=report)
         tell(execution, as_json, serving, exporter)

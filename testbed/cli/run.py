@@ -14,9 +14,9 @@ from testbed.errors import SpecError
 
 if TYPE_CHECKING:
     from testbed.cli.progress import Display
+    from testbed.execution import Execution
     from testbed.metrics.exporter import Exporter
-    from testbed.orchestrator.experiment import Execution
-    from testbed.orchestrator.plan import Plan
+    from testbed.planning.plan import Plan
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
 Overrides = Annotated[
@@ -91,9 +91,10 @@ def _carry_out(
     serving: Serving,
 ) -> None:
     began = time.monotonic()
+    from testbed import execution
+    from testbed.doctor import host
     from testbed.experiment.load import load
-    from testbed.orchestrator import experiment, host
-    from testbed.orchestrator import plan as planning
+    from testbed.planning import plan as planning
 
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
@@ -103,7 +104,7 @@ def _carry_out(
         check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
-            execution = experiment.execute(loaded, out, watch, began, exporter, report=report)
+            execution = execution.execute(loaded, out, watch, began, exporter, report=report)
         tell(execution, as_json, serving, exporter)
 
 
@@ -115,7 +116,7 @@ def tell(
     Raises:
         RunError: one of its runs is not complete.
     """
-    from testbed.orchestrator.ending import incomplete
+    from testbed.runs.ending import incomplete
 
     if as_json:
         typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
@@ -154,7 +155,7 @@ def plan(
     """Show what an experiment would create, and start nothing."""
     from testbed.cli import plan_text
     from testbed.experiment.load import load
-    from testbed.orchestrator import plan as planning
+    from testbed.planning import plan as planning
 
     plans = planning.plan(load(spec, set_ or (), seed))
     if as_json:

@@ -56,7 +56,7 @@ def traffic(
 
 def _count(run: Run) -> dict[str, Any]:
     """Totals by direction and by device, and the comparison, from the files of one run."""
-    from testbed.orchestrator.ledgers import Ledgers, examine
+    from testbed.runs.ledgers import Ledgers, examine
 
     directory = run.directory / "traffic"
     try:

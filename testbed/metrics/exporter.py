@@ -28,7 +28,7 @@ from testbed.metrics.catalogue import COMMON, METRICS
 from testbed.metrics.device_metrics import WORKERS
 from testbed.metrics.metric import Metric
 from testbed.metrics.state import BUCKETS, RunState, Staleness
-from testbed.orchestrator.ending import signals
+from testbed.runs.ending import signals
 
 ADDRESS = "127.0.0.1"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from testbed.device_names import peer_name, worker_name
 from testbed.experiment.units import parse_share
-from testbed.metrics.classes import device_classes
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
-from testbed.orchestrator.plan import Plan
+from testbed.planning.plan import Plan
+from testbed.runs.device_classes import device_classes
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:

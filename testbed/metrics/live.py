@@ -19,8 +19,8 @@ from testbed.metrics.initial import of_plan
 from testbed.metrics.live_devices import LiveDevices
 from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.watching import Progress
+from testbed.planning.plan import Plan
+from testbed.runs.watching import Progress
 from testbed.telemetry.board import Board, evaluator_line, hub_line, lines_of
 from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.metrics.classes import DeviceClasses
 from testbed.metrics.state import STATES
 from testbed.metrics.striking import CUTS, Striking
+from testbed.runs.device_classes import DeviceClasses
 from testbed.telemetry.board import Board, State
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from testbed.channel import readable
 from testbed.metrics.replay import ReplayedRun
-from testbed.orchestrator.ending import signals
+from testbed.runs.ending import signals
 
 TICK = 0.1
 """Seconds between two steps."""

@@ -20,10 +20,10 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.errors import SpecError
 from testbed.experiment.device_section import DevicesSpec
 from testbed.experiment.units import parse_rate
-from testbed.orchestrator.ledgers import Ledgers
 from testbed.results.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading import Run
 from testbed.results.records import Event
+from testbed.runs.ledgers import Ledgers
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.texts import DIED, RESUMED, SUSPECTED, TRAINING, WELCOMED
 from traffic import TrafficError

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.metrics.classes import DeviceClasses
 from testbed.metrics.striking import CUTS, Striking
 from testbed.results.faults import KINDS
+from testbed.runs.device_classes import DeviceClasses
 
 LAYERS = ("payload", "message", "wire")
 PHASES = ("loading", "devices", "training", "finishing", "completed", "failed", "interrupted")

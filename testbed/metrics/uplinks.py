@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from testbed.metrics.classes import DeviceClasses
 from testbed.metrics.state import Uplinks
+from testbed.runs.device_classes import DeviceClasses
 from traffic.counters import COUNTS
 
 Counts = npt.NDArray[np.void]

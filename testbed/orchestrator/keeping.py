@@ -13,8 +13,8 @@ from typing import Any
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
 from testbed.orchestrator.ingress import Ingress
-from testbed.orchestrator.resuming import FOLDER, Resumption
 from testbed.roles.sharing import CHECKPOINTS, EVERY
+from testbed.runs.resuming import FOLDER, Resumption
 
 
 class Keeping:

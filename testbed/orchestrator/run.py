@@ -27,23 +27,25 @@ from testbed.experiment.load import dump
 from testbed.experiment.units import format_size
 from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
-from testbed.orchestrator import node_plan, probing, standing_still
-from testbed.orchestrator.agent_process import AgentProcess
+from testbed.orchestrator import standing_still
+from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.attendance import Attendance
 from testbed.orchestrator.backlog import Backlog
-from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
 from testbed.orchestrator.ingress import Ingress
-from testbed.orchestrator.injection import Injection
+from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.keeping import Keeping
-from testbed.orchestrator.ledgers import Connection, Ledgers, settle
-from testbed.orchestrator.left_out import LeftOut, ranges
-from testbed.orchestrator.once import Once
-from testbed.orchestrator.outcome import Outcome, manifest
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.resuming import Resumption
 from testbed.orchestrator.setting_up import SettingUp
-from testbed.orchestrator.watching import Progress, Watcher
+from testbed.planning import node_plan
+from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, PACES, SPILL
+from testbed.runs import link_records
+from testbed.runs.deduplication import Deduplication
+from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.ledgers import Connection, Ledgers, settle
+from testbed.runs.left_out import LeftOut, ranges
+from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.resuming import Resumption
+from testbed.runs.watching import Progress, Watcher
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import BUILT, DIED, MADE, REMOVED, TRAINING
@@ -95,7 +97,7 @@ class Run:
         self._left_out = LeftOut(mark.left_out if mark else ())
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
-        self._once = Once(resumption.counts if resumption else None)
+        self._once = Deduplication(resumption.counts if resumption else None)
         self._attendance = Attendance([*plan.workers, EVALUATOR_NAME])
         self._missing: list[int] = []
         self._seen_as: dict[int, str] = {}  # devices by process ids as the fork server sees them
@@ -396,9 +398,9 @@ class Run:
             case {"made": count}:
                 self._progress.made = count
             case {"probed": found}:
-                links = probing.record(self._plan, found)
+                links = link_records.record(self._plan, found)
                 self._log.note(links=links)
-                for level, text, device in probing.events(links):
+                for level, text, device in link_records.events(links):
                     self._event(level, text, device)
             case {"linked": count}:
                 self._progress.linked = count

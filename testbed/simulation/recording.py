@@ -16,11 +16,11 @@ from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.experiment.load import dump
 from testbed.faults.telling import told
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.once import Once
-from testbed.orchestrator.outcome import Outcome, manifest
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.resuming import Resumption
-from testbed.orchestrator.watching import Watcher
+from testbed.planning.plan import Plan
+from testbed.runs.deduplication import Deduplication
+from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.resuming import Resumption
+from testbed.runs.watching import Watcher
 from testbed.simulation.systems import System
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
@@ -80,7 +80,7 @@ class Recording:
         self._training = 0.0
         self._metrics = metrics
         self._evaluate = evaluate
-        self._once = Once(counts)
+        self._once = Deduplication(counts)
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._told = self._version = 0

@@ -22,10 +22,10 @@ from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.ending import EndError, explain, signals, stopped_by
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.resuming import FOLDER, Resumption
-from testbed.orchestrator.watching import Progress, Watcher
+from testbed.planning.plan import Plan
+from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.resuming import FOLDER, Resumption
+from testbed.runs.watching import Progress, Watcher
 from testbed.simulation.recording import Recording
 from testbed.simulation.star import STORED, ServerKilledError
 from testbed.simulation.systems import MeshSystem, StarSystem, system

@@ -24,10 +24,10 @@ from testbed.channel import Channel, Message
 from testbed.device_names import EVALUATOR_NAME, worker_name
 from testbed.errors import RunError
 from testbed.experiment.load import dump
-from testbed.orchestrator.left_out import LeftOut
-from testbed.orchestrator.outcome import Outcome
-from testbed.orchestrator.plan import Plan
+from testbed.planning.plan import Plan
 from testbed.results.quantities import as_bytes, as_count, as_decimal, as_duration
+from testbed.runs.left_out import LeftOut
+from testbed.runs.outcome import Outcome
 from testbed.telemetry.records import UPDATE
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_bytes")

@@ -6,7 +6,7 @@ from pathlib import Path
 from testbed.errors import SpecError
 from testbed.experiment.load import load
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import Plan, plan
+from testbed.planning.plan import Plan, plan
 
 
 def read(path: Path, secret: str) -> Plan:

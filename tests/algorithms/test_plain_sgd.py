@@ -17,7 +17,7 @@ from testbed.learning import datasets, partitions
 from testbed.learning.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.training.parameter_service import UpdateRow

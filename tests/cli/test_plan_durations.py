@@ -13,7 +13,7 @@ from testbed.cli.plan_durations import BINS, describe, histogram, means
 from testbed.cli.run import check_data
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import Plan, plan
+from testbed.planning.plan import Plan, plan
 
 
 def planned(workers: int = 200, **sections: Any) -> Plan:

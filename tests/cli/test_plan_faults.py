@@ -7,7 +7,7 @@ import pytest
 
 from testbed.cli.plan_faults import describe
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 
 
 def described_as(fault: dict[str, Any], workers: int) -> list[str]:

@@ -12,7 +12,7 @@ from testbed.cli.run import check_data
 from testbed.errors import DataError, SpecError
 from testbed.experiment.spec import Spec
 from testbed.learning import datasets
-from testbed.orchestrator.plan import Plan, plan
+from testbed.planning.plan import Plan, plan
 from testbed.training import computation
 
 

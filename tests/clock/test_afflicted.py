@@ -26,7 +26,7 @@ from testbed.clock.star import Devices
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from testbed.clock.mesh import MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.parameter_service import UpdateRow
 from testbed.training.settings import Settings

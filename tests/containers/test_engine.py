@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from testbed.containers import engine
+from testbed.doctor.host import _try_in_child
 from testbed.errors import HostError
-from testbed.orchestrator.host import _try_in_child
 from tests.containers.private_engine import PrivateEngine, missing
 
 

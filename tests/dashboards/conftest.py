@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.dashboards.server import Prometheus, free_port, prometheus
 from tests.end_to_end.conftest import CommandLine, until
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.docs.blocks import REPOSITORY, Block, blocks
 from tests.docs.test_yaml_blocks import OF_OWN_ALGORITHMS
 

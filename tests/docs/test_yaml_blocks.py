@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from testbed.experiment.load import load
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from tests.docs.blocks import Block, blocks
 
 AROUND = {

@@ -218,7 +218,7 @@ class Started:
 
 
 def _is_agent(process: psutil.Process) -> bool:
-    return "testbed.orchestrator.agent" in process.cmdline()
+    return "testbed.orchestrator.agent.agent" in process.cmdline()
 
 
 def _id_for_fork_server(node: psutil.Process) -> int:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bench.agree import SPEC, pairs
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.chaos import experiment, main, seeds_of, try_out
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 
 _unable = _try_in_child(_make_namespaces)
 _needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")

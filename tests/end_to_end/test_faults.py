@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.doctor.host import _make_namespaces, _missing_disciplines, _try_in_child
 from testbed.experiment.load import load
 from testbed.faults.schedule import Schedule
 from testbed.nodes.turns import holds_turn
-from testbed.orchestrator.host import _make_namespaces, _missing_disciplines, _try_in_child
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence
 
 _unable = _try_in_child(_make_namespaces)

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.metrics.state import PHASES
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
 from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence, until
 from tests.metrics.running import Samples, samples, scrape
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.mixtures import crowded, mixture, try_out
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 
 _unable = _try_in_child(_make_namespaces)
 _needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")

@@ -60,7 +60,7 @@ def test_a_run(nobody: CommandLine) -> None:
         pytest.skip(f"the interpreter or the code is not readable by every user: {problem}")
     if problem := _as_nobody(
         nobody,
-        "import sys; from testbed.orchestrator.host import _make_namespaces, _try_in_child;"
+        "import sys; from testbed.doctor.host import _make_namespaces, _try_in_child;"
         "sys.exit(_try_in_child(_make_namespaces))",
     ):
         pytest.skip(f"ordinary users have no namespaces here: {problem}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence
 
 _unable = _try_in_child(_make_namespaces)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from reproduction.paper import PARTS
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.results.finding import find
 from tests.end_to_end.conftest import REPOSITORY, until
 

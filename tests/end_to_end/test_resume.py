@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 
 from .conftest import SMALL, CommandLine, Started, assert_one_sentence
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.doctor.host import _make_namespaces, _try_in_child
+from testbed.execution import execute
 from testbed.experiment.load import load
-from testbed.orchestrator.experiment import execute
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
-from testbed.orchestrator.watching import Progress
 from testbed.results.records import SERVER_KILLED
+from testbed.runs.watching import Progress
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 _unable = _try_in_child(_make_namespaces)

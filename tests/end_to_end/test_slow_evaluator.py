@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine, Started
 
 _unable = _try_in_child(_make_namespaces)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.results.reading import Run
 
 _unable = _try_in_child(_make_namespaces)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
-from testbed.orchestrator.ledgers import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
+from testbed.doctor.host import _make_namespaces, _try_in_child
+from testbed.runs.ledgers import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine
 
 _unable = _try_in_child(_make_namespaces)

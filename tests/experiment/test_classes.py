@@ -12,8 +12,8 @@ from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
 from testbed.network.addresses import Shape
-from testbed.orchestrator import node_plan
-from testbed.orchestrator.plan import Plan, plan
+from testbed.planning import node_plan
+from testbed.planning.plan import Plan, plan
 from testbed.training.computation import Times, conditions
 
 BASE = """

@@ -11,7 +11,7 @@ from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.training.settings import Settings
 
 VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}

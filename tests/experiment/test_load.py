@@ -14,7 +14,7 @@ from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, In
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FILES = sorted(EXPERIMENTS.glob("*.yaml"))

@@ -7,7 +7,7 @@ import pytest
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 
 BASE = """
 name: parts

@@ -13,7 +13,7 @@ from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 
 SMALL = """\
 name: small

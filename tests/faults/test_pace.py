@@ -5,7 +5,7 @@ import math
 
 from testbed.faults.fault import Fault
 from testbed.faults.pace import Pace
-from testbed.orchestrator.standing import Standing
+from testbed.orchestrator.injection.impairments import Impairment
 
 FAULTS = (
     Fault(0, "slow", downlink=2_000_000),
@@ -17,7 +17,7 @@ FAULTS = (
 
 def test_the_least_rate_holds_and_factors_multiply_in_any_order_under_both_clocks() -> None:
     for order in itertools.permutations(FAULTS):
-        pace, standing = Pace.under(order), Standing.under(order)
+        pace, standing = Pace.under(order), Impairment.under(order)
         assert pace == Pace(1.5, 500_000, 2_000_000)
         assert (standing.factor, standing.uplink, standing.downlink) == (1.5, 500_000, 2_000_000)
 

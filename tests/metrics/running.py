@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.plan import Plan, plan
-from testbed.orchestrator.watching import Progress
+from testbed.planning.plan import Plan, plan
+from testbed.runs.watching import Progress
 from testbed.simulation.run import SimulatedRun
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]

@@ -8,11 +8,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from testbed.metrics.catalogue import METRICS, table
-from testbed.metrics.classes import device_classes
 from testbed.metrics.device_metrics import WORKERS
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.state import RunState
+from testbed.runs.device_classes import device_classes
 from tests.metrics.running import page, planned
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -9,7 +9,7 @@ import pytest
 from testbed.channel import Message
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.watching import Progress
+from testbed.runs.watching import Progress
 from testbed.telemetry.records import UPDATE
 from tests.metrics.running import Samples, page, planned, samples
 from traffic.counters import COUNTS

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from testbed.metrics.classes import DeviceClasses
 from testbed.metrics.uplinks import UplinkMeter
+from testbed.runs.device_classes import DeviceClasses
 from traffic.counters import COUNTS
 
 CLASSES = DeviceClasses(("fast", "slow"), np.array([0, 1, 1]))

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from pyroute2 import IPRoute
 
+from testbed.doctor.host import _missing_disciplines
 from testbed.network import shaping, star
 from testbed.network.addresses import Link, Shape
 from testbed.network.probe import TRIES, Finding, probe
 from testbed.network.star import DEVICE_INDEX
 from testbed.nodes.linux import inside_network, new_network
-from testbed.orchestrator.host import _missing_disciplines
 from tests.traffic.isolation import isolated, real
 from traffic.counters import Meter
 

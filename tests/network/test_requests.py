@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pyroute2 import IPBatch, IPRoute
 
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.network import star
 from testbed.network.addresses import Link, Shape
 from testbed.network.requests import Requests
 from testbed.network.shaping import COUNTED, packed_egress, shape_egress
 from testbed.nodes.linux import inside_network, new_network
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
 
 _unable = _try_in_child(_make_namespaces)
 

@@ -9,7 +9,7 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.keeping import Keeping
-from testbed.orchestrator.resuming import FOLDER, Resumption
+from testbed.runs.resuming import FOLDER, Resumption
 from testbed.telemetry.run_log import Kept
 
 

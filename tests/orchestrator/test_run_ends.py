@@ -9,12 +9,12 @@ import psutil
 import pytest
 import yaml
 
+from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.experiment.load import load
 from testbed.nodes import control_group
-from testbed.orchestrator.host import _make_namespaces, _try_in_child
-from testbed.orchestrator.plan import Plan, plan
 from testbed.orchestrator.run import Run
-from testbed.orchestrator.watching import Progress
+from testbed.planning.plan import Plan, plan
+from testbed.runs.watching import Progress
 from testbed.simulation.run import SimulatedRun
 
 _unable = _try_in_child(_make_namespaces)

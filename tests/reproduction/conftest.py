@@ -8,8 +8,8 @@ import pytest
 
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.outcome import manifest
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
+from testbed.runs.outcome import manifest
 from testbed.telemetry.run_log import RunLog
 
 WriteRun: TypeAlias = Callable[..., Path]

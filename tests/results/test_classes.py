@@ -9,11 +9,11 @@ import pytest
 from pyarrow import parquet
 
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.outcome import manifest
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.results.classes import HEADINGS, class_rows
 from testbed.results.reading import Run
 from testbed.results.report import write_report
+from testbed.runs.outcome import manifest
 
 CLASSES = [
     {"name": "fast", "devices": [0, 2]},

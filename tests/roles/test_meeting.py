@@ -19,7 +19,7 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.roles import greeting, meeting
 from testbed.roles.leave import Leave, Order, What
 from testbed.roles.meeting import Meeting

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from testbed import execution
 from testbed.clock.star import LATEST
 from testbed.experiment.spec import Spec
-from testbed.orchestrator import experiment
-from testbed.orchestrator.plan import Plan
-from testbed.orchestrator.watching import Progress
+from testbed.planning.plan import Plan
 from testbed.results.reading import Run
+from testbed.runs.watching import Progress
 
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
 
@@ -52,7 +52,7 @@ def test_slow_for_good_after_every_push(
         "faults": [{"when": {"probability": 0.9}, "how": {"kind": "slow", "factor": factor}}],
         "evaluation": {"every": 5, "images": 50},
     }
-    done = experiment.execute(Spec.model_validate(spec), tmp_path, watch)
+    done = execution.execute(Spec.model_validate(spec), tmp_path, watch)
     (summary,) = done.summaries
     assert summary["ended"] == "failed"
     assert f"later than {LATEST:g} s of the run's clock" in summary["reason"]

@@ -15,7 +15,7 @@ from testbed.experiment.spec import Spec
 from testbed.learning import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.simulation.star import STORED
 from testbed.simulation.systems import StarSystem
 from testbed.streams import stream

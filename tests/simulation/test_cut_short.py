@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from testbed import execution
 from testbed.experiment.spec import Spec
-from testbed.orchestrator import experiment
 from tests.simulation.test_beyond import watch
 
 
@@ -24,7 +24,7 @@ def test_what_had_arrived_and_was_no_update_came_after_the_last_one(tmp_path: Pa
         "faults": [{"who": {"number": 2}, "when": {"time": "9s"}, "how": "stop-network"}],
         "evaluation": {"every": 50, "images": 50},
     }
-    done = experiment.execute(Spec.model_validate(spec), tmp_path, watch, report=False)
+    done = execution.execute(Spec.model_validate(spec), tmp_path, watch, report=False)
     (summary,) = done.summaries
     assert summary["ended"] == "failed"
     rows = pq.read_table(done.directory / summary["algorithm"] / "updates.parquet").to_pydict()

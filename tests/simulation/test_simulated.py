@@ -19,7 +19,7 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.learning.partitions import equal
 from testbed.network.segments import wire_bytes
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.simulation.star import SimulatedWorkers
 from testbed.simulation.systems import MeshSystem, StarSystem, System, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress

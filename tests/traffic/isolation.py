@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
+from testbed.doctor.host import _try_in_child
 from testbed.nodes.linux import CLONE_NEWNET, inside_network, new_network, set_sysctl, unshare
 from testbed.nodes.user_namespace import enter_user_namespace
-from testbed.orchestrator.host import _try_in_child
 
 ROOT = Path(__file__).parents[2]
 NEAR = {4: "10.9.0.1", 6: "fd09::1"}

@@ -13,7 +13,7 @@ from testbed.algorithms.interface import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
-from testbed.orchestrator.plan import plan
+from testbed.planning.plan import plan
 from testbed.telemetry.records import UPDATE
 from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow, as_loss
 from testbed.updates import DenseUpdate, Layout, SparseUpdate

@@ -1,0 +1,196 @@
+"""Carrying out an experiment: its runs one after the other, then the report."""
+
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from testbed.errors import InterruptedRunError, RunError, SpecError, TestbedError
+from testbed.experiment.load import dump
+from testbed.experiment.spec import Spec
+from testbed.metrics.live import LiveRun
+from testbed.orchestrator.run import Run
+from testbed.planning.plan import Plan, plan
+from testbed.roles import coming_back
+from testbed.runs.ending import incomplete
+from testbed.runs.resuming import Job, prepare
+from testbed.runs.watching import Watcher
+
+if TYPE_CHECKING:
+    from testbed.metrics.exporter import Exporter
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What one execution of an experiment file left.
+
+    Attributes:
+        directory: its directory; one run directory per summary in it.
+        summaries: of the runs that were begun, in the file's order.
+        report: the report's path; None if none was wanted.
+    """
+
+    directory: Path
+    summaries: tuple[dict[str, Any], ...]
+    report: Path | None
+
+    @property
+    def completed(self) -> bool:
+        """Whether every run that was begun is complete."""
+        return all(summary["ended"] == "completed" for summary in self.summaries)
+
+
+def execute(
+    spec: Spec,
+    runs_root: Path,
+    watcher: Callable[[Plan, int, int], Watcher],
+    began: float | None = None,
+    exporter: "Exporter | None" = None,
+    *,
+    report: bool = True,
+) -> Execution:
+    """Carry out every run of an experiment; an interruption ends the whole experiment.
+
+    Args:
+        runs_root: the folder of all runs; the execution gets a folder below it.
+        watcher: called with a plan, its number from 1 and how many there are.
+        began: CLOCK_MONOTONIC when the command began; None for now.
+        exporter: what serves the metrics of the runs, if anybody wants them.
+        report: whether to draw the figures and write the report in the end, which takes seconds;
+            ``testbed report`` does it at any time.
+
+    Raises:
+        SpecError: the plan cannot be made, or the folder cannot be written.
+    """
+    plans = plan(spec)
+    directory = _make_directory(runs_root / spec.name, spec.seed)
+    (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
+    summaries = _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
+    return _execution(directory, summaries, report)
+
+
+def resume(
+    directory: Path,
+    jobs: Sequence[Job],
+    watcher: Callable[[Plan, int, int], Watcher],
+    began: float | None = None,
+    exporter: "Exporter | None" = None,
+    *,
+    report: bool = True,
+) -> Execution:
+    """Do what is left of an execution, in its own directory, and write the report anew.
+
+    Args:
+        directory: the execution's.
+        jobs: as ``testbed.runs.resuming.left`` has found them.
+        watcher, began, exporter, report: as for ``execute``.
+
+    Raises:
+        SpecError: a run is being resumed already.
+    """
+    return _execution(directory, _carry_out(jobs, directory, watcher, began, exporter), report)
+
+
+def _carry_out(
+    jobs: Sequence[Job],
+    directory: Path,
+    watcher: Callable[[Plan, int, int], Watcher],
+    began: float | None,
+    exporter: "Exporter | None",
+) -> list[dict[str, Any]]:
+    summaries: list[dict[str, Any]] = []
+    for number, job in enumerate(jobs, 1):
+        start = began if began is not None and number == 1 else time.monotonic()
+        metrics = None
+        if exporter is not None:
+            metrics = LiveRun(job.plan, directory.name)
+            exporter.add(metrics)
+        watching = watcher(job.plan, number, len(jobs))
+        with _made(job, directory / job.plan.label) as make:
+            summaries.append(make(watching, start, metrics).execute())
+        if summaries[-1]["ended"] == "interrupted":
+            break
+    return summaries
+
+
+def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: bool) -> Execution:
+    """What runs that have ended left, with their report if one is wanted."""
+    if not report:
+        return Execution(directory, tuple(summaries), None)
+    try:
+        return Execution(directory, tuple(summaries), write_results(directory))
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            f"interrupted while the report was written; the runs are whole, and `testbed report "
+            f"{directory}` writes it",
+            signal.SIGINT,
+        ) from None
+    except TestbedError as error:
+        # What became of the runs matters more, and is often why (a full disk).
+        for ended in (summary for summary in summaries if summary["ended"] != "completed"):
+            raise incomplete(ended, f"; and {error}") from error
+        raise
+
+
+class _Executable(Protocol):
+    def execute(self) -> dict[str, Any]: ...
+
+
+@contextmanager
+def _made(
+    job: Job, directory: Path
+) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
+    """What carries a plan out, or goes on with its run."""
+    make: Callable[..., _Executable]
+    types: Collection[type]
+    if job.plan.spec.engine == "emulation":
+        make, types = Run, coming_back.STORED
+    else:
+        # Imported here: it computes in this process, and torch takes seconds.
+        from testbed.simulation.run import SimulatedRun
+        from testbed.simulation.star import STORED
+
+        make, types = SimulatedRun, STORED
+    with ExitStack() as opened:
+        resumption = None
+        if job.ended:
+            resumption = opened.enter_context(closing(prepare(job.ended, types)))
+        yield partial(make, job.plan, directory, resumption=resumption)
+
+
+def write_results(directory: Path) -> Path:
+    """Draw an execution's figures and write its report; returns the report's path."""
+    from testbed.results.figures import write_figures
+    from testbed.results.finding import resolve
+    from testbed.results.report import write_report
+
+    runs = resolve(str(directory), directory.parent.parent)
+    try:
+        write_figures(runs, directory / "figures")
+        return write_report(runs, directory / "report.html")
+    except OSError as error:
+        raise RunError(f"the report could not be written: {error}") from error
+
+
+def _make_directory(parent: Path, seed: int) -> Path:
+    """Make the execution's directory; a second one in the same second gets a number behind it."""
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{seed}"
+    for suffix in ("", *(f".{i}" for i in range(2, 100))):
+        directory = parent / f"{name}{suffix}"
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            if not parent.is_dir():
+                raise SpecError(f"{parent} is in the way: --out must name a folder") from None
+            continue
+        except OSError as error:  # no permission, no folder, read-only, full
+            raise SpecError(
+                f"{directory} cannot be made ({error.strerror}): name a folder of yours by --out"
+            ) from error
+        return directory
+    raise SpecError(f"{parent / name} and 98 more exist already; wait a second")

@@ -1,0 +1,75 @@
+"""Probing links in the agent.
+
+It probes when the network is built and before anything counts or captures, while the libraries are
+still being loaded. A probe that fails costs its run nothing but the measurement.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from testbed.network.addresses import Link, Shape
+
+if TYPE_CHECKING:
+    from testbed.network.probe import Finding
+
+
+def probe_links(
+    asked: Sequence[Mapping[str, Any]],
+    namespaces: Mapping[str, int],
+    given_up: Callable[[], bool],
+) -> dict[str, Any]:
+    """Probe links in the agent, whatever becomes of it.
+
+    Args:
+        asked: ``device``, ``index``, ``uplink`` and ``downlink`` of each link, as it should be.
+        namespaces: descriptor of each device's network namespace.
+        given_up: whether to return at once.
+
+    Returns:
+        ``directions``, one record for each direction that shapes something, and ``seconds``; or
+        ``failed``, the reason for which there are none.
+    """
+    began = time.monotonic()
+    try:
+        from testbed.network.probe import probe
+
+        links = [
+            Link(one["device"], one["index"], Shape(**one["uplink"]), Shape(**one["downlink"]))
+            for one in asked
+        ]
+        found = probe(links, namespaces, given_up)
+    except Exception as error:  # whatever it is, the run goes on without
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {error}"}
+    seconds = round(time.monotonic() - began, 3)
+    return {"directions": [_direction(one) for one in found], "seconds": seconds}
+
+
+def _direction(found: "Finding") -> dict[str, Any]:
+    from testbed.network import trains
+
+    measured = found.measured
+    asked = {key: value for key, value in asdict(found.asked).items() if key != "corrupt"}
+    return {
+        "device": found.device,
+        "direction": found.direction,
+        "asked": asked,
+        "measured": None
+        if measured is None
+        else {
+            "rate": None if measured.rate is None else round(measured.rate),
+            "at_least": measured.at_least,
+            "delay": measured.delay,
+            "loss": measured.loss,
+            "loss_between": trains.interval(measured.lost, measured.packets),
+            "packets": measured.packets,
+        },
+        "tries": found.tries,
+        "off": list(found.off),
+        "unmeasured": found.unmeasured,
+        "failed": found.failed,
+        "drained": found.drained,
+    }

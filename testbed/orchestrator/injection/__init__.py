@@ -1,0 +1,1 @@
+"""Fault injection: faults begun, undone and written down as the run goes."""

@@ -1,0 +1,128 @@
+"""How each device stands under the faults that last on it, and what the agent is asked to make it so.
+
+Faults overlap: a link is down while any fault says so, a rate is the least that any of them leaves.
+Only what changes is asked for. Under the virtual clock durations and rates are computed, so that
+nothing is slowed down for real.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from testbed.faults.fault import Fault, Kind
+from testbed.faults.pace import Pace, least
+from testbed.roles.pace import Paces
+
+Ask: TypeAlias = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """How a device stands; without arguments as planned.
+
+    Attributes:
+        frozen: whether its processes stand still.
+        down: whether its link is.
+        cut: whether it is cut off from the server.
+        uplink, downlink: rates of its link in bit/s; None: as planned.
+        factor: what its durations are multiplied by.
+        cpus: processors that it may use; None: as planned.
+        share: of its frames that are damaged.
+    """
+
+    frozen: bool = False
+    down: bool = False
+    cut: bool = False
+    uplink: int | None = None
+    downlink: int | None = None
+    factor: float = 1.0
+    cpus: float | None = None
+    share: float = 0.0
+
+    @classmethod
+    def under(cls, faults: Sequence[Fault]) -> "Impairment":
+        """How a device stands under these."""
+        kinds = {fault.kind for fault in faults}
+        pace = Pace.under(faults)
+        return cls(
+            "freeze" in kinds,
+            "stop-network" in kinds,
+            "partition" in kinds,
+            pace.uplink,
+            pace.downlink,
+            pace.factor,
+            least(fault.cpus for fault in faults),
+            max((fault.share for fault in faults), default=0.0),
+        )
+
+
+class Impairments:
+    """All devices of a run that faults may strike."""
+
+    def __init__(self, names: Mapping[int, str], ask: Ask, paces: Paces | None) -> None:
+        """Everybody stands as planned.
+
+        Args:
+            names: the devices' names by number.
+            ask: the agent.
+            paces: of the devices; None where none is slowed down for real.
+        """
+        self._names = names
+        self._ask = ask
+        self._paces = paces
+        self._faults: dict[int, list[Fault]] = {number: [] for number in names}
+        self._now = dict.fromkeys(names, Impairment())
+
+    def begin(self, fault: Fault, devices: Sequence[int]) -> None:
+        """A fault begins; one that kills is the caller's."""
+        for device in devices:
+            self._faults[device].append(fault)
+        self._settle(devices)
+
+    def end(self, fault: Fault, devices: Sequence[int]) -> None:
+        """A fault is over, where it has not been forgotten."""
+        for device in devices:
+            if fault in self._faults[device]:
+                self._faults[device].remove(fault)
+        self._settle(devices)
+
+    def has(self, device: int, kinds: Sequence[Kind], *, for_good: bool = False) -> bool:
+        """Whether such a fault lasts on a device, with no end to come if that is asked."""
+        return any(
+            fault.kind in kinds and not (for_good and fault.duration is not None)
+            for fault in self._faults[device]
+        )
+
+    def forget(self, device: int, kinds: Sequence[Kind]) -> None:
+        """No fault of these kinds lasts on a device any more."""
+        self._faults[device] = [one for one in self._faults[device] if one.kind not in kinds]
+        self._settle([device])
+
+    def _settle(self, devices: Sequence[int]) -> None:
+        cut: dict[bool, list[str]] = {False: [], True: []}
+        for device in devices:
+            before, after = self._now[device], Impairment.under(self._faults[device])
+            self._now[device] = after
+            if before.cut is not after.cut:
+                cut[after.cut].append(self._names[device])
+            self._change(device, before, after)
+        for yes, names in cut.items():
+            if names:  # the whole set at once
+                self._ask({"cut": names, "yes": yes})
+
+    def _change(self, device: int, before: Impairment, after: Impairment) -> None:
+        name = self._names[device]
+        if before.frozen is not after.frozen:
+            self._ask({"freeze" if after.frozen else "thaw": name})
+        if before.down is not after.down:
+            self._ask({"link": name, "up": not after.down})
+        if self._paces is None:
+            return
+        if (before.uplink, before.downlink) != (after.uplink, after.downlink):
+            self._ask({"rate": name, "uplink": after.uplink, "downlink": after.downlink})
+        if before.cpus != after.cpus:
+            self._ask({"limit": name, "cpus": after.cpus})
+        if before.share != after.share:
+            self._ask({"corrupt": name, "share": after.share})
+        if before.factor != after.factor:
+            self._paces[device] = after.factor

@@ -1,0 +1,104 @@
+"""What the agent is told about a run's nodes and links: which there are, and what they are made of."""
+
+from pathlib import Path
+from typing import Any
+
+from testbed.containers import image
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
+from testbed.learning import sources
+from testbed.network.addresses import Link
+from testbed.planning import probed_links
+from testbed.planning.plan import Plan
+
+DATA = "/data"
+"""Where a container sees a known dataset."""
+# A pool of threads would not survive the fork, and a device that computes on all cores would stand
+# for a machine that nobody has.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Environment in which a process computes with one thread."""
+_ENVIRONMENT = ONE_THREAD | {
+    # A worker fills few of the images' pages (see Contents.part), and a huge page is 500 of them.
+    "NUMPY_MADVISE_HUGEPAGE": "0",
+}
+
+
+def image_name(plan: Plan) -> str:
+    """The image of the run's containers."""
+    return plan.spec.devices.image or image.default_image()
+
+
+def chosen(plan: Plan) -> dict[str, Any]:
+    """What the nodes are made of."""
+    devices = plan.spec.devices
+    if devices.runtime == "namespaces":
+        return {"runtime": devices.runtime}
+    known, mounts = _mounts(plan)
+    return {
+        "runtime": devices.runtime,
+        "launch": devices.launched,
+        "image": image_name(plan),
+        "mounts": mounts,
+        "environment": _ENVIRONMENT | ({"TESTBED_DATA": DATA} if known else {}),
+    }
+
+
+def devices(plan: Plan) -> list[dict[str, Any]]:
+    """The nodes: names and limits."""
+    names = [link.device for link in plan.links]
+    # The coordinator stands beside the network and has no link.
+    names += [] if plan.served else [COORDINATOR_NAME]
+    numbers = plan.workers
+    section, class_of = plan.spec.devices, plan.settings.class_of
+    found: list[dict[str, Any]] = []
+    for name in names:
+        device: dict[str, Any] = {"name": name}
+        if name in numbers:
+            own = section.classes[class_of[numbers[name]]] if class_of else None
+            for key in ("cpus", "memory"):
+                general = getattr(section, key)
+                device[key] = own.of(key, general) if own else general
+        found.append(device)
+    return found
+
+
+def network(plan: Plan, directory: Path) -> dict[str, Any]:
+    """The network that the agent is to build, and what of it is watched.
+
+    Args:
+        directory: for the capture's files.
+    """
+
+    def shape(of: Any) -> dict[str, Any]:
+        return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
+
+    def told(link: Link) -> dict[str, Any]:
+        return {
+            "device": link.device,
+            "index": link.index,
+            "uplink": shape(link.uplink),
+            "downlink": shape(link.downlink),
+        }
+
+    return {
+        "devices": devices(plan),
+        "observed": plan.observed,
+        "counted": plan.counted,
+        "uncounted": [EVALUATOR_NAME],
+        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
+        "links": [told(link) for link in plan.links],
+        "probe": [told(link) for link in probed_links.sample(plan)],
+    }
+
+
+def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
+    """What containers see of the host to load it: the dataset, if it is a known one, and all paths."""
+    settings = plan.settings
+    parts = settings.of_classes("compute") + settings.of_classes("waiting")
+    files = [str(part["file"]) for part in parts if "file" in part]
+    mounts = {path: path for path in files}
+    if settings.dataset in sources.SOURCES:
+        folder = sources.locate(settings.dataset)[0].parent
+        return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.dataset}"}
+    if Path(settings.dataset).is_absolute():
+        mounts[settings.dataset] = settings.dataset
+    return False, mounts

@@ -1,0 +1,190 @@
+"""From a spec to what will be created: devices, addresses, links, and what each role is told."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms.interface import PeerAlgorithm
+from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
+from testbed.errors import SpecError
+from testbed.experiment.class_section import DeviceClassSpec
+from testbed.experiment.spec import Spec
+from testbed.faults.resolving import resolve
+from testbed.network.addresses import MOST_LINKS, Link, Shape
+from testbed.planning import capacity, memory
+from testbed.training.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run, ready to be carried out.
+
+    Attributes:
+        spec: the resolved spec, with one algorithm.
+        label: the algorithm's label, and the run directory's name.
+        settings: what the roles are told.
+        links: one per device; the server's first, if there is one, then the evaluator's, then the
+            workers' or peers'.
+        observed: the device whose link is captured: the server, or the evaluated peer.
+        counted: the devices whose ingress is what the run is about: the server, or all peers.
+    """
+
+    spec: Spec
+    label: str
+    settings: Settings
+    links: tuple[Link, ...]
+    observed: str
+    counted: tuple[str, ...]
+
+    @property
+    def served(self) -> bool:
+        """Whether there is a server."""
+        return self.observed == SERVER_NAME
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """The workers' or peers' numbers by device name."""
+        name = worker_name if self.served else peer_name
+        return {name(i): i for i in range(self.settings.workers)}
+
+    @property
+    def computing(self) -> int:
+        """How many of the workers or peers compute gradients, and have a part of the images."""
+        (options,) = self.spec.algorithms
+        algorithm = ALGORITHMS[options.name]
+        if not issubclass(algorithm, PeerAlgorithm):
+            return self.settings.workers
+        return algorithm.computing(options, self.spec.conditions())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory the run may need."""
+        return memory.needed(self.spec)
+
+    @property
+    def open_files(self) -> int:
+        """The most descriptors that one of its processes will hold."""
+        devices = self.spec.devices
+        alone = devices.runtime == "docker" and devices.launched == "image"
+        each = capacity.FILES_STARTED if alone else capacity.FILES
+        return capacity.FILES_ONCE + each * len(self.links)
+
+
+def plan(spec: Spec) -> list[Plan]:
+    """The runs of an experiment, one per algorithm.
+
+    Raises:
+        SpecError: more workers than the address plan has links for, or a trace of faults that cannot
+            be used.
+    """
+    if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
+        raise SpecError(
+            f"devices.workers: {spec.devices.workers} is more than the {MOST_LINKS - 2} that one "
+            "host's address plan has links for; use fewer"
+        )
+    return [_plan_one(run, label) for label, run in spec.runs().items()]
+
+
+def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
+    """Uplink and downlink of a class's devices; of all devices where there are no classes."""
+    # Under the virtual clock a message's time is computed, and the links carry it as they can.
+    if spec.clock == "virtual":
+        return Shape(), Shape()
+    uplink, downlink, delay, loss = (
+        getattr(spec.network, key) if of is None else of.of(key, getattr(spec.network, key))
+        for key in ("uplink", "downlink", "delay", "loss")
+    )
+    return Shape(uplink, delay, loss), Shape(downlink)
+
+
+def _class(spec: Spec, one: DeviceClassSpec) -> dict[str, Any]:
+    """What the roles are told of a class."""
+    links = ("uplink", "downlink", "delay")
+    return {
+        "name": one.name,
+        "compute": one.of("compute", spec.compute).plain(),
+        "waiting": one.of("waiting", spec.waiting).plain(),
+        **{key: one.of(key, getattr(spec.network, key)) for key in links},
+    }
+
+
+def _plan_one(spec: Spec, label: str) -> Plan:
+    network = spec.network
+    (algorithm,) = spec.algorithms
+    served = is_served(algorithm.name)
+    count = spec.devices.workers
+    class_of = spec.devices.class_of(spec.seed)
+    shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
+    # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
+    # neither: it is the instrument, not part of what is measured.
+    links = [Link(SERVER_NAME, 0)] if served else []
+    links.append(Link(EVALUATOR_NAME, 1))
+    links += [
+        Link(
+            worker_name(i) if served else peer_name(i),
+            2 + i,
+            *shapes[class_of[i] if class_of else 0],
+        )
+        for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
+    ]
+    addresses = [] if served else [link.device_address for link in links[1:]]
+    encoding = algorithm.encoding or spec.encoding
+    return Plan(
+        spec,
+        label,
+        Settings(
+            seed=spec.seed,
+            workers=count,
+            dataset=spec.dataset.name,
+            scaling=spec.dataset.scaling,
+            train_images=spec.dataset.train_images,
+            partition=spec.partition.plain(spec.devices.classes, class_of),
+            model=spec.model.name,
+            initialisation=spec.model.initialisation,
+            batch_size=spec.training.batch_size,
+            learning_rate=algorithm.learning_rate or spec.training.learning_rate,
+            updates=spec.training.updates,
+            algorithm=algorithm.model_dump(mode="json"),
+            encoding=encoding.model_dump(mode="json"),
+            pulls=algorithm.pulls or spec.pulls,
+            compute=spec.compute.plain(),
+            waiting=spec.waiting.plain(),
+            faults=_faults(spec, class_of) if served else (),
+            classes=[_class(spec, one) for one in spec.devices.classes],
+            class_of=class_of,
+            suspect_after=spec.suspect_after(algorithm),
+            evaluate_every=spec.evaluation.every,
+            evaluation_images=spec.evaluation.images,
+            batched=spec.simulation.batched or spec.simulation.device != "cpu",
+            device=spec.simulation.device,
+            clock=spec.clock,
+            uplink=network.uplink,
+            downlink=network.downlink,
+            delay=network.delay,
+            gradient_time=spec.conditions().gradient_time,
+            evaluated_peer=spec.evaluation.peer,
+            server_address=links[0].device_address if served else addresses[spec.evaluation.peer],
+            peer_addresses=addresses,
+            own_processors=spec.devices.limits_processors,
+            secret=secrets.token_hex(32),
+        ),
+        tuple(links),
+        observed=SERVER_NAME if served else peer_name(spec.evaluation.peer),
+        counted=(SERVER_NAME,) if served else tuple(map(peer_name, range(count))),
+    )
+
+
+def _faults(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
+    """The rules of what goes wrong, with the devices' numbers in place of who they are."""
+    named, workers = spec.devices.classes, range(spec.devices.workers)
+    return resolve(
+        [fault.plain() for fault in spec.faults],
+        {one.name: [fault.plain() for fault in one.faults] for one in named},
+        seed=spec.seed,
+        names={worker_name(i): i for i in workers},
+        classes={
+            one.name: [i for i in workers if class_of[i] == at] for at, one in enumerate(named)
+        },
+    )

@@ -1,0 +1,1 @@
+"""What every run has, emulated or simulated: an end, an outcome, ledgers, progress, a way to go on."""

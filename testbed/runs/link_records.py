@@ -1,0 +1,80 @@
+"""What a run's manifest and its events say of the links that were probed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from testbed.planning.plan import Plan
+from testbed.planning.probed_links import shaped
+from testbed.results import quantities as q
+
+
+def unprobed(plan: Plan) -> dict[str, Any] | None:
+    """What the manifest says before links are probed; None of a run that shapes none."""
+    count = len(shaped(plan))
+    if not count:
+        return None
+    off = "switched off by network.probe"
+    return {
+        "shaped": count,
+        "probed": 0,
+        "seconds": None,
+        "unmeasured": "the run did not get so far" if plan.spec.network.probe else off,
+        "directions": [],
+    }
+
+
+def record(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest says of what ``probe_links`` has returned."""
+    directions = found.get("directions", [])
+    measured = {one["device"] for one in directions if one["measured"]}
+    return {
+        "shaped": len(shaped(plan)),
+        "probed": len(measured),
+        "seconds": found.get("seconds"),
+        "unmeasured": found.get("failed"),
+        "directions": directions,
+    }
+
+
+def events(links: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """Events about a record: level, text and device of each."""
+    if links["unmeasured"]:
+        yield "warning", f"the links could not be measured: {links['unmeasured']}", None
+        return
+    wrong = 0
+    for one in links["directions"]:
+        troubles = list(_troubles(one))
+        wrong += bool(troubles)
+        for text in troubles:
+            yield "warning", f"its {one['direction']} {text}", one["device"]
+    if not wrong:
+        of = f"{links['probed']:,} of {links['shaped']:,} shaped links"
+        unsure = sum((one["measured"] or {}).get("at_least", False) for one in links["directions"])
+        text = f"; this host could not send as fast as {unsure} of their directions may be"
+        yield "info", f"{of} were measured and are as asked{text * bool(unsure)}", None
+
+
+def _troubles(one: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with one direction."""
+    if one["failed"]:
+        yield f"could not be measured: {one['failed']}"
+    if one["off"]:
+        yield f"is not as asked: {', '.join(_off(what, one) for what in one['off'])}"
+    if not one["drained"]:
+        yield "did not let everything through that was sent over it"
+
+
+def _off(what: str, one: Mapping[str, Any]) -> str:
+    """``a rate of 20 Mbit/s where 10 Mbit/s is asked``."""
+    asked, measured = one["asked"][what], one["measured"]
+    is_ = measured[what]
+    if what == "rate":
+        text, wanted = "at least " * measured["at_least"] + q.as_rate(is_), q.as_rate(asked)
+    elif what == "delay":
+        text, wanted = q.as_milliseconds(is_), q.as_milliseconds(asked)
+    else:
+        text, wanted = (
+            f"{100 * is_:.3g} % of {measured['packets']:,} packets",
+            f"{100 * asked:.3g} %",
+        )
+    return f"a {what} of {text} where {wanted} is asked"

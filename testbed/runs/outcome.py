@@ -1,0 +1,150 @@
+"""What a run came to."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from testbed.code_digest import package_digest
+from testbed.planning.plan import Plan
+from testbed.runs import link_records
+from testbed.runs.device_classes import device_classes
+from testbed.runs.versions import commit, host, versions
+from testbed.telemetry.texts import SUSPECTED, WELCOMED
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended: what ``summary.json`` is made of.
+
+    Attributes:
+        last_update: seconds of the run's clock from the beginning of training.
+        host_seconds: of the host's clock, until then.
+        first_update: seconds of the host's clock from the command to the first update.
+        suspected, welcomed: how often a worker was suspected for its silence, and came back.
+    """
+
+    ended: str = "failed"
+    reason: str | None = None
+    updates: int = 0
+    payload_bytes: int = 0
+    message_bytes: int = 0
+    accuracies: list[float] = field(default_factory=list)
+    first_update: float | None = None
+    last_update: float = 0.0
+    host_seconds: float = 0.0
+    parameters_sha256: str | None = None
+    workers_lost: int = 0
+    suspected: int = 0
+    welcomed: int = 0
+
+    def took_in(self, rows: npt.NDArray[Any], version: int) -> None:
+        """Count rows of ``records.UPDATE``, which led to this version."""
+        self.updates = version
+        self.last_update = float(rows["time"][-1])
+        self.host_seconds = float(rows["host_time"][-1])
+        self.payload_bytes += int(rows["payload_bytes"].sum())
+        self.message_bytes += int(rows["message_bytes"].sum())
+
+    def suspects(self, silent: float, time: float) -> tuple[str, str]:
+        """Count a worker that is suspected; returns the level and the text of an event.
+
+        Args:
+            silent: seconds that it has said nothing for.
+            time: when it is, in seconds since training began by the run's clock.
+        """
+        self.suspected += 1
+        left_out = f"it {SUSPECTED} {time:.6g} s into training, and left out"
+        return "warning", f"nothing was heard for {silent:.6g} s: {left_out}"
+
+    def welcomes(self, time: float) -> tuple[str, str]:
+        """Count a suspected worker that has come back; returns the level and the text of an event."""
+        self.welcomed += 1
+        return "info", f"it is heard again {time:.6g} s into training, and {WELCOMED}"
+
+    def summary(
+        self,
+        plan: Plan,
+        ingress: Mapping[str, int],
+        after_drain: Mapping[str, int] | None,
+        struck: Mapping[str, int],
+    ) -> dict[str, Any]:
+        """What ``summary.json`` says of a run, but for its traffic.
+
+        Args:
+            ingress: when the last update was applied.
+            after_drain: once every connection was closed; None where that is not known.
+            struck: how many devices each kind of fault struck.
+        """
+        accuracies = [a for a in self.accuracies if not math.isnan(a)]
+        return {
+            "experiment": plan.spec.name,
+            "algorithm": plan.label,
+            "seed": plan.spec.seed,
+            "engine": plan.spec.engine,
+            "runtime": _runtime(plan),
+            "clock": plan.spec.clock,
+            "ended": self.ended,
+            "reason": self.reason,
+            "updates": self.updates,
+            "best_accuracy": max(accuracies, default=None),
+            "final_accuracy": self.accuracies[-1] if self.accuracies else None,
+            "ingress": dict(ingress),
+            "ingress_after_drain": None if after_drain is None else dict(after_drain),
+            "updates_per_second": self.updates / self.host_seconds if self.host_seconds else 0.0,
+            "setup_seconds": self.first_update,
+            "training_seconds": self.last_update,
+            "host_seconds": self.host_seconds,
+            "workers_lost": self.workers_lost,
+            **({"suspected": self.suspected, "welcomed": self.welcomed} if self.suspected else {}),
+            **({"faults": dict(struck)} if struck else {}),
+            "parameters_sha256": self.parameters_sha256,
+            "versions": versions(),
+        }
+
+
+def manifest(plan: Plan) -> dict[str, Any]:
+    """What a run directory's manifest says at the start."""
+    return {
+        "experiment": plan.spec.name,
+        "algorithm": plan.label,
+        "seed": plan.spec.seed,
+        "engine": plan.spec.engine,
+        "runtime": _runtime(plan),
+        "clock": plan.spec.clock,
+        "workers": plan.settings.workers,
+        "classes": _classes(plan),
+        "links": link_records.unprobed(plan),
+        "versions": versions(),
+        "code": package_digest(),
+        "commit": commit(),
+        "host": host(),
+    }
+
+
+def _classes(plan: Plan) -> list[dict[str, Any]]:
+    """The device classes, or what factors of times make of the devices; none if all are alike."""
+    settings = plan.settings
+    if settings.classes:
+        names = [str(one["name"]) for one in settings.classes]
+        of = list(settings.class_of)
+    else:
+        sections = {"compute": settings.compute, "waiting": settings.waiting}
+        found = device_classes(sections, settings.seed, settings.workers)
+        names, of = list(found.names), found.of_device.tolist()
+        if len(names) == 1:
+            return []
+    return [
+        {"name": name, "devices": [number for number, own in enumerate(of) if own == i]}
+        for i, name in enumerate(names)
+    ]
+
+
+def _runtime(plan: Plan) -> str | None:
+    """What the devices were, and how their roles came into them; None in a simulation."""
+    devices = plan.spec.devices
+    if plan.spec.engine == "simulation":
+        return None
+    return devices.runtime if devices.runtime != "docker" else f"docker, {devices.launched}"

@@ -1,0 +1,270 @@
+"""Going on with a run that ended early: from its last checkpoint, in its own run directory.
+
+What the run wrote behind the checkpoint is cut off and comes about again; under the virtual clock it is
+the same. Nothing is cut before the manifest says that the run is going again, and whatever moment a
+resumption ends at, the run can be resumed once more.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.marks import NAME as MARKS
+from testbed.checkpoints.marks import Mark, Marks
+from testbed.code_digest import package_digest
+from testbed.errors import SpecError
+from testbed.experiment.load import load_resolved
+from testbed.planning.plan import Plan, plan
+from testbed.results.journals import read_columns
+from testbed.results.reading import Run
+from testbed.runs.versions import host, versions
+from testbed.telemetry.records import UPDATE
+from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept
+from testbed.telemetry.texts import RESUMED
+
+FOLDER = "checkpoints"
+"""Of a run directory: where its checkpoints are, until the run is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What a run that goes on begins with.
+
+    Attributes:
+        kept: what of its run directory.
+        state: of the checkpoint; None if the run begins anew.
+        mark: where an emulation stood then; None of a simulation, or if the run begins anew.
+        files: the checkpoints' files; None if it has none.
+        host_seconds: of the host's clock since training began, in all sessions before.
+        lock: descriptor that keeps others from resuming the same run.
+    """
+
+    kept: Kept
+    state: Mapping[str, Any] | None
+    mark: Mark | None
+    files: CheckpointFiles | None
+    host_seconds: float
+    lock: int
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often what had come about at the checkpoint; nothing did if the run begins anew."""
+        found: Mapping[str, int] = (self.state or {}).get("counts", {})
+        return found
+
+    def close(self) -> None:
+        """Close the checkpoints' files, and let others resume the run."""
+        if self.files is not None:
+            self.files.close()
+        os.close(self.lock)
+
+    @property
+    def told(self) -> str:
+        """What the run log says of it."""
+        if self.state is None:
+            return f"{RESUMED}the beginning: there is no checkpoint"
+        return f"{RESUMED}the checkpoint of update {self.state['version']:,}"
+
+    def put_traffic_aside(self, directory: Path) -> None:
+        """Make room for the capture and the ledgers of what comes now.
+
+        What there is of earlier times goes to a folder of its own.
+        """
+        folder = directory / "traffic"
+        # A run that was killed as soon as it was begun has no such folder.
+        earlier = [path for path in folder.glob("*") if not path.name.startswith("earlier")]
+        if earlier:
+            aside = folder / f"earlier-{len(self.kept.manifest.get('resumed', ())) + 1}"
+            aside.mkdir(exist_ok=True)
+            for path in earlier:
+                path.replace(aside / path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run to be carried out.
+
+    Attributes:
+        plan: the run's.
+        ended: what there is of it already; None if it is to be begun.
+    """
+
+    plan: Plan
+    ended: Run | None = None
+
+
+def left(found: Sequence[Run], whole: bool) -> list[Job]:
+    """What is left to do of an execution.
+
+    Args:
+        found: its runs that are asked for, at least one.
+        whole: whether those that were never begun are asked for, too.
+
+    Raises:
+        SpecError: nothing is left, or something cannot be resumed.
+    """
+    directory = found[0].directory.parent
+    jobs = [Job(_check(run), run) for run in found if run.ended != "completed"]
+    if whole:
+        spec = load_resolved(directory / "experiment.yaml")
+        jobs += [Job(one) for one in plan(spec) if not (directory / one.label).exists()]
+    if not jobs:
+        what = found[0].id if not whole else "/".join(directory.parts[-2:])
+        raise SpecError(f"{what} is complete: there is nothing to resume")
+    return jobs
+
+
+def _check(run: Run) -> Plan:
+    """See whether a run that is not complete can be resumed; returns its plan."""
+    if run.ended == "running":
+        raise SpecError(f"{run.id} is still running, as process {run.manifest.pid}")
+    written_by = _manifest(run)
+    if written_by.get("code") != package_digest():
+        commit = written_by.get("commit")
+        by = f"testbed {run.manifest.versions.get('testbed', 'of another version')}" + (
+            f", commit {commit}" if commit else ""
+        )
+        raise SpecError(
+            f"{run.id} was written by other code than this ({by}): resume it with that, or run it anew"
+        )
+    here = versions()
+    for name, version in run.manifest.versions.items():
+        if here.get(name) != version:
+            raise SpecError(
+                f"{run.id} was written with {name} {version}, and here is {here.get(name, 'none')}: "
+                "resume it with that, or run it anew"
+            )
+    begun_on, here_is = run.manifest.host.cpu, host()["cpu"]
+    if run.manifest.clock == "virtual" and begun_on not in (None, here_is):
+        # Libraries choose their instructions by the processor, and with them how sums are rounded.
+        raise SpecError(
+            f"{run.id} was begun on a processor {begun_on}, and here is {here_is}, which may round "
+            "otherwise: resume it there, or run it anew"
+        )
+    (one,) = plan(load_resolved(run.directory / "spec.yaml"))
+    return one
+
+
+def prepare(run: Run, types: Collection[type]) -> Resumption:
+    """Find out what a run that was checked goes on from.
+
+    Args:
+        types: whose objects its checkpoints may hold.
+
+    Raises:
+        SpecError: it is being resumed already, or its marks are damaged.
+        OSError: its directory cannot be read.
+    """
+    lock = os.open(run.directory, os.O_RDONLY | os.O_CLOEXEC)
+    with ExitStack() as opened:
+        opened.callback(os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SpecError(f"{run.id} is being resumed by another process already") from None
+        files = None
+        if (run.directory / FOLDER).is_dir():
+            files = opened.enter_context(CheckpointFiles.open(run.directory / FOLDER, types))
+        found = _read(run, files, lock)
+        opened.pop_all()  # from here on it is the resumption that closes them
+        return found
+
+
+def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
+    updates = read_columns(run.directory, "updates", UPDATE.names or ())
+    evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
+    faults = _lines(run.directory / "faults.jsonl")
+    there = {
+        "updates": updates.num_rows,
+        "evaluations": evaluations.num_rows,
+        "faults": len(faults),
+    }
+    state = mark = None
+    emulated = run.manifest.engine == "emulation"
+    if files is not None and emulated:
+        state, mark = _emulated(files, _marks(run), there)
+    elif files is not None:
+        # A host that crashed may have lost what a checkpoint has already counted.
+        state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
+    counts = dict.fromkeys(there, 0)
+    if mark is not None:
+        early = pc.less_equal(evaluations["iteration"], mark.version)
+        evaluations = evaluations.filter(early)
+        counts |= {"updates": mark.updates, "evaluations": len(evaluations), "faults": mark.faults}
+    elif state is not None:
+        counts |= state["counts"]
+    manifest = _manifest(run)
+    seconds = mark.time if mark is not None else _host_seconds(updates, manifest)
+    tables = {
+        "updates": updates.slice(0, counts["updates"]),
+        "evaluations": evaluations.slice(0, counts["evaluations"]),
+        "counters": _counters(run).slice(0, 0 if emulated else None),
+    }
+    version = state["version"] if state else 0
+    resumed = {"version": version, "host_seconds": seconds}
+    kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
+    return Resumption(kept, state, mark, files, seconds, lock)
+
+
+def _marks(run: Run) -> Marks:
+    folder = run.directory / FOLDER
+    try:
+        return Marks.load(folder)
+    except ValueError:  # the host crashed
+        raise SpecError(
+            f"{folder / MARKS} is damaged, and nothing else says how far {run.id} was at a checkpoint: "
+            f"remove {folder}, and it begins anew"
+        ) from None
+
+
+def _emulated(
+    files: CheckpointFiles, marks: Marks, there: Mapping[str, int]
+) -> tuple[Mapping[str, Any] | None, Mark | None]:
+    """The newest checkpoint of an emulation of which its orchestrator knows where it stood."""
+
+    def fits(state: Mapping[str, Any]) -> bool:
+        mark = marks.of(state["version"])
+        return (
+            mark is not None and mark.updates <= there["updates"] and mark.faults <= there["faults"]
+        )
+
+    state = files.newest(fits)
+    if state is None:
+        return None, None
+    # Who goes on reads the rest by itself: whole models.
+    needed = {name: state[name] for name in ("version", "counts") if name in state}
+    return needed, marks.of(state["version"])
+
+
+def _counters(run: Run) -> pa.Table:
+    return read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS)
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a file, none if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+
+
+def _manifest(run: Run) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run.directory / "manifest.json").read_bytes())
+    return content
+
+
+def _host_seconds(updates: pa.Table, manifest: Mapping[str, Any]) -> float:
+    """What all sessions so far took, what was lost of them too, as far as they wrote it down."""
+    known = [float(one["host_seconds"]) for one in manifest.get("resumed", ())]
+    if updates.num_rows:
+        known.append(float(updates.column("host_time")[-1].as_py()))
+    return max(known, default=0.0)

@@ -1,0 +1,194 @@
+"""What is done to links and nodes at work, with real ones; the roles are sample_roles.py."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.doctor.host import _missing_disciplines
+from tests.orchestrator.agent.test_agent import Harness, agent, pytestmark
+
+__all__ = ["agent", "pytestmark"]
+SERVER = "10.77.0.1"
+ADDRESSES = {f"worker-{i}": f"10.77.0.{2 * (2 + i) + 1}" for i in range(3)}
+
+
+PATIENCE = 30.0
+"""Seconds that a busy host may take for what a quiet one does at once."""
+
+
+def heard(agent: Harness, seconds: float, *loud: str) -> Counter[str]:
+    """How often the server heard of each address; what waits is thrown away.
+
+    Args:
+        seconds: for so long at least.
+        loud: and until each of these was heard of more than ten times.
+    """
+    os.set_blocking(agent.report.fileno(), False)
+    try:
+        counts: Counter[str] = Counter()
+        for patience in (0.0, seconds):
+            counts.clear()
+            deadline = time.monotonic() + patience
+            while True:
+                try:
+                    message = agent.report.receive()
+                except BlockingIOError:
+                    late = time.monotonic() - deadline
+                    if late >= 0 and (
+                        not patience or late > PATIENCE or all(counts[one] > 10 for one in loud)
+                    ):
+                        break
+                    time.sleep(0.01)
+                else:
+                    assert message is not None
+                    counts[message.fields["from"]] += 1
+        return counts
+    finally:
+        os.set_blocking(agent.report.fileno(), True)
+
+
+def asked(agent: Harness, **request: Any) -> None:
+    agent.control.send(request)
+    agent.counter()  # an answer means that the request before it was carried out
+
+
+def pumping(agent: Harness, *workers: str) -> None:
+    agent.network("server", "evaluator", *ADDRESSES)
+    agent.start("server", what="gather")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    for worker in workers:
+        agent.start(worker, what="pump", to=SERVER)
+        address = ADDRESSES[worker]
+        agent.until(agent.report, lambda m: m.fields["from"] == address)  # noqa: B023
+
+
+@pytest.mark.parametrize("how", ["link", "cut"])
+def test_an_outage_is_of_one_device_and_ends(agent: Harness, how: str) -> None:
+    pumping(agent, "worker-0", "worker-1")
+    out: dict[str, Any] = {"link": {"link": "worker-0", "up": False}}.get(
+        how, {"cut": ["worker-0"], "yes": True}
+    )
+    back: dict[str, Any] = {"link": {"link": "worker-0", "up": True}}.get(
+        how, {"cut": ["worker-0"], "yes": False}
+    )
+    for _ in range(2):  # twice: everything must have been put back
+        asked(agent, **out)
+        asked(agent, **out)  # asking twice changes nothing
+        during = heard(agent, 0.6, ADDRESSES["worker-1"])
+        assert during[ADDRESSES["worker-0"]] == 0
+        assert during[ADDRESSES["worker-1"]] > 10
+        asked(agent, **back)
+        asked(agent, **back)
+        # The connection goes on where it was, once TCP tries again.
+        agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-0"])
+        back_again = heard(agent, 0.6, ADDRESSES["worker-0"])
+        assert back_again[ADDRESSES["worker-0"]] > 10
+
+
+@pytest.mark.parametrize("how", ["link", "cut"])
+def test_nothing_answers_for_a_device_that_is_out(agent: Harness, how: str) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    agent.start("worker-0", what="gather")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    agent.start("server", what="pump", to=ADDRESSES["worker-0"])
+    agent.until(agent.report, lambda m: m.fields["from"] == SERVER)
+    if how == "link":
+        asked(agent, link="worker-0", up=False)
+    else:
+        asked(agent, cut=["worker-0"], yes=True)
+    time.sleep(0.1)
+    quiet = agent.counter()
+    time.sleep(1.0)  # the server sends again what is not acknowledged, and no ICMP comes back
+    assert agent.counter()["frames"] == quiet["frames"]
+
+
+def test_cuts_of_several_sets_and_links_are_apart(agent: Harness) -> None:
+    pumping(agent, *ADDRESSES)
+    asked(agent, cut=["worker-0", "worker-1"], yes=True)
+    asked(agent, link="worker-0", up=False)
+    asked(agent, cut=["worker-0", "worker-1"], yes=False)
+    agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-1"])
+    during = heard(agent, 0.5, *(ADDRESSES[name] for name in ("worker-1", "worker-2")))
+    assert during[ADDRESSES["worker-0"]] == 0
+    assert min(during[ADDRESSES[name]] for name in ("worker-1", "worker-2")) > 10
+
+
+@pytest.mark.parametrize("planned", [None, 80_000_000])
+def test_rates_change_and_are_as_planned_again(agent: Harness, planned: int | None) -> None:
+    agent.network(
+        "server", "evaluator", *ADDRESSES, uplinks={"worker-0": planned} if planned else {}
+    )
+    for device in ("server", "worker-1"):
+        agent.start(device, what="listen")
+        agent.until(agent.report, lambda m: "listening" in m.fields)
+
+    def seconds(source: str, to: str) -> float:
+        began = time.monotonic()
+        agent.start(source, what="send", to=to, bytes=1_000_000)
+        return float(agent.until(agent.report, lambda m: "from" in m.fields)["at"]) - began
+
+    def least(source: str, to: str, enough: float) -> float:
+        """The least time of several tries: a busy host makes it longer, and never shorter."""
+        deadline = time.monotonic() + PATIENCE
+        found = seconds(source, to)
+        while found >= enough and time.monotonic() < deadline:
+            found = min(found, seconds(source, to))
+        return found
+
+    assert least("worker-0", SERVER, 0.7) < 0.7
+    for _ in range(2):
+        asked(agent, rate="worker-0", uplink=8_000_000, downlink=None)
+        # 1 MB and its headers at 8 Mbit/s
+        assert 0.95 <= least("worker-0", SERVER, 1.8) < 1.8
+        asked(agent, rate="worker-0", uplink=None, downlink=None)
+        assert least("worker-0", SERVER, 0.7) < 0.7
+    asked(agent, rate="worker-1", uplink=None, downlink=8_000_000)
+    assert 0.95 <= least("worker-2", ADDRESSES["worker-1"], 1.8) < 1.8
+    asked(agent, rate="worker-1", uplink=None, downlink=None)
+    assert least("worker-2", ADDRESSES["worker-1"], 0.7) < 0.7
+
+
+def test_damaged_frames_are_sent_again(agent: Harness) -> None:
+    missing = _missing_disciplines()
+    if "netem" in missing:
+        pytest.skip(f"this kernel has no netem: {missing['netem']}")
+    agent.network("server", "evaluator", *ADDRESSES)
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    asked(agent, corrupt="worker-0", share=0.05)
+    before = agent.counter()["frames"]
+    agent.start("worker-0", what="send", to=SERVER, bytes=3_000_000)
+    assert agent.until(agent.report, lambda m: "from" in m.fields)["bytes"] == 3_000_000
+    assert agent.counter()["frames"] - before > 1.02 * 3_000_000 / 1448
+    asked(agent, corrupt="worker-0", share=0.0)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_killed_node_is_started_again(agent: Harness, frozen: bool) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    for _ in range(3):
+        agent.start("worker-0", what="tick")
+        agent.until(agent.report, lambda m: m.fields["tick"] == 3)
+        if frozen:
+            asked(agent, freeze="worker-0")
+        agent.control.send({"kill": "worker-0"})
+        agent.until(agent.control, lambda m: m.fields.get("exited") == "worker-0")
+        while True:  # what it had told before
+            os.set_blocking(agent.report.fileno(), False)
+            try:
+                agent.report.receive()
+            except BlockingIOError:
+                break
+            finally:
+                os.set_blocking(agent.report.fileno(), True)
+
+
+def test_namespaces_do_not_limit_processors(agent: Harness, tmp_path: Path) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    agent.control.send({"limit": "worker-0", "cpus": 0.5})
+    told = agent.until(agent.control, lambda m: "failed" in m.fields)
+    assert told["host"] and "devices.runtime docker" in told["failed"]

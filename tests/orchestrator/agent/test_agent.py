@@ -1,0 +1,481 @@
+"""The agent with real namespaces, links and processes; the roles are sample_roles.py."""
+
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from testbed.channel import Channel, Message
+from testbed.doctor.host import _make_namespaces, _try_in_child
+from testbed.nodes import control_group, run_names
+from testbed.orchestrator.agent.process import AgentProcess
+from traffic.accounting import account
+from traffic.counters import COUNTS
+
+_unable = _try_in_child(_make_namespaces)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
+    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
+]
+
+UNSHAPED = {"rate": None, "delay": 0.0, "loss": 0.0}
+
+
+class Harness:
+    """The orchestrator's side of an agent."""
+
+    def __init__(
+        self,
+        log: Path,
+        arguments: dict[str, Any],
+        nodes: dict[str, Any] | None = None,
+        inherited: Sequence[int] = (),
+    ) -> None:
+        self.control, theirs = Channel.pair()
+        self.report, roles = Channel.pair()
+        self.log = log
+        root = Path(__file__).parents[2]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "testbed.orchestrator.agent.agent",
+                    str(theirs.fileno()),
+                    str(roles.fileno()),
+                ],
+                pass_fds=(theirs.fileno(), roles.fileno(), *inherited),
+                env=os.environ | {"PYTHONPATH": f"{root}:{Path(__file__).parent}"},
+                stderr=output,
+                stdout=output,
+                start_new_session=True,
+            )
+        theirs.close()
+        roles.close()
+        load = {"entry": "sample_roles:load", "arguments": arguments}
+        self.control.send({"load": load, "nodes": nodes or {"runtime": "namespaces"}})
+
+    def network(
+        self,
+        *devices: str,
+        uplinks: dict[str, int] | None = None,
+        capture: Path | None = None,
+        metrics: bool = False,
+    ) -> None:
+        links = [
+            {
+                "device": device,
+                "index": i,
+                "uplink": UNSHAPED | {"rate": (uplinks or {}).get(device)},
+                "downlink": UNSHAPED,
+            }
+            for i, device in enumerate(devices)
+        ]
+        traffic = {
+            "directory": str(capture),
+            "capture": capture is not None,
+            "file_size": 2**26,
+            "total_size": 2**28,
+            "period": 0.1,
+            "metrics": metrics,
+        }
+        self.control.send(
+            {
+                "network": {
+                    "devices": [{"name": device} for device in devices],
+                    "observed": devices[0],
+                    "counted": [devices[0]],
+                    "uncounted": [devices[1]],
+                    "links": links,
+                    "traffic": traffic,
+                }
+            }
+        )
+        self.until(self.control, lambda m: "network" in m.fields)
+
+    def start(self, device: str, **role: Any) -> None:
+        self.control.send({"start": device, "role": role})
+
+    def until(self, channel: Channel, wanted: Callable[[Message], bool]) -> dict[str, Any]:
+        return self.until_message(channel, wanted).fields
+
+    def until_message(self, channel: Channel, wanted: Callable[[Message], bool]) -> Message:
+        deadline = time.monotonic() + 30
+        with selectors.DefaultSelector() as selector:
+            selector.register(channel, selectors.EVENT_READ)
+            while time.monotonic() < deadline:
+                if selector.select(1):
+                    message = channel.receive()
+                    assert message is not None, self.log.read_text()
+                    if wanted(message):
+                        return message
+        raise AssertionError(f"nothing came: {self.log.read_text()}")
+
+    def counter(self) -> dict[str, Any]:
+        time.sleep(0.05)
+        self.control.send({"read": "counter"})
+        asked = time.monotonic()
+        fields = self.until(
+            self.control, lambda m: "counter" in m.fields and m.fields["counter"]["time"] >= asked
+        )
+        return dict(fields["counter"])
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def close(self) -> None:
+        self.control.close()
+        self.report.close()
+        try:
+            self.process.wait(20)
+        finally:
+            self.process.kill()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path / "log", {})
+    yield harness
+    harness.close()
+    assert harness.process.returncode is not None
+
+
+def groups(agent: Harness) -> set[Path]:
+    """The control groups of one agent's run, whatever others come and go beside it."""
+    name = f"{run_names.PREFIX}{agent.process.pid}-*"
+    return {path for place in control_group.hierarchies() for path in place.path.glob(name)}
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_node_sees_only_itself(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    agent.start("worker-0", what="describe")
+    seen = agent.until(agent.report, lambda m: "pid" in m.fields)
+    assert seen["pid"] == 1
+    assert seen["processes"] == [1]
+    assert seen["host"] == "worker-0"
+    assert seen["interfaces"] == ["eth0", "lo"]
+    assert seen["open"] <= 5  # the standard three, the report channel, the listing itself
+    ended = agent.until(agent.control, lambda m: "exited" in m.fields)
+    assert ended == {"exited": "worker-0", "status": 0}
+
+
+def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    before = agent.counter()
+    agent.start("evaluator", what="send", to="10.77.0.1", bytes=1_000_000)
+    agent.until(agent.report, lambda m: m.fields.get("from") == "10.77.0.3")
+    assert agent.counter()["bytes"] == before["bytes"] == 0
+    sent = 5_000_000
+    agent.start("worker-0", what="send", to="10.77.0.1", bytes=sent)
+    assert agent.until(agent.report, lambda m: "from" in m.fields)["bytes"] == sent
+    after = agent.counter()
+    # Every frame carries at most 1,448 bytes of the stream behind 66 bytes of headers.
+    full_frames = -(-sent // 1448)
+    # On a busy host some are sent again, up to 64 KiB of them at once.
+    assert sent + 66 * full_frames <= after["bytes"] <= 1.1 * (sent + 66 * full_frames)
+    assert full_frames <= after["frames"] <= 1.1 * full_frames + 20
+    assert after["dropped"] == 0
+
+
+def test_capture_and_counter_agree_and_leave_the_observers_out(
+    agent: Harness, tmp_path: Path
+) -> None:
+    agent.network("server", "evaluator", "worker-0", capture=tmp_path)
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    sent = {"evaluator": 1_000_000, "worker-0": 3_000_000}
+    for device, size in sent.items():
+        agent.start(device, what="send", to="10.77.0.1", bytes=size)
+        agent.until(agent.report, lambda m: "from" in m.fields)
+    agent.control.send({"stop": "traffic"})
+    seen = agent.until(agent.control, lambda m: "traffic" in m.fields)["traffic"]
+    found = account([tmp_path / name for name in seen["capture"]["files"]])
+    assert seen["capture"]["complete"] and found.totals["records"] == seen["capture"]["records"]
+    inward = [i for i, pair in enumerate(found.pairs) if pair == ("10.77.0.5", "10.77.0.1")]
+    assert len(found.pairs) == 2  # the worker's two directions, and nothing of the evaluator's
+    rows = found.seconds[found.seconds["pair"] == inward[0]]
+    assert rows["stream_bytes"].sum() == sent["worker-0"]
+    assert rows["frames"].sum() == seen["counter"]["frames"]
+    assert rows["wire_bytes"].sum() == seen["counter"]["bytes"]
+
+
+def test_every_link_is_sampled(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0", uplinks={"worker-0": 20_000_000})
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    agent.start("worker-0", what="send", to="10.77.0.1", bytes=1_000_000)
+    agent.until(agent.report, lambda m: "from" in m.fields)
+    time.sleep(0.3)
+    samples: list[np.ndarray[Any, Any]] = []
+    while len(samples) < 40:
+        raw = agent.until_message(agent.control, lambda m: "sampled" in m.fields).raw
+        samples.append(np.frombuffer(raw, COUNTS))
+        server, evaluator, worker = samples[-1]
+        # The connection's end may still be on its way between two readings.
+        same = server["tx_bytes"] == worker["tx_bytes"] > 1_000_000
+        if same and worker["backlog_bytes"] == 0:
+            break
+    assert all((np.diff([s["time"][0] for s in samples])) > 0)
+    # The core's end of the server's link has sent what the worker's end of its link has.
+    assert server["tx_bytes"] == worker["tx_bytes"] > 1_000_000
+    assert server["class_bytes"] == worker["class_bytes"] > worker["tx_bytes"]
+    assert worker["class_overlimits"] > 0
+    assert worker["class_dropped"] == worker["backlog_bytes"] == 0
+    assert evaluator["class_bytes"] == -1 and evaluator["tx_bytes"] == 0
+
+
+def test_an_uplink_has_its_rate(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0", uplinks={"worker-0": 20_000_000})
+    agent.start("server", what="listen")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    began = time.monotonic()
+    agent.start("worker-0", what="send", to="10.77.0.1", bytes=3_000_000)
+    seconds = agent.until(agent.report, lambda m: "from" in m.fields)["at"] - began
+    # 3 MB and headers at 20 Mbit/s take 1.25 s; a bucket of 5 ms goes at once. The upper bound
+    # leaves room for a busy host to start the node, not for half the rate.
+    assert 1.2 <= seconds <= 2.4
+
+
+@pytest.mark.parametrize("stop", ["freeze", "kill"])
+def test_frozen_stands_still_and_killed_is_reported(agent: Harness, stop: str) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="tick")
+    last = agent.until(agent.report, lambda m: m.fields["tick"] > 10)["tick"]
+    if stop == "kill":
+        agent.control.send({"kill": "server"})
+        ended = agent.until(agent.control, lambda m: "exited" in m.fields)
+        assert ended["status"] == -signal.SIGKILL
+        return
+    agent.control.send({"freeze": "server"})
+    agent.counter()  # an answer means that the request before it was carried out
+    time.sleep(0.1)
+    os.set_blocking(agent.report.fileno(), False)
+    try:
+        while message := agent.report.receive():
+            last = message.fields["tick"]
+    except BlockingIOError:
+        pass
+    time.sleep(0.2)
+    with pytest.raises(BlockingIOError):
+        agent.report.receive()
+    os.set_blocking(agent.report.fileno(), True)
+    agent.control.send({"thaw": "server"})
+    assert agent.until(agent.report, lambda m: "tick" in m.fields)["tick"] == last + 1
+
+
+def test_extras_are_sampled_only_while_metrics_are_exported(agent: Harness, tmp_path: Path) -> None:
+    agent.network("server", "evaluator", "worker-0", capture=tmp_path, metrics=True)
+    for device in ("evaluator", "worker-0"):
+        agent.start(device, what="listen")
+        agent.until(agent.report, lambda m: "listening" in m.fields)
+    # To the evaluator first, whose traffic is counted apart.
+    for device, sent in (("evaluator", 3_000_000), ("worker-0", 1_000_000)):
+        number = {"evaluator": 1, "worker-0": 2}[device]
+        agent.start("server", what="send", to=f"10.77.0.{2 * number + 1}", bytes=sent)
+        agent.until(agent.control, lambda m: m.fields.get("exited") == "server")
+    agent.control.send({"freeze": "worker-0"})
+    assert agent.until(agent.control, lambda m: m.fields.get("frozen") == "worker-0")["yes"] is True
+    agent.control.send({"thaw": "worker-0"})
+    assert (
+        agent.until(agent.control, lambda m: m.fields.get("frozen") == "worker-0")["yes"] is False
+    )
+    extras = agent.until(
+        agent.control,
+        lambda m: (
+            m.fields.get("extras", {}).get("capture") is not None
+            and {"workers", "evaluator"} <= m.fields["extras"]["memory"].keys()
+        ),
+    )["extras"]
+    assert 1e6 < extras["memory"]["workers"] < 1e8
+    assert extras["processor"].keys() == {"agent", "fork server", "capture"}
+    agent.control.send({"stop": "traffic"})
+    seen = agent.until(agent.control, lambda m: "traffic" in m.fields)
+    found = account([tmp_path / name for name in seen["traffic"]["capture"]["files"]])
+    (from_server,) = (i for i, pair in enumerate(found.pairs) if pair[0] == "10.77.0.1")
+    rows = found.seconds[found.seconds["pair"] == from_server]
+    assert seen["egress"]["bytes"] == rows["wire_bytes"].sum() > 1_000_000
+    assert seen["egress"]["frames"] == rows["frames"].sum()
+
+
+def test_without_metrics_there_are_no_extras(agent: Harness) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="tick")
+    agent.control.send({"freeze": "server"})
+    agent.control.send({"thaw": "server"})
+    agent.control.send({"stop": "traffic"})
+    seen: set[str] = set()
+
+    def last(message: Message) -> bool:
+        seen.update(message.fields)
+        return message.fields.get("sampled") == "the last time"
+
+    agent.until(agent.control, last)
+    assert {"traffic", "counter"} <= seen
+    assert {"extras", "egress", "frozen"}.isdisjoint(seen)
+
+
+def test_a_status_is_reported(agent: Harness) -> None:
+    agent.network("server", "evaluator")
+    agent.start("server", what="die", status=3)
+    assert agent.until(agent.control, lambda m: "exited" in m.fields)["status"] == 3
+
+
+@pytest.mark.parametrize("how", ["close", "kill the agent", "kill the fork server"])
+def test_nothing_is_left(tmp_path: Path, how: str) -> None:
+    harness = Harness(tmp_path / "log", {})
+    names = ["server", "evaluator", *(f"worker-{i}" for i in range(5))]
+    harness.network(*names)
+    for name in names:
+        harness.start(name, what="tick")
+    for _ in names:
+        harness.until(harness.control, lambda m: "started" in m.fields)
+    family = harness.family()
+    assert len(family) == 1 + len(names)
+    made = groups(harness)
+    # An ordinary user may not be allowed to make one; it is for all of the run's devices.
+    assert len(made) == 1 or (not made and os.geteuid() != 0)
+    if how == "close":
+        harness.close()
+    elif how == "kill the agent":
+        harness.process.kill()
+    else:
+        family[0].kill()
+        harness.until(harness.control, lambda m: "failed" in m.fields)
+        harness.process.wait(10)
+    assert gone(family)
+    harness.close()
+    left = [group for group in control_group.left_over() if group.path in made]
+    assert {group.path for group in left} == (made if how == "kill the agent" else set())
+    for group in left:
+        group.remove()
+    assert groups(harness) == set()
+
+
+def test_descriptors_above_1023(tmp_path: Path) -> None:
+    """The agent of a thousand devices: all that it opens has a number that select(2) refuses."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2000:
+        pytest.skip(f"this user may have {hard} files open, and the test needs 2,000")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    harness = Harness(tmp_path / "log", {}, inherited=held)
+    try:
+        names = ["server", "evaluator", "worker-0"]
+        harness.network(*names, capture=tmp_path, metrics=True)
+        for name in names:
+            harness.start(name, what="tick")
+            harness.until(harness.report, lambda m: "tick" in m.fields)
+        harness.counter()
+        harness.until(harness.control, lambda m: m.fields.get("sampled") == "counters")
+        harness.control.send({"freeze": "worker-0"})
+        harness.until(harness.control, lambda m: "frozen" in m.fields)
+        harness.control.send({"stop": "traffic"})
+        seen = harness.until(harness.control, lambda m: "traffic" in m.fields)["traffic"]
+        assert seen["capture"]["complete"]
+        harness.control.end()
+        assert harness.process.wait(60) == 0, harness.log.read_text()
+    finally:
+        harness.close()
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert groups(harness) == set()
+
+
+def test_a_capture_that_stands_still_does_not_keep_the_agent(tmp_path: Path) -> None:
+    """It is of the nodes' pid namespace, and a child of the agent that nobody has waited for."""
+    harness = Harness(tmp_path / "log", {})
+    harness.network("server", "evaluator", "worker-0", capture=tmp_path)
+    family = harness.family()
+    (capture,) = (process for process in family if "capture" in process.cmdline())
+    capture.suspend()
+    harness.control.end()
+    assert harness.process.wait(60) == 0
+    harness.close()
+    assert gone(family)
+    assert groups(harness) == set()
+
+
+def test_more_requests_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither side waits for the other while that waits for it: 3,000 requests and as many answers."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    agent = AgentProcess(tmp_path / "log", ())
+    nodes: dict[str, Any] = {"runtime": "namespaces"}
+    agent.ask({"load": {"entry": "sample_roles:load", "arguments": {}}, "nodes": nodes})
+    names = ["server", "evaluator", "worker-0"]
+    traffic = {"directory": "", "capture": False, "period": 1000.0}
+    agent.ask(
+        {
+            "network": {
+                "devices": [{"name": name} for name in names],
+                "observed": names[0],
+                "counted": [names[0]],
+                "uncounted": [names[1]],
+                "links": [
+                    {"device": name, "index": i, "uplink": UNSHAPED, "downlink": UNSHAPED}
+                    for i, name in enumerate(names)
+                ],
+                "traffic": traffic,
+            }
+        }
+    )
+    for _ in range(1500):  # of each two one is handed on to the fork server, and one answered
+        agent.ask({"kill": "worker-0"})
+        agent.ask({"read": "counter"})
+    seen: Counter[str] = Counter()
+    deadline = time.monotonic() + 120
+    while seen["counter"] < 1500:
+        assert time.monotonic() < deadline, (seen, (tmp_path / "log").read_text())
+        agent.send_waiting()
+        if agent.control.readable(0.01):
+            message = agent.control.receive()
+            assert message is not None, (tmp_path / "log").read_text()
+            seen.update(list(message.fields))
+    assert list(agent.end(time.monotonic() + 30)) == []
+
+
+def test_a_failure_to_load_is_told(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "log", {"fail": "no such thing"})
+    told = harness.until(harness.control, lambda m: "failed" in m.fields)
+    assert told["failed"] == "RuntimeError: no such thing"
+    harness.close()
+
+
+def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
+    both = [Harness(tmp_path / name, {}) for name in ("a", "b")]
+    for harness in both:
+        harness.network("server", "evaluator", "worker-0")
+        harness.start("server", what="listen")
+        harness.until(harness.report, lambda m: "listening" in m.fields)
+    both[0].start("worker-0", what="send", to="10.77.0.1", bytes=1000)
+    assert both[0].until(both[0].report, lambda m: "from" in m.fields)["bytes"] == 1000
+    assert both[1].counter()["bytes"] == 0
+    both[0].close()
+    both[1].start("worker-0", what="send", to="10.77.0.1", bytes=2000)
+    assert both[1].until(both[1].report, lambda m: "from" in m.fields)["bytes"] == 2000
+    both[1].close()

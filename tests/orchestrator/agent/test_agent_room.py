@@ -1,0 +1,88 @@
+"""An agent and a fork server that both have much to say: neither waits for one that waits for it."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.nodes.interface import Device, Nodes
+from testbed.orchestrator.agent.agent import Agent
+
+STARTS = 2000
+"""More than the channels have room for: about 278 messages each way."""
+
+
+class Started:
+    """Nodes whose fork server is a thread: for each start it tells of the start and of the end."""
+
+    fork_server = None
+
+    def __init__(self) -> None:
+        self.channel, theirs = Channel.pair()
+        threading.Thread(target=self._fork, args=(theirs,), daemon=True).start()
+
+    def _fork(self, theirs: Channel) -> None:
+        while (message := theirs.receive()) is not None:
+            device = message.fields["start"]
+            theirs.send({"started": device, "process": 2})
+            theirs.send({"exited": device, "status": 0})
+        theirs.close()
+
+    def fileno(self) -> int:
+        return self.channel.fileno()
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        message = self.channel.receive()
+        assert message is not None
+        yield message.fields
+
+    def has_room(self) -> bool:
+        return self.channel.has_room()
+
+    def create(self, devices: Sequence[Device], abandoned: Any) -> None:
+        raise NotImplementedError
+
+    def network(self, device: str) -> int:
+        raise NotImplementedError
+
+    def start(self, device: str, role: Mapping[str, Any]) -> None:
+        self.channel.send({"start": device})
+
+    def freeze(self, device: str) -> None:
+        raise NotImplementedError
+
+    thaw = kill = freeze
+
+    def limit(self, device: str, cpus: float | None) -> None:
+        raise NotImplementedError
+
+    def take_down(self) -> str | None:
+        return None
+
+
+def test_an_agent_does_not_wait_for_a_fork_server_that_waits_for_it() -> None:
+    control, theirs = Channel.pair()
+    nodes: Nodes = Started()
+    serving = threading.Thread(target=Agent(theirs, nodes).serve, daemon=True)
+    serving.start()
+
+    def ask() -> None:
+        for number in range(STARTS):
+            control.send({"start": f"worker-{number}", "role": {}})
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    exited, deadline = 0, time.monotonic() + 60
+    while exited < STARTS and time.monotonic() < deadline:
+        if control.readable(0.1):
+            message = control.receive()
+            assert message is not None
+            exited += "exited" in message.fields
+    assert exited == STARTS
+    asking.join(20)
+    control.end()
+    serving.join(20)
+    assert not serving.is_alive()
+    control.close()
+    theirs.close()

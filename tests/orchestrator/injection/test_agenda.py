@@ -1,0 +1,46 @@
+"""What is due when, of beginnings and ends."""
+
+import math
+
+from testbed.faults.fault import Fault
+from testbed.faults.schedule import Schedule
+from testbed.orchestrator.injection.agenda import Agenda, Beginning, End
+
+FREEZE, KILL = Fault(0, "freeze", 2.0), Fault(1, "kill", 2.0)
+
+
+def agenda() -> Agenda:
+    """A freeze at 1 s, and a kill at 3 s, of training."""
+    both = zip((FREEZE, KILL), (1.0, 3.0), strict=True)
+    rules = [
+        {"stream": f"faults {i}", "fault": fault.to_json(), "devices": [i], "time": time}
+        for i, (fault, time) in enumerate(both)
+    ]
+    return Agenda(Schedule(rules, 1, 2))
+
+
+def test_ends_and_beginnings_come_in_order_and_of_one_moment_the_end_first() -> None:
+    mine = agenda()
+    assert (mine.due, mine.take(1e9)) == (math.inf, None)  # training has not begun
+    mine.begin(100.0, -math.inf)
+    assert (mine.due, mine.take(100.9)) == (101.0, None)
+    assert mine.take(101.0) == Beginning(FREEZE, (0,))
+    mine.end_at(103.0, FREEZE, {0: 0})
+    mine.end_at(102.5, KILL, {1: 4})
+    assert mine.due == 102.5 and mine.has_end(1) and not mine.has_end(0)
+    taken = [mine.take(103.0) for _ in range(3)]
+    assert [(one.fault, one.struck) for one in taken if isinstance(one, End)] == [
+        (KILL, {1: 4}),
+        (FREEZE, {0: 0}),
+    ]
+    assert taken[2] == Beginning(KILL, (1,))
+    assert (mine.due, mine.take(1e9)) == (math.inf, None)
+
+
+def test_what_has_begun_in_an_earlier_session_does_not_begin_again() -> None:
+    mine = agenda()
+    mine.begin(100.0, 1.0)
+    assert mine.due == 103.0
+    mine.end_at(101.0, FREEZE, {0: 0})
+    mine.clear()
+    assert mine.due == math.inf

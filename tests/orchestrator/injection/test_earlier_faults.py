@@ -1,0 +1,46 @@
+"""What the records of an interrupted run come to."""
+
+from typing import Any
+
+from testbed.orchestrator.injection.earlier_faults import EarlierFaults
+
+NUMBERS = {f"worker-{i}": i for i in range(4)}
+
+
+def record(
+    kind: str, phase: str, *devices: str, rule: int = 0, time: float = 1.0
+) -> dict[str, Any]:
+    fields = {"fault": kind, "phase": phase, "devices": list(devices), "rule": rule}
+    return fields | {"time": time, "iteration": 3, "duration": 2.0}
+
+
+def test_what_is_not_over_lasts() -> None:
+    records = [
+        record("partition", "begin", "worker-0", "worker-1", "worker-2"),
+        record("kill", "begin", "server", rule=1),
+        record("kill", "end", "server", rule=1),
+        record("freeze", "begin", "worker-1", rule=2),
+        record("freeze", "begin", "worker-3", rule=2, time=1.5),
+        record("kill", "begin", "worker-1", rule=3, time=2.0),
+        record("kill", "begin", "worker-2", rule=3, time=2.0),
+        record("kill", "end", "worker-2", rule=3, time=4.0),
+        record("kill", "begin", "worker-0", rule=4, time=5.0),
+        record("kill", "begin", "server", rule=1, time=6.0),
+    ]
+    found = EarlierFaults.of(records, NUMBERS)
+    assert found.server_kills == 2
+    assert found.dead == {0, 1}
+    assert found.incarnations == {2: 1}
+    lasting = {(one["fault"], one["rule"], tuple(one["devices"])) for one in found.lasting}
+    # What was frozen of worker-1 died with it; its link is still cut.
+    assert lasting == {
+        ("kill", 3, (1,)),
+        ("kill", 4, (0,)),
+        ("partition", 0, (0, 1, 2)),
+        ("freeze", 2, (3,)),
+    }
+
+
+def test_nothing_lasts_where_all_is_over() -> None:
+    both = [record("slow", phase, "worker-1", "worker-2") for phase in ("begin", "end")]
+    assert EarlierFaults.of(both, NUMBERS) == EarlierFaults()

@@ -1,0 +1,114 @@
+"""What a run takes of the host, and what there is."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from testbed.doctor import host
+from testbed.errors import HostError
+from testbed.experiment.load import load
+from testbed.learning.models import MODELS
+from testbed.planning import capacity, memory
+from testbed.planning.capacity import Limit
+from testbed.planning.plan import Plan, plan
+
+SPEC: dict[str, Any] = {"name": "room", "dataset": "digits", "training": {"updates": 10}}
+VECTOR = 4 * 211_690
+REPOSITORY = Path(__file__).parents[2]
+SIMULATED = ("engine=simulation", "clock=virtual", "compute.mean=1ms", "model=cnn")
+ADACOMP = {"name": "adacomp", "ratio": 0.01}
+
+
+def _plan(folder: Path, workers: int, algorithm: Any, *overrides: str) -> Plan:
+    spec = folder / "spec.yaml"
+    content = SPEC | {"algorithms": [algorithm], "devices": {"workers": workers}}
+    spec.write_text(yaml.safe_dump(content))
+    (one,) = plan(load(spec, overrides, None))
+    return one
+
+
+def test_the_models_are_as_large_as_is_counted() -> None:
+    sizes = {name: sum(p.numel() for p in make().parameters()) for name, make in MODELS.items()}
+    assert sizes == memory.PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "vectors"),
+    [
+        ("asgd", 2),  # the version that it computes at, and its gradient until that has arrived
+        ({"name": "comp-asgd", "ratio": 0.01}, 1),
+        ({"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}, 2),
+        (ADACOMP, 2),  # the server's counters at that version
+        ({"name": "adacomp", "ratio": 0.01, "error_feedback": True, "momentum": 0.9}, 4),
+    ],
+)
+def test_a_simulated_worker_takes_vectors(tmp_path: Path, algorithm: Any, vectors: int) -> None:
+    small, large = (_plan(tmp_path, n, algorithm, *SIMULATED).memory for n in (10, 1010))
+    assert large - small == 1000 * (memory.SIMULATED + vectors * VECTOR)
+
+
+@pytest.mark.parametrize(("algorithm", "vectors"), [("asgd", 2), (ADACOMP, 3)])
+def test_an_emulated_worker_takes_what_the_page_says(
+    tmp_path: Path, algorithm: Any, vectors: int
+) -> None:
+    small, large = (_plan(tmp_path, n, algorithm, "model=cnn").memory for n in (10, 1010))
+    assert large - small == 1000 * (memory.NODE + vectors * VECTOR)
+    page = (REPOSITORY / "docs/scale.md").read_text(encoding="utf-8")
+    node, started = (size // memory.MIB for size in (memory.NODE, memory.STARTED))
+    assert (
+        f"| memory | {node} MiB, and 2 to 3 vectors of the model's parameters; {started} MiB"
+        in page
+    )
+
+
+def test_as_many_fit_as_the_readme_says_and_as_the_refusal_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimate, the claim and the refusal are of one figure."""
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert "Eight thousand workers of the CNN fit into 16 GB" in readme
+    there = SimpleNamespace(available=16 * 10**9)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
+    host._check_room([_plan(tmp_path, 8000, ADACOMP, *SIMULATED)], tmp_path)
+    with pytest.raises(HostError, match="enough for") as refused:
+        host._check_room([_plan(tmp_path, 9000, ADACOMP, *SIMULATED)], tmp_path)
+    fit = int(str(refused.value).partition("enough for ")[2].partition(":")[0].replace(",", ""))
+    host._check_room([_plan(tmp_path, fit, ADACOMP, *SIMULATED)], tmp_path)
+    with pytest.raises(HostError, match=r"devices\.workers"):
+        host._check_room([_plan(tmp_path, fit + 1, ADACOMP, *SIMULATED)], tmp_path)
+
+
+def test_the_resource_that_ends_first() -> None:
+    few = Limit("few", room=100, once=10, each=20, remedy="more")
+    many = Limit("many", room=float(10**6), once=10, each=20, remedy="none")
+    assert few.devices == 4  # 10 + 4 × 20 = 90 fit, and 110 do not
+    assert capacity.least((many, few)) is few
+    assert Limit("none", 5, 10, 1, "").devices == 0
+
+
+def test_what_there_is_is_read() -> None:
+    for limit in (capacity.files(), capacity.processes(), capacity.addresses()):
+        assert limit.devices > 5, limit
+        assert limit.remedy
+
+
+def test_too_many_processes_are_refused() -> None:
+    told = r"2,000,000,064 processes and threads, and .*(pid_max|threads-max|pids|ulimit)"
+    with pytest.raises(HostError, match=told):
+        host._check_processes(10**9)
+
+
+def test_too_little_memory_is_refused(tmp_path: Path) -> None:
+    """It says how many fit; and so many do."""
+    workers = 1_000_000
+    one = _plan(tmp_path, workers, "asgd", *SIMULATED)
+    with pytest.raises(HostError, match=r"devices\.workers") as refused:
+        host._check_room([one], tmp_path)
+    text = str(refused.value)
+    fit = int(text.partition("enough for ")[2].partition(":")[0].replace(",", ""))
+    assert 0 <= fit < workers
+    assert f"{one.memory / 2**30:.1f} GiB" in text

@@ -1,0 +1,107 @@
+"""Connections that faults leave behind, against what a capture shows of them."""
+
+from typing import Any
+
+import numpy as np
+
+from testbed.results.records import SERVER_KILLED
+from testbed.runs.ledgers import Connection, Ledgers
+from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
+
+SERVER, WORKER = "10.77.0.1", "10.77.0.5"
+
+
+def ledgers(*connections: Connection) -> Ledgers:
+    told: dict[str, Any] = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
+    counted: dict[str, float] = {"frames": 0, "bytes": 0}
+    return Ledgers(
+        SERVER,
+        {WORKER: "worker-0"},
+        True,
+        connections=list(connections),
+        capture=told,
+        counter=counted,
+    )
+
+
+def connection(received: int, port: int = 40_000) -> Connection:
+    return Connection("worker-0", WORKER, port, received, 0, 0, 32, 0, "reset", 7077)
+
+
+def seen(*flows: dict[str, Any]) -> Account:
+    rows = np.zeros(2 * len(flows), FLOW_COLUMNS)
+    rows["opened"] = True
+    for i, flow in enumerate(flows):
+        for name, value in flow.items():
+            rows[name][2 * i] = value
+        rows["pair"][2 * i + 1] = 1
+        rows["stream_bytes"][2 * i + 1] = 32
+    rows["source_port"][0::2] = rows["destination_port"][1::2] = 40_000
+    rows["destination_port"][0::2] = rows["source_port"][1::2] = 7077
+    seconds = np.zeros(
+        0, [("second", "i8"), ("pair", "i4"), *((name, "i8") for name in QUANTITIES)]
+    )
+    pairs = ((WORKER, SERVER), (SERVER, WORKER))
+    totals = dict.fromkeys(QUANTITIES, 0)
+    return Account(seconds, pairs, rows, totals, None, None, 0, 0, ())
+
+
+def test_a_port_that_is_used_again_has_a_flow_of_its_own() -> None:
+    first, second = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
+    assert not ledgers(connection(100), connection(70)).reconcile(seen(first, second))
+    differences = ledgers(connection(100), connection(71)).reconcile(seen(first, second))
+    assert [(one.expected, one.found) for one in differences] == [(71, 70)]
+
+
+def test_a_call_that_was_refused_is_not_the_connection_from_the_same_port() -> None:
+    account = seen({}, {"stream_bytes": 100, "whole_bytes": 100})
+    account.flows["stream_bytes"][1] = 0
+    account.flows["opened"][1] = False  # a reset, and no SYN
+    assert not ledgers(connection(100)).reconcile(account)
+
+
+def test_a_killed_server_s_connection_from_the_same_port_is_not_that_of_the_next() -> None:
+    of_killed, of_next = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
+    told = ledgers(connection(70))
+    told.server_kills = 1
+    differences = told.reconcile(seen(of_killed, of_next))
+    assert {one.reason for one in differences} == {SERVER_KILLED}
+    assert [one.found for one in differences] == [100, 32]
+
+
+def test_what_is_behind_a_gap_that_was_not_filled_never_reached_the_server() -> None:
+    cut = {"stream_bytes": 150, "whole_bytes": 100, "missing_bytes": 30, "reset": True}
+    assert not ledgers(connection(100)).reconcile(seen(cut))
+    # Another number of bytes, or a connection that went on: somebody counts wrongly.
+    assert ledgers(connection(120)).reconcile(seen(cut))
+    assert ledgers(connection(100)).reconcile(seen(cut | {"reset": False}))
+
+
+def test_what_came_after_the_server_had_closed_the_connection_never_reached_it() -> None:
+    late = {"stream_bytes": 150, "whole_bytes": 150, "acknowledged_bytes": 100}
+    assert not ledgers(connection(100)).reconcile(seen(late))
+    # What its kernel had acknowledged, it had.
+    assert ledgers(connection(100)).reconcile(seen(late | {"acknowledged_bytes": 120}))
+    assert ledgers(connection(160)).reconcile(seen(late | {"acknowledged_bytes": 160}))
+
+
+def test_a_damaged_sequence_number_is_not_taken_for_bytes_that_arrived() -> None:
+    damaged = {"stream_bytes": 148, "whole_bytes": 100, "missing_bytes": 9000, "closed": True}
+    # The FIN is acknowledged, too.
+    assert not ledgers(connection(100)).reconcile(seen(damaged | {"acknowledged_bytes": 101}))
+    assert ledgers(connection(100)).reconcile(seen(damaged | {"acknowledged_bytes": 102}))
+    still_open = damaged | {"acknowledged_bytes": 101, "closed": False}
+    assert ledgers(connection(100)).reconcile(seen(still_open))
+
+
+def test_frames_with_a_damaged_port_are_of_no_connection() -> None:
+    whole = {"stream_bytes": 100, "whole_bytes": 100, "acknowledged_bytes": 100}
+    account = seen(whole, {"stream_bytes": 1448})
+    account.flows["source_port"][2] = 40_001
+    account.flows["destination_port"][3], account.flows["stream_bytes"][3] = 40_001, 0
+    # As long as the server acknowledges something, or a SYN opened it, it is a connection.
+    assert [one.found for one in ledgers(connection(100)).reconcile(account)] == [1448]
+    account.flows["opened"][2] = False
+    assert not ledgers(connection(100)).reconcile(account)
+    account.flows["acknowledged_bytes"][2] = 1
+    assert [one.found for one in ledgers(connection(100)).reconcile(account)] == [1448]

@@ -1,0 +1,52 @@
+"""What a run that goes on finds in its directory, and making room there."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.marks import NAME, Mark, Marks
+from testbed.errors import SpecError
+from testbed.results.reading import Run
+from testbed.runs.resuming import FOLDER, Resumption, prepare
+from testbed.telemetry.run_log import Kept, RunLog
+
+
+def resumption(times: int) -> Resumption:
+    """Of a run that was resumed so often before."""
+    kept = Kept({"resumed": [{}] * times}, {}, (), {})
+    return Resumption(kept, None, None, None, host_seconds=0.0, lock=-1)
+
+
+def test_what_was_captured_before_is_put_aside(tmp_path: Path) -> None:
+    traffic = tmp_path / "traffic"
+    for times in range(2):
+        traffic.mkdir(exist_ok=True)
+        (traffic / "ledgers.json").write_text(f"{times}")
+        resumption(times).put_traffic_aside(tmp_path)
+    found = {str(path.relative_to(traffic)): path.read_text() for path in traffic.glob("*/*")}
+    assert found == {"earlier-1/ledgers.json": "0", "earlier-2/ledgers.json": "1"}
+
+
+def test_a_run_that_was_killed_at_once_has_nothing_to_put_aside(tmp_path: Path) -> None:
+    resumption(0).put_traffic_aside(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_marks_are_said_and_the_run_is_let_go_of(tmp_path: Path) -> None:
+    directory = tmp_path / "small" / "time-1" / "asgd"
+    about = {"experiment": "small", "algorithm": "asgd", "seed": 1, "engine": "emulation"}
+    log = RunLog(directory, "", about | {"clock": "wall", "workers": 2, "versions": {}})
+    log.close("interrupted", None, {})
+    folder = directory / FOLDER
+    with CheckpointFiles.open(folder, ()):
+        Marks(folder).note(Mark(0, 0.0, 0, 0, 0, 0, 0, {}, 0))
+    run = Run.load(directory)
+    whole = (folder / NAME).read_bytes()
+    (folder / NAME).write_bytes(b"")
+    with pytest.raises(SpecError, match=r"marks.json is damaged, .* remove .*, and it begins anew"):
+        prepare(run, ())
+    (folder / NAME).write_bytes(whole)
+    with closing(prepare(run, ())), pytest.raises(SpecError, match="another process already"):
+        prepare(run, ())
