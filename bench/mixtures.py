@@ -260,9 +260,9 @@ def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -
         return _Unwatched()
 
     with _limit(seconds):
-        execution = execution.execute(chosen, folder / engine, watch, report=False)
-    (summary,) = execution.summaries
-    return Ended(execution.directory / summary["algorithm"], summary)
+        carried_out = execution.execute(chosen, folder / engine, watch, report=False)
+    (summary,) = carried_out.summaries
+    return Ended(carried_out.directory / summary["algorithm"], summary)
 
 
 def records(directory: Path) -> list[dict[str, Any]]:

@@ -18,11 +18,11 @@ from reproduction.jobs import Job, carry_out, child
 from reproduction.paper import Part
 from reproduction.runs import Folder, Wanted, wanted
 from reproduction.scale import Scale
-from testbed.cli.run import check_data
 from testbed.doctor import host
 from testbed.errors import HostError, RunError, SpecError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
+from testbed.planning.data import check_data
 from testbed.planning.plan import plan
 from testbed.results.quantities import as_duration
 from testbed.results.reading import Run

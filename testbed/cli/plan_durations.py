@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from testbed.cli.plan_classes import law
 from testbed.durations import Durations
+from testbed.planning.times import mean_of, members, of_classes
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 DRAWS = 20_000
 """Durations drawn in all, or one for each device if there are more devices."""
 BINS = 40
-_PURPOSES = {"compute": "computing", "waiting": "waiting"}
-"""The sections of the experiment file, which name the random streams, in words."""
+_WORDS = {"compute": "computing", "waiting": "waiting"}
+"""The sections of the experiment file in words."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _NAME, _COLUMN = 16, 10
@@ -37,36 +38,12 @@ def describe(plan: "Plan") -> list[str]:
         SpecError: a trace cannot be used.
     """
     lines: list[str] = []
-    for purpose, words in _PURPOSES.items():
+    for purpose, words in _WORDS.items():
         for title, section, durations, devices in _by_section(plan, purpose, words):
-            if _mean(durations, devices) > 0:
+            if mean_of(durations, devices) > 0:
                 lines += [f"{title}: {law(section)}", *_drawn(durations, section, devices)]
                 lines += _changes(durations, devices)
     return lines
-
-
-def means(plan: "Plan") -> dict[str, dict[str, float]]:
-    """Of each section the mean over devices, in seconds and before any change, for ``--json``.
-
-    Raises:
-        SpecError: a trace cannot be used.
-    """
-    sizes = plan.spec.devices.class_sizes or [1]
-    return {
-        purpose: {"mean": float(np.average(class_means(plan, purpose), weights=sizes))}
-        for purpose in _PURPOSES
-    }
-
-
-def class_means(plan: "Plan", purpose: str) -> list[float]:
-    """The mean over each class's devices, or over all where there are no classes, as ``means``.
-
-    Raises:
-        SpecError: a trace cannot be used.
-    """
-    return [
-        _mean(durations, _members(plan, i)) for i, durations in enumerate(_durations(plan, purpose))
-    ]
 
 
 def histogram(seconds: Seconds, longest: float) -> str:
@@ -79,32 +56,12 @@ def histogram(seconds: Seconds, longest: float) -> str:
     return "".join(_BLOCKS[height] for height in heights)
 
 
-def _durations(plan: "Plan", purpose: str) -> list[Durations]:
-    """Of each class, or of all devices where there are none."""
-    settings = plan.settings
-    sections = settings.of_classes(purpose)
-    return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
-
-
-def _members(plan: "Plan", number: int) -> list[int]:
-    """The devices of a class; all devices where there are no classes."""
-    settings = plan.settings
-    return [i for i in range(settings.workers) if (settings.class_of or {i: 0})[i] == number]
-
-
-def _mean(durations: Durations, devices: Sequence[int]) -> float:
-    """Over some devices; over all if these are none."""
-    if len(devices) in (0, durations.devices):
-        return durations.mean
-    return sum(durations.of_device(device).mean for device in devices) / len(devices)
-
-
 def _by_section(
     plan: "Plan", purpose: str, words: str
 ) -> list[tuple[str, dict[str, Any], Durations, Sequence[int]]]:
     """What is said together: the devices of classes that have the same section."""
     general = getattr(plan.spec, purpose)
-    classes, made = plan.spec.devices.classes, _durations(plan, purpose)
+    classes, made = plan.spec.devices.classes, of_classes(plan, purpose)
     if not classes:
         return [(words, general.model_dump(mode="json"), made[0], range(plan.settings.workers))]
     sections = [one.of(purpose, general) for one in classes]
@@ -112,7 +69,7 @@ def _by_section(
     for i, section in enumerate(sections):
         same = [j for j, other in enumerate(sections) if other == section]
         if same[0] == i:
-            devices = [device for j in same for device in _members(plan, j)]
+            devices = [device for j in same for device in members(plan, j)]
             names = ", ".join(classes[j].name for j in same)
             title = words if len(same) == len(sections) else f"{words} ({names})"
             found.append((title, section.model_dump(mode="json"), made[i], sorted(devices)))

@@ -7,6 +7,7 @@ from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partitio
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
+from testbed.planning.times import means
 
 
 def as_json(one: Plan) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def as_json(one: Plan) -> dict[str, Any]:
         "updates": one.settings.updates,
         "classes": plan_classes.records(one),
         "partition": plan_partition.record(one, plan_partition.look(one)),
-        "durations": plan_durations.means(one),
+        "durations": means(one),
     }
 
 

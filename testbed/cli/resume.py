@@ -8,7 +8,7 @@ import typer
 
 from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
 from testbed.cli.results import WHICH, RunsRoot
-from testbed.cli.run import AsJson, Report, check_data, displayed, tell
+from testbed.cli.run import AsJson, Report, displayed, tell
 
 
 def resume(
@@ -30,6 +30,7 @@ def resume(
     began = time.monotonic()
     from testbed import execution
     from testbed.doctor import host
+    from testbed.planning.data import check_data
     from testbed.results.finding import resolve
     from testbed.runs import resuming
 
@@ -44,5 +45,5 @@ def resume(
         check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
-            execution = execution.resume(directory, jobs, watch, began, exporter, report=report)
-        tell(execution, as_json, serving, exporter)
+            carried_out = execution.resume(directory, jobs, watch, began, exporter, report=report)
+        tell(carried_out, as_json, serving, exporter)

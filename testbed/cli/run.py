@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
-from testbed.errors import SpecError
 
 if TYPE_CHECKING:
     from testbed.cli.progress import Display
@@ -91,10 +90,11 @@ def _carry_out(
     serving: Serving,
 ) -> None:
     began = time.monotonic()
-    from testbed import execution
     from testbed.doctor import host
+    from testbed.execution import execute
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
+    from testbed.planning.data import check_data
 
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
@@ -104,7 +104,7 @@ def _carry_out(
         check_data(one)
     with serving.exporter() as exporter:
         with displayed() as watch:
-            execution = execution.execute(loaded, out, watch, began, exporter, report=report)
+            execution = execute(loaded, out, watch, began, exporter, report=report)
         tell(execution, as_json, serving, exporter)
 
 
@@ -170,28 +170,6 @@ def schema() -> None:
     from testbed.experiment.load import json_schema
 
     typer.echo(json.dumps(json_schema(), indent=2))
-
-
-def check_data(one: "Plan") -> None:
-    """Read dataset and traces once, so that what is wrong is said before anything is started.
-
-    Raises:
-        DataError: the dataset is missing or corrupt, or has fewer images than asked for.
-        SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
-    """
-    from testbed.cli import plan_durations, plan_partition
-
-    settings = one.settings
-    times = [plan_durations.class_means(one, purpose) for purpose in ("compute", "waiting")]
-    times += [settings.of_classes(key) for key in ("uplink", "downlink", "delay")]
-    for i, of_class in enumerate(zip(*times, strict=True)):
-        if settings.clock == "virtual" and not any(of_class):
-            where = f"devices.classes.{i}" if settings.classes else "clock"
-            raise SpecError(
-                f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "
-                "would stand still: give computing or waiting a duration"
-            )
-    plan_partition.check(one)
 
 
 def _print_table(execution: "Execution") -> None:

@@ -1,7 +1,7 @@
 """The parameter server: one thread that takes in what arrives, in the order in which it arrives.
 
-What it decides is ``testbed.training.parameter_service``'s; here are its sockets. Under the virtual clock the order
-is the clock's (``testbed.roles.virtual_server``); all the rest is the same.
+What it decides is ``testbed.training.parameter_service``'s; here are its sockets. Under the virtual
+clock the order is the clock's (``testbed.roles.virtual_server``); all the rest is the same.
 
 It answers pulls and takes in pushes until the asked number of updates is reached, then says STOP to
 everybody, reads out what is still on its way (so that every byte the kernel counted is accounted

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.channel import Channel
-from testbed.cli.run import check_data
 from testbed.errors import RunError
+from testbed.planning.data import check_data
 from testbed.roles.sharing import SPILL
 from testbed.standalone import messages
 from testbed.standalone.account import OVER, Account, make_directory

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.cli import plan_classes
-from testbed.cli.plan_durations import BINS, describe, histogram, means
-from testbed.cli.run import check_data
+from testbed.cli.plan_durations import BINS, describe, histogram
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
+from testbed.planning.data import check_data
 from testbed.planning.plan import Plan, plan
+from testbed.planning.times import means
 
 
 def planned(workers: int = 200, **sections: Any) -> Plan:

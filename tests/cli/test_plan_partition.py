@@ -8,10 +8,11 @@ import pytest
 
 from testbed.cli import plan_partition
 from testbed.cli.plan_text import as_json, describe
-from testbed.cli.run import check_data
 from testbed.errors import DataError, SpecError
 from testbed.experiment.spec import Spec
 from testbed.learning import datasets
+from testbed.planning.data import check_data
+from testbed.planning.images import share_out
 from testbed.planning.plan import Plan, plan
 from testbed.training import computation
 
@@ -47,7 +48,7 @@ def test_it_is_the_partition_of_the_run() -> None:
     title, headings, *rows = lines(one)
     assert headings.split() == ["worker", "images", *map(str, range(10))]
     assert len(rows) == 12
-    shared = plan_partition.share_out(one)
+    shared = share_out(one)
     assert shared.by_label is not None
     assert shared.images.tolist() == [len(part) for part in parts]
     for row, part, counts in zip(rows, parts, shared.by_label, strict=True):

@@ -1,0 +1,26 @@
+"""Whether the files that a run reads, its dataset and its traces, serve it."""
+
+from testbed.errors import SpecError
+from testbed.planning import images
+from testbed.planning.plan import Plan
+from testbed.planning.times import PURPOSES, class_means
+
+
+def check_data(one: Plan) -> None:
+    """Read dataset and traces once, so that what is wrong is said before anything is started.
+
+    Raises:
+        DataError: the dataset is missing or corrupt, or has fewer images than asked for.
+        SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
+    """
+    settings = one.settings
+    times = [class_means(one, purpose) for purpose in PURPOSES]
+    times += [settings.of_classes(key) for key in ("uplink", "downlink", "delay")]
+    for i, of_class in enumerate(zip(*times, strict=True)):
+        if settings.clock == "virtual" and not any(of_class):
+            where = f"devices.classes.{i}" if settings.classes else "clock"
+            raise SpecError(
+                f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "
+                "would stand still: give computing or waiting a duration"
+            )
+    images.check(one)

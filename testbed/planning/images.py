@@ -1,0 +1,66 @@
+"""How a run's training images are shared out among the devices that compute, as the run will do it.
+
+The labels are read from the dataset where they matter. Images that are shared out equally and at random
+are only counted.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import SpecError
+from testbed.learning import datasets, partitions
+from testbed.planning.plan import Plan
+
+LABELS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Who has how many images.
+
+    Attributes:
+        images: of each worker or peer that computes, (devices,).
+        by_label: of each of them and of each label, (devices, 10); None where it was not looked at.
+    """
+
+    images: npt.NDArray[np.int64]
+    by_label: npt.NDArray[np.int64] | None
+
+
+def share_out(plan: Plan) -> Shared:
+    """Share the images out.
+
+    Raises:
+        DataError: the dataset is not there.
+        SpecError: there are not enough images.
+    """
+    settings = plan.settings
+    partition, looks = settings.partition, settings.partition["kind"] != "equal"
+    if looks:
+        labels = datasets.training_labels(settings.dataset, settings.train_images, settings.seed)
+    else:
+        labels = np.zeros(datasets.check(settings.dataset, settings.train_images), np.uint8)
+    parts = partitions.parts(partition, labels, plan.computing, settings.seed, settings.batch_size)
+    by_label = np.array([np.bincount(labels[part], minlength=LABELS) for part in parts])
+    return Shared(np.array([len(part) for part in parts]), by_label if looks else None)
+
+
+def check(plan: Plan) -> None:
+    """Make sure that every worker can draw a mini-batch.
+
+    Raises:
+        DataError: the dataset is missing or corrupt, or has fewer images than asked for.
+        SpecError: there are not enough images.
+    """
+    settings = plan.settings
+    images = share_out(plan).images
+    worker, fewest = int(images.argmin()), int(images.min())
+    if fewest < settings.batch_size:
+        raise SpecError(
+            f"dataset {settings.dataset}: {int(images.sum())} training images among {len(images)} "
+            f"workers are {fewest} for worker {worker}, fewer than a mini-batch of "
+            f"{settings.batch_size}; use fewer workers (devices.workers), a smaller "
+            "training.batch_size, or another partition"
+        )
