@@ -28,9 +28,9 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 
-from testbed.learning import digits
-from testbed.learning.batches import Batches
-from testbed.learning.datasets import Dataset, load
+from testbed.learning.data import digits
+from testbed.learning.data.batches import Batches
+from testbed.learning.data.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.runs.versions import commit, host, versions

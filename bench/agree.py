@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.command import execute
 from testbed.doctor import containers
-from testbed.results.quantities import as_bytes
+from testbed.quantities import as_bytes
 
 SPEC = Path(__file__).parents[1] / "experiments" / "agree.yaml"
 WIRE_TOLERANCE = 0.02

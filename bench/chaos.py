@@ -25,9 +25,9 @@ import yaml
 from bench.agree import Pair
 from bench.command import execute
 from testbed.nodes.run_names import PREFIX, is_over
-from testbed.results.faults import CRASHES
-from testbed.results.journals import read_updates
-from testbed.results.records import SERVER_KILLED
+from testbed.results.reading.faults import CRASHES
+from testbed.results.reading.journals import read_updates
+from testbed.results.reading.records import SERVER_KILLED
 
 WORKERS = 50
 UPDATES = 300

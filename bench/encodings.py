@@ -18,8 +18,8 @@ import numpy as np
 from testbed.algorithms import served
 from testbed.algorithms.interface import Conditions
 from testbed.encoding_choice import EncodingChoice, Indices, Values
-from testbed.learning.batches import Batches
-from testbed.learning.datasets import load
+from testbed.learning.data.batches import Batches
+from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.streams import stream

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.results import quantities as q
-from testbed.results.reaching import ACCURACY
-from testbed.results.reading import Run
+from testbed import quantities as q
+from testbed.results.reading.run import Run
+from testbed.results.tables.reaching import ACCURACY
 
 RUNS = Path("runs")
 BASELINE = "asgd"

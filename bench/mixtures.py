@@ -37,7 +37,7 @@ from testbed import execution
 from testbed.errors import TestbedError
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
-from testbed.results.records import SERVER_KILLED
+from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.watching import Progress
 
 SIMULATION_LIMIT = 300.0

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reproduction.records import keep
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from testbed.runs.versions import commit, host
 
 REPOSITORY = Path(__file__).parents[1]

@@ -25,7 +25,7 @@ from testbed.errors import TestbedError
 from testbed.execution import Execution
 from testbed.experiment.load import load
 from testbed.planning import plan
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from testbed.runs.watching import Progress
 
 PERIOD = 0.5

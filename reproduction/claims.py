@@ -21,7 +21,7 @@ from reproduction.measures import (
 )
 from reproduction.paper import GOAL, GOAL_RATIO, WITHIN, Part
 from reproduction.scale import Scale
-from testbed.results.quantities import as_bytes
+from testbed.quantities import as_bytes
 
 _COMPARED = ("asgd", "adacomp-0.01")
 """The lines of which Fig. 3 compares the bytes to the goal."""

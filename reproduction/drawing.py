@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from reproduction.baseline import pickled_ingress
 from reproduction.measures import Line
 from reproduction.paper import GOAL, Part
-from testbed.results import figure_style as style
+from testbed.results.figures import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,8 +24,8 @@ from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.planning.data import check_data
 from testbed.planning.plan import plan
-from testbed.results.quantities import as_duration
-from testbed.results.reading import Run
+from testbed.quantities import as_duration
+from testbed.results.reading.run import Run
 
 ENGINES = ("docker", "namespaces", "simulation")
 

@@ -22,7 +22,7 @@ from reproduction.runs import Folder
 from testbed.errors import RunError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 
 MEASURED = 600
 """Updates of a run that measures a kind: the rows of staleness counters fill in the first 200."""

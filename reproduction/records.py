@@ -19,9 +19,9 @@ from reproduction.scale import Scale
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.results.faults import crashed
-from testbed.results.reading import Run
-from testbed.results.verdict import verdict
+from testbed.results.reading.faults import crashed
+from testbed.results.reading.run import Run
+from testbed.results.tables.verdict import verdict
 
 _COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes")
 _DIGITS = 16

@@ -18,8 +18,8 @@ from reproduction.scale import Scale, load_run
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
-from testbed.results.finding import find
-from testbed.results.reading import Run
+from testbed.results.reading.finding import find
+from testbed.results.reading.run import Run
 
 Identity: TypeAlias = str
 _OF_NO_EFFECT = ("name", "engine", "traffic", "checkpoints")

@@ -9,7 +9,7 @@ from reproduction.claims import Claim
 from reproduction.measures import WINDOW, Line, Reached, Spread, goals_on_equal_seeds
 from reproduction.paper import GOAL
 from reproduction.records import Record
-from testbed.results.quantities import (
+from testbed.quantities import (
     UNKNOWN,
     as_bytes,
     as_count,

@@ -16,7 +16,7 @@ from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
-from testbed.roles import coming_back
+from testbed.roles.server import restoration as coming_back
 from testbed.runs.ending import incomplete
 from testbed.runs.resuming import Job, prepare
 from testbed.runs.watching import Watcher
@@ -165,9 +165,9 @@ def _made(
 
 def write_results(directory: Path) -> Path:
     """Draw an execution's figures and write its report; returns the report's path."""
-    from testbed.results.figures import write_figures
-    from testbed.results.finding import resolve
-    from testbed.results.report import write_report
+    from testbed.results.figures.figures import write_figures
+    from testbed.results.reading.finding import resolve
+    from testbed.results.report.report import write_report
 
     runs = resolve(str(directory), directory.parent.parent)
     try:

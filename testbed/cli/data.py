@@ -18,7 +18,7 @@ def fetch(
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
-    from testbed.learning.fetch import fetch as fetch_dataset
+    from testbed.learning.data.fetch import fetch as fetch_dataset
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     console = Console(stderr=True)
@@ -41,7 +41,7 @@ def list_datasets(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the datasets that have a name: where they are, how large, whether they are true."""
-    from testbed.learning.holdings import holdings
+    from testbed.learning.data.holdings import holdings
 
     found = holdings()
     if as_json:

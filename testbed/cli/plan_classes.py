@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.class_section import DeviceClassSpec
+from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.units import format_duration, format_percentage, format_rate, format_size
-from testbed.results.table import plain_text
+from testbed.results.tables.comparison import plain_text
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from testbed.errors import DataError
 from testbed.planning.images import LABELS, Shared, share_out
-from testbed.results.table import plain_text
+from testbed.results.tables.comparison import plain_text
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan

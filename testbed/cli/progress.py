@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.planning.plan import Plan
-from testbed.results.quantities import as_bytes, as_duration
+from testbed.quantities import as_bytes, as_duration
 from testbed.runs.watching import Progress
 
 PLAIN_PERIOD = 5.0

@@ -11,23 +11,23 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.results import quantities as q
-from testbed.results.classes import HEADINGS, class_rows
-from testbed.results.classes import records as class_records
-from testbed.results.curves import curves_of
-from testbed.results.fault_table import in_a_line
-from testbed.results.faults import alive, went_down
-from testbed.results.finding import Execution, find, resolve
-from testbed.results.journals import NoRunError
-from testbed.results.links import HEADINGS as LINK_HEADINGS
-from testbed.results.links import in_a_sentence, link_rows
-from testbed.results.quantities import Measure
-from testbed.results.reaching import ACCURACY, Reaching, reaching
-from testbed.results.reaching import records as reaching_records
-from testbed.results.reading import Run
-from testbed.results.table import STYLES, Comparison, for_terminal, plain_text, records
-from testbed.results.table import compare as compare_runs
-from testbed.results.verdict import left_out, no_update, verdict
+from testbed import quantities as q
+from testbed.quantities import Measure
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.faults import alive, went_down
+from testbed.results.reading.finding import Execution, find, resolve
+from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.run import Run
+from testbed.results.tables.classes import HEADINGS, class_rows
+from testbed.results.tables.classes import records as class_records
+from testbed.results.tables.comparison import STYLES, Comparison, for_terminal, plain_text, records
+from testbed.results.tables.comparison import compare as compare_runs
+from testbed.results.tables.faults import in_a_line
+from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
+from testbed.results.tables.links import in_a_sentence, link_rows
+from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
+from testbed.results.tables.reaching import records as reaching_records
+from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _DIFFERENCES = 5
 """Of the ledgers, shown of each run."""
@@ -142,7 +142,7 @@ def compare(
     Runs that differ only in their seed are one curve: their mean, with the band between the lowest
     and the highest.
     """
-    from testbed.results.figures import write_figure
+    from testbed.results.figures.figures import write_figure
 
     found = all_runs(run, runs)
     comparison = compare_runs(found, accuracy, baseline)
@@ -175,8 +175,8 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html and figures/ of runs anew."""
-    from testbed.results.figures import write_figures
-    from testbed.results.report import write_report
+    from testbed.results.figures.figures import write_figures
+    from testbed.results.report.report import write_report
 
     named = run or ["latest"]
     found = all_runs(named, runs)

@@ -31,7 +31,7 @@ def resume(
     from testbed import execution
     from testbed.doctor import host
     from testbed.planning.data import check_data
-    from testbed.results.finding import resolve
+    from testbed.results.reading.finding import resolve
     from testbed.runs import resuming
 
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)

@@ -174,9 +174,9 @@ def schema() -> None:
 
 def _print_table(execution: "Execution") -> None:
     from testbed.cli.results import print_comparison
-    from testbed.results.finding import resolve
-    from testbed.results.table import compare
-    from testbed.results.verdict import verdict
+    from testbed.results.reading.finding import resolve
+    from testbed.results.tables.comparison import compare
+    from testbed.results.tables.verdict import verdict
 
     runs = resolve(str(execution.directory), execution.directory.parent.parent)
     comparison = compare(runs)

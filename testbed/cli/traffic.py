@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed import quantities as q
 from testbed.cli.results import AsJson, RunsRoot
-from testbed.results import quantities as q
-from testbed.results.finding import resolve
-from testbed.results.journals import NoRunError
-from testbed.results.reading import Run
-from testbed.results.verdict import only_untold
+from testbed.results.reading.finding import resolve
+from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.run import Run
+from testbed.results.tables.verdict import only_untold
 from traffic import TrafficError
 
 _COLUMNS = {

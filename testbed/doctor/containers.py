@@ -8,7 +8,7 @@ from docker.errors import DockerException
 from testbed.containers import engine, image, left_over
 from testbed.doctor.findings import Finding
 from testbed.errors import HostError
-from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.sections.devices import DevicesSpec
 from testbed.planning.node_plan import image_name
 from testbed.planning.plan import Plan
 

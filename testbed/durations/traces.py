@@ -171,7 +171,7 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None
     from pyarrow import parquet
 
     try:
-        # Without threads, as in testbed/results/journals.py: one of Arrow's that lets go of the
+        # Without threads, as in testbed/results/reading/journals.py: one of Arrow's that lets go of the
         # file's bytes while the interpreter ends aborts the process.
         file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), pre_buffer=False)
         at = _columns(path, file.schema_arrow.names)

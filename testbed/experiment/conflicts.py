@@ -10,7 +10,7 @@ from testbed.algorithms import ALGORITHMS, is_served
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
 from testbed.experiment.labels import RESERVED, check_name
-from testbed.experiment.section import Conflict
+from testbed.experiment.sections.section import Conflict
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from testbed.device_names import worker_name
-from testbed.experiment.fault_section import ClassFaultSpec, FaultSpec
-from testbed.experiment.section import Conflict
+from testbed.experiment.sections.faults import ClassFaultSpec, FaultSpec
+from testbed.experiment.sections.section import Conflict
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from testbed.errors import SpecError
 from testbed.experiment import overrides as command_line
 from testbed.experiment.document import FLOAT, Document, KeyPath, parse
-from testbed.experiment.learning_section import FOLDER
 from testbed.experiment.overrides import Override
 from testbed.experiment.problems import problems
+from testbed.experiment.sections.learning import FOLDER
+from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
-from testbed.experiment.timing import TRACES
 
 _LARGEST = 1 << 20
 """Bytes; a larger file is something else, given by mistake."""

@@ -14,13 +14,13 @@ from pydantic_core import PydanticCustomError
 from testbed.algorithms import is_served, served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.encoding_choice import EncodingChoice, Pulls
-from testbed.experiment.class_section import DeviceClassSpec, mean_over_devices
 from testbed.experiment.conflicts import conflicts
-from testbed.experiment.device_section import SUSPECT_AFTER, DevicesSpec
-from testbed.experiment.execution_section import CheckpointSpec, SimulationSpec
-from testbed.experiment.fault_section import FaultSpec
 from testbed.experiment.labels import check_name, labels
-from testbed.experiment.learning_section import (
+from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
+from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
+from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
+from testbed.experiment.sections.faults import FaultSpec
+from testbed.experiment.sections.learning import (
     DATASETS,
     MODELS,
     DatasetSpec,
@@ -28,11 +28,11 @@ from testbed.experiment.learning_section import (
     ModelSpec,
     TrainingSpec,
 )
-from testbed.experiment.network_section import NetworkSpec, TrafficSpec
-from testbed.experiment.partition_section import KINDS, PartitionSpec
-from testbed.experiment.section import Section, as_tuple
+from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
+from testbed.experiment.sections.partition import KINDS, PartitionSpec
+from testbed.experiment.sections.section import Section, as_tuple
+from testbed.experiment.sections.timing import ComputeSpec, DurationSpec, WaitingSpec
 from testbed.experiment.short_form import Registered, ShortForm
-from testbed.experiment.timing import ComputeSpec, DurationSpec, WaitingSpec
 
 
 class Spec(Section):

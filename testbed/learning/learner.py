@@ -2,7 +2,7 @@
 
 Parameters and gradient are each one flat float32 buffer that lives as long as the learner: a socket
 receives straight into ``parameters``, and what ``gradient`` returns is sent as it is. No tensor is
-copied in between. A model that ``testbed.learning.chain`` knows runs there; any other runs on
+copied in between. A model that ``testbed.learning.fast.chain`` knows runs there; any other runs on
 autograd, on views of the same buffers.
 
 One thread computes, and none is started: the learner is made in a forked child, and two hundred of
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from testbed.learning import inference
-from testbed.learning.chain import Chain, build
-from testbed.learning.inference import Inference
-from testbed.learning.layers import Slot
+from testbed.learning.fast import inference
+from testbed.learning.fast.chain import Chain, build
+from testbed.learning.fast.inference import Inference
+from testbed.learning.fast.layers import Slot
 from testbed.learning.models import IMAGE, structure
 from testbed.updates import FloatVector, Layout
 

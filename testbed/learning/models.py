@@ -2,7 +2,7 @@
 
 Adding one is one function here that returns a module for images of 28 × 28 with one channel, and
 one line in ``MODELS``. A ``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and
-linear layers runs on the fast path (``testbed.learning.chain``); any other module without buffers
+linear layers runs on the fast path (``testbed.learning.fast.chain``); any other module without buffers
 runs on autograd. The flat parameter vector is the module's parameters in the order of
 ``named_parameters``, each in C order.
 """

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 from testbed.algorithms import is_served
 from testbed.device_names import SERVER_NUMBER
 from testbed.errors import SpecError
-from testbed.experiment.device_section import DevicesSpec
+from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import parse_rate
-from testbed.results.journals import NoRunError, read_accounting, read_columns
-from testbed.results.reading import Run
-from testbed.results.records import Event
+from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
+from testbed.results.reading.records import Event
+from testbed.results.reading.run import Run
 from testbed.runs.ledgers import Ledgers
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.texts import DIED, RESUMED, SUSPECTED, TRAINING, WELCOMED

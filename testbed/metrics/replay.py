@@ -13,7 +13,7 @@ from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
 from testbed.metrics.striking import Striking
 from testbed.metrics.uplinks import UplinkMeter
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from traffic.counters import COUNTS
 
 _EVALUATION = ("iteration", "accuracy", "loss", *(f"{layer}_bytes" for layer in LAYERS))

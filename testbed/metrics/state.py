@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.metrics.striking import CUTS, Striking
-from testbed.results.faults import KINDS
+from testbed.results.reading.faults import KINDS
 from testbed.runs.device_classes import DeviceClasses
 
 LAYERS = ("payload", "message", "wire")

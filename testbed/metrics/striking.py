@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.results.faults import KINDS
+from testbed.results.reading.faults import KINDS
 
 Mask = npt.NDArray[np.bool_]
 """One entry for each worker, shape (workers,)."""

@@ -29,11 +29,11 @@ from testbed.metrics.live import LiveRun
 from testbed.network.star import DEVICE_INTERFACE
 from testbed.orchestrator import standing_still
 from testbed.orchestrator.agent.process import AgentProcess
-from testbed.orchestrator.attendance import Attendance
 from testbed.orchestrator.backlog import Backlog
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.keeping import Keeping
+from testbed.orchestrator.liveness import Liveness
 from testbed.orchestrator.setting_up import SettingUp
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
@@ -98,7 +98,7 @@ class Run:
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
         self._once = Deduplication(resumption.counts if resumption else None)
-        self._attendance = Attendance([*plan.workers, EVALUATOR_NAME])
+        self._attendance = Liveness([*plan.workers, EVALUATOR_NAME])
         self._missing: list[int] = []
         self._seen_as: dict[int, str] = {}  # devices by process ids as the fork server sees them
         self._complaints: dict[str, str] = {}

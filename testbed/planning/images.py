@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.learning import datasets, partitions
+from testbed.learning.data import datasets, partitions
 from testbed.planning.plan import Plan
 
 LABELS = 10

@@ -5,7 +5,7 @@ from typing import Any
 
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
-from testbed.learning import sources
+from testbed.learning.data import sources
 from testbed.network.addresses import Link
 from testbed.planning import probed_links
 from testbed.planning.plan import Plan

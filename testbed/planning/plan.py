@@ -9,7 +9,7 @@ from testbed.algorithms import ALGORITHMS, is_served
 from testbed.algorithms.interface import PeerAlgorithm
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
 from testbed.errors import SpecError
-from testbed.experiment.class_section import DeviceClassSpec
+from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape

@@ -20,25 +20,25 @@ from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
-from testbed.learning import datasets
-from testbed.learning.batches import Batches
+from testbed.learning.data import datasets
+from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.nodes.fork_server import Role
-from testbed.roles.coming_back import STORED, CameBack
-from testbed.roles.coordinator import Coordinator
-from testbed.roles.evaluator import evaluate
-from testbed.roles.greeting import Who
-from testbed.roles.meeting import Meeting
-from testbed.roles.parking import Parking
-from testbed.roles.peer import Peer
+from testbed.roles.evaluation.evaluator import evaluate
+from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.peer.coordinator import Coordinator
+from testbed.roles.peer.peer import Peer
 from testbed.roles.reporting import Report
-from testbed.roles.serving import Serving
+from testbed.roles.server.restoration import STORED, CameBack
+from testbed.roles.server.serving import Serving
+from testbed.roles.server.virtual_server import VirtualServer
+from testbed.roles.server.wall_server import WallServer
 from testbed.roles.sharing import EVERY, NO_SETTINGS, Shared
+from testbed.roles.transport.greeting import Who
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.virtual_server import VirtualServer
-from testbed.roles.wall_server import WallServer
-from testbed.roles.worker import work
+from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.roles.worker.worker import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation
@@ -180,7 +180,7 @@ class _Role:
         longest = max(codec.longest for codec in both)
         spill = self.shared.spill if number == settings.evaluated_peer else None
         report = Report(self.report)
-        meeting = Meeting(settings, number, layout.total, longest, report, spill)
+        meeting = PeerConnections(settings, number, layout.total, longest, report, spill)
         line = self.shared.board.device(number)
         Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
 
@@ -204,7 +204,7 @@ class _Role:
         schedule = Schedule(faults, settings.seed, settings.workers)
         pushes = int(arguments.get("pushes", 0))
         who = Who(number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills")))
-        parking = Parking(schedule, number, self.shared.paces, self.report.send, pushes)
+        parking = FaultsAfterPushes(schedule, number, self.shared.paces, self.report.send, pushes)
         work(settings, who, dataset, part, self._learners(), loaded.times, leave, line, parking)
 
     def _learners(self) -> TurnTaking:

@@ -5,8 +5,8 @@ import time
 import numpy as np
 
 from testbed.channel import Channel
-from testbed.roles.connection import Connection
-from testbed.roles.queues import unsent
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.kernel_queues import unsent
 from testbed.telemetry.records import UPDATE
 from testbed.training.parameter_service import UpdateRow
 

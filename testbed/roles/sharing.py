@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from testbed.nodes.turns import Turns
-from testbed.roles.leave import Leaves
+from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
 from testbed.telemetry.board import Board, lines_of
 
@@ -44,7 +44,7 @@ class Shared:
     """
 
     turns: Turns | None
-    leaves: Leaves | None
+    leaves: OrderChannels | None
     board: Board
     paces: Paces
     checkpoints: Sequence[int] = ()
@@ -54,7 +54,7 @@ class Shared:
     def make(cls, arguments: Mapping[str, Any]) -> Self:
         """Make what a run's roles share; ``arguments`` are its ``Settings`` as a mapping."""
         turns = None if arguments["own_processors"] else Turns()
-        leaves = Leaves(arguments["workers"]) if _has_leaves(arguments) else None
+        leaves = OrderChannels(arguments["workers"]) if _has_leaves(arguments) else None
         descriptor = arguments.get(BOARD)
         if descriptor is None:
             board = Board.private(lines_of(arguments["workers"]))
@@ -104,9 +104,9 @@ class Shared:
         if not _has_leaves(arguments):
             return cls(turns, None, board, paces, checkpoints, spill)
         if role["role"] in _DEVICES:
-            leaves = Leaves.handed(theirs={int(role["number"]): rest[0]})
+            leaves = OrderChannels.handed(theirs={int(role["number"]): rest[0]})
             return cls(turns, leaves, board, paces, spill=spill)
-        return cls(turns, Leaves.handed(ours=rest), board, paces, checkpoints, spill)
+        return cls(turns, OrderChannels.handed(ours=rest), board, paces, checkpoints, spill)
 
 
 def _has_leaves(arguments: Mapping[str, Any]) -> bool:

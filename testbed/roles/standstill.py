@@ -14,8 +14,8 @@ import socket
 from collections.abc import Sequence
 
 from testbed.errors import RunError
-from testbed.roles.leave import Leave
-from testbed.roles.queues import is_idle
+from testbed.roles.orders import OrderChannel
+from testbed.roles.transport.kernel_queues import is_idle
 
 ENOUGH = 2
 """Claims, made after the server's queues were seen empty, after which nothing can come."""
@@ -29,7 +29,7 @@ class Standstill:
         waits_for: what the worker waits for now, in words.
     """
 
-    def __init__(self, connection: socket.socket, leave: Leave) -> None:
+    def __init__(self, connection: socket.socket, leave: OrderChannel) -> None:
         self._connection = connection
         self.leave = leave
         self.waits_for = "parameters"

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.device_names import worker_name
-from testbed.results.journals import read_updates
-from testbed.results.records import SERVER_KILLED
+from testbed.results.reading.journals import read_updates
+from testbed.results.reading.records import SERVER_KILLED
 from testbed.training.settings import PORT
 from testbed.wire.frames import HEADER
 from traffic import TrafficError

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from testbed import quantities as q
 from testbed.planning.plan import Plan
 from testbed.planning.probed_links import shaped
-from testbed.results import quantities as q
 
 
 def unprobed(plan: Plan) -> dict[str, Any] | None:

@@ -24,8 +24,8 @@ from testbed.code_digest import package_digest
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.planning.plan import Plan, plan
-from testbed.results.journals import read_columns
-from testbed.results.reading import Run
+from testbed.results.reading.journals import read_columns
+from testbed.results.reading.run import Run
 from testbed.runs.versions import host, versions
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept

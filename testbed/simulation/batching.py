@@ -13,8 +13,8 @@ import torch
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.counted_copies import CountedCopies
-from testbed.learning.batched import BatchedLearner
-from testbed.learning.datasets import Dataset
+from testbed.learning.batched.learner import BatchedLearner
+from testbed.learning.data.datasets import Dataset
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 

@@ -18,7 +18,7 @@ from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.clock.star import LATEST
 from testbed.errors import RunError, TestbedError
-from testbed.learning import datasets
+from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.metrics.live import LiveRun

@@ -16,7 +16,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.clock import faults
 from testbed.clock.stage import Arrived
 from testbed.counted_copies import CountedCopies
-from testbed.learning.datasets import Dataset
+from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress

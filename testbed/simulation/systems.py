@@ -14,8 +14,8 @@ from testbed.clock.transfers import lines
 from testbed.device_names import peer_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
-from testbed.learning import datasets
-from testbed.learning.batches import Batches
+from testbed.learning.data import datasets
+from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers

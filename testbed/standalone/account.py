@@ -25,7 +25,7 @@ from testbed.device_names import EVALUATOR_NAME, worker_name
 from testbed.errors import RunError
 from testbed.experiment.load import dump
 from testbed.planning.plan import Plan
-from testbed.results.quantities import as_bytes, as_count, as_decimal, as_duration
+from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.left_out import LeftOut
 from testbed.runs.outcome import Outcome
 from testbed.telemetry.records import UPDATE

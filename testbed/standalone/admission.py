@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 
 from testbed.channel import Channel
 from testbed.errors import RunError
-from testbed.roles.accepting import EXHAUSTED, REST
+from testbed.roles.transport.accepting import EXHAUSTED, REST
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 

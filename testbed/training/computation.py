@@ -19,9 +19,9 @@ from testbed.algorithms.interface import (
     WorkerHalf,
 )
 from testbed.durations import DeviceDurations, Durations
-from testbed.learning import partitions
-from testbed.learning.batches import Batches
-from testbed.learning.datasets import Dataset
+from testbed.learning.data import partitions
+from testbed.learning.data.batches import Batches
+from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.streams import stream
 from testbed.training.settings import Settings

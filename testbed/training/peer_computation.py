@@ -7,7 +7,7 @@ import numpy as np
 
 from testbed.algorithms.interface import Parcel, PeerHalf
 from testbed.encoding_choice import EncodingChoice
-from testbed.learning.batches import Batches
+from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.training.computation import Encoded
 from testbed.training.exchange import Message, Step

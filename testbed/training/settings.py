@@ -21,7 +21,7 @@ class Settings:
         dataset: a dataset's name or a directory of idx files.
         scaling: how images are scaled.
         train_images: use only so many of the training images; None for all.
-        partition: how the training images are shared out, as ``testbed.learning.partitions.parts``
+        partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
             takes it.
         model: the model's name.
         initialisation: law of the initial parameters.

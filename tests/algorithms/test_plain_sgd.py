@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from testbed.experiment.spec import Spec
-from testbed.learning import datasets, partitions
-from testbed.learning.batches import Batches
+from testbed.learning.data import datasets, partitions
+from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
 from testbed.planning.plan import plan

@@ -48,7 +48,9 @@ def test_a_copy_has_the_digest_whatever_lies_beside_the_code(checkout: Path) -> 
     "change",
     [
         lambda folder: (folder / "traffic" / "headers.py").open("a").write("\n"),
-        lambda folder: (folder / "testbed" / "results" / "report.css").open("a").write("\n"),
+        lambda folder: (
+            (folder / "testbed" / "results" / "report" / "report.css").open("a").write("\n")
+        ),
         lambda folder: (folder / "testbed" / "new.py").touch(),
         lambda folder: (folder / "testbed" / "py.typed").unlink(),
         lambda folder: (folder / "testbed" / "streams.py").rename(folder / "testbed" / "s.py"),

@@ -11,8 +11,8 @@ import pytest
 from testbed.metrics.exporter import Exporter
 from testbed.metrics.player import play
 from testbed.metrics.replay import ReplayedRun
-from testbed.results.faults import struck
-from testbed.results.reading import Run
+from testbed.results.reading.faults import struck
+from testbed.results.reading.run import Run
 from tests.dashboards.grafana import chosen, dashboards, interpolated, queries
 from tests.dashboards.server import Prometheus, Series, free_port, prometheus
 from tests.metrics.running import planned, simulated

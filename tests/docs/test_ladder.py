@@ -7,7 +7,7 @@ import pytest
 
 from bench import ladder
 from bench.ladder import Step
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from tests.metrics.running import planned, simulated
 
 

@@ -18,7 +18,7 @@ from docker.models.containers import Container
 from bench.agree import SPEC, Pair, carry_out
 from testbed.containers import left_over
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
-from testbed.results.records import SERVER_KILLED
+from testbed.results.reading.records import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
 

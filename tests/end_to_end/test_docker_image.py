@@ -14,7 +14,7 @@ import yaml
 from bench.agree import Pair, carry_out
 from testbed.containers import left_over
 from testbed.containers.fleet import RUN_LABEL
-from testbed.learning.sources import FILES
+from testbed.learning.data.sources import FILES
 from tests.end_to_end.conftest import ENDLESS, CommandLine, until
 
 pytestmark = [

@@ -12,7 +12,7 @@ import pytest
 
 from reproduction.paper import PARTS
 from testbed.doctor.host import _make_namespaces, _try_in_child
-from testbed.results.finding import find
+from testbed.results.reading.finding import find
 from tests.end_to_end.conftest import REPOSITORY, until
 
 _unable = _try_in_child(_make_namespaces)

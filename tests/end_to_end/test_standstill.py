@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from testbed.doctor.host import _make_namespaces, _try_in_child
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 
 _unable = _try_in_child(_make_namespaces)
 pytestmark = [

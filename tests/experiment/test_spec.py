@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from testbed.algorithms import ALGORITHMS
-from testbed.experiment.learning_section import DatasetSpec
+from testbed.experiment.sections.learning import DatasetSpec
 from testbed.experiment.spec import Spec
 
 SMALLEST: dict[str, Any] = {

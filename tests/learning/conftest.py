@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.learning.sources import FILES
+from testbed.learning.data.sources import FILES
 
 Writer = Callable[[Path, int, int], None]
 

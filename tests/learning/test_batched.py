@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from testbed.learning.batched import BatchedLearner
-from testbed.learning.batched_pool import PairwiseMaxPool
-from testbed.learning.batched_replay import SIZES
-from testbed.learning.datasets import load
+from testbed.learning.batched.learner import BatchedLearner
+from testbed.learning.batched.pool import PairwiseMaxPool
+from testbed.learning.batched.replay import SIZES
+from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.learning import inference
-from testbed.learning.batches import Batches
-from testbed.learning.datasets import load
-from testbed.learning.layers import Slot
+from testbed.learning.data.batches import Batches
+from testbed.learning.data.datasets import load
+from testbed.learning.fast import inference
+from testbed.learning.fast.layers import Slot
 from testbed.learning.learner import Learner
 from testbed.learning.models import IMAGE, MODELS, initialise
 from testbed.streams import stream

@@ -15,8 +15,8 @@ from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
-from testbed.results.faults import KINDS, struck
-from testbed.results.reading import Run
+from testbed.results.reading.faults import KINDS, struck
+from testbed.results.reading.run import Run
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.texts import RESUMED, TRAINING
 from tests.metrics.running import Samples, page, planned, samples, simulated

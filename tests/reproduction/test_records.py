@@ -19,7 +19,7 @@ from reproduction.runs import Folder, identity, wanted
 from reproduction.scale import FULL, QUICK, Scale, load_run
 from reproduction.tables import runs
 from testbed.errors import TestbedError
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from tests.reproduction.conftest import PUSH, WriteRun
 
 ADACOMP = FIG3.series[-1]

@@ -10,9 +10,9 @@ from pyarrow import parquet
 
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.results.classes import HEADINGS, class_rows
-from testbed.results.reading import Run
-from testbed.results.report import write_report
+from testbed.results.reading.run import Run
+from testbed.results.report.report import write_report
+from testbed.results.tables.classes import HEADINGS, class_rows
 from testbed.runs.outcome import manifest
 
 CLASSES = [

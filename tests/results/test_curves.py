@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.results.curves import curves_of
-from testbed.results.ingress import ingress_of
-from testbed.results.journals import NoRunError
-from testbed.results.reaching import reaching
-from testbed.results.reading import Run
-from testbed.results.records import SERVER_KILLED
-from testbed.results.staleness import histograms
-from testbed.results.table import compare
-from testbed.results.verdict import verdict
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.ingress import ingress_of
+from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run import Run
+from testbed.results.reading.staleness import histograms
+from testbed.results.tables.comparison import compare
+from testbed.results.tables.reaching import reaching
+from testbed.results.tables.verdict import verdict
 from tests.results.conftest import (
     EVERY,
     GREETINGS,

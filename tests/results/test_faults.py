@@ -10,16 +10,17 @@ import pytest
 from matplotlib.figure import Figure
 
 from testbed.faults import fault as faults
-from testbed.results import accuracy_figure, fault_strip
-from testbed.results.curves import curves_of
-from testbed.results.fault_marks import living, marks
-from testbed.results.fault_table import in_a_line, in_words, rows
-from testbed.results.faults import KINDS, alive, crashed, struck, went_down
-from testbed.results.figures import write_figures
-from testbed.results.reading import Run
-from testbed.results.report import write_report
-from testbed.results.table import compare
-from testbed.results.verdict import no_update
+from testbed.results.figures import accuracy as accuracy_figure
+from testbed.results.figures import fault_strip
+from testbed.results.figures.fault_marks import living, marks
+from testbed.results.figures.figures import write_figures
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.faults import KINDS, alive, crashed, struck, went_down
+from testbed.results.reading.run import Run
+from testbed.results.report.report import write_report
+from testbed.results.tables.comparison import compare
+from testbed.results.tables.faults import in_a_line, in_words, rows
+from testbed.results.tables.verdict import no_update
 from tests.results.conftest import WORKERS, WriteRun, evaluations_table, fault
 
 FEW = [

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from testbed import quantities as q
 from testbed.cli import app
-from testbed.results import quantities as q
-from testbed.results.curves import curves_of
-from testbed.results.links import HEADINGS, in_a_sentence, link_rows
-from testbed.results.reading import Run
-from testbed.results.report import write_report
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.run import Run
+from testbed.results.report.report import write_report
+from testbed.results.tables.links import HEADINGS, in_a_sentence, link_rows
 from tests.results.conftest import WriteRun
 
 MBIT = 1_000_000

@@ -11,14 +11,14 @@ from typing import cast
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.results.curves import curves_of
-from testbed.results.figures import write_figure, write_figures
-from testbed.results.finding import resolve
-from testbed.results.quantities import Measure
-from testbed.results.reaching import reaching
-from testbed.results.reading import Run
-from testbed.results.report import write_report
-from testbed.results.table import compare, plain_text
+from testbed.quantities import Measure
+from testbed.results.figures.figures import write_figure, write_figures
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.finding import resolve
+from testbed.results.reading.run import Run
+from testbed.results.report.report import write_report
+from testbed.results.tables.comparison import compare, plain_text
+from testbed.results.tables.reaching import reaching
 from tests.results.conftest import GREETINGS, WriteRun, accounting_table, traffic
 
 

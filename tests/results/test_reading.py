@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.results.finding import distinct_names, find, resolve
-from testbed.results.reading import KILLED, Run
+from testbed.results.reading.finding import distinct_names, find, resolve
+from testbed.results.reading.run import KILLED, Run
 from tests.results.conftest import EVERY, WriteRun, evaluations_table, updates_table, write_stream
 
 
@@ -43,7 +43,7 @@ def test_a_running_and_a_killed_run_differ_only_in_their_process(
 
 
 def test_a_stream_cut_off_anywhere_gives_its_complete_batches(tmp_path: Path) -> None:
-    from testbed.results.journals import read_updates
+    from testbed.results.reading.journals import read_updates
 
     table = updates_table(40, 100)
     path = tmp_path / "updates.arrows"
@@ -156,7 +156,7 @@ def test_reading_starts_no_threads(write_run: WriteRun) -> None:
 import os, sys
 from pathlib import Path
 from pyarrow import parquet
-from testbed.results.journals import read_evaluations, read_updates
+from testbed.results.reading.journals import read_evaluations, read_updates
 before = set(os.listdir("/proc/self/task"))
 assert read_updates(Path(sys.argv[1])).num_rows and read_evaluations(Path(sys.argv[1])).num_rows
 print(len(set(os.listdir("/proc/self/task")) - before))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.results.curves import curves_of
-from testbed.results.reaching import reaching
-from testbed.results.reading import Run
-from testbed.results.report import write_report
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.run import Run
+from testbed.results.report.report import write_report
+from testbed.results.tables.reaching import reaching
 from tests.results.browser import Page, browser, chromium_needed
 from tests.results.conftest import accounting_table, fault, traffic, writer_of_runs
 

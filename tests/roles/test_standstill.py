@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from testbed.roles.leave import Leave
-from testbed.roles.queues import is_idle
+from testbed.roles.orders import OrderChannel
 from testbed.roles.standstill import ENOUGH, Standstill, Suspicion
+from testbed.roles.transport.kernel_queues import is_idle
 
 CLAIM = ["parameters"]
 
@@ -68,7 +68,9 @@ def test_a_worker_claims_only_if_nothing_of_it_or_for_it_is_under_way(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = ends
-    clock, device = (Leave(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    clock, device = (
+        OrderChannel(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    )
     standstill = Standstill(ours, device)
     standstill.waits_for = "version 5"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.results.records import SERVER_KILLED
+from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ledgers import Connection, Ledgers
 from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
 

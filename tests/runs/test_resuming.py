@@ -8,7 +8,7 @@ import pytest
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import NAME, Mark, Marks
 from testbed.errors import SpecError
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from testbed.runs.resuming import FOLDER, Resumption, prepare
 from testbed.telemetry.run_log import Kept, RunLog
 

@@ -10,7 +10,7 @@ from testbed import execution
 from testbed.clock.star import LATEST
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
-from testbed.results.reading import Run
+from testbed.results.reading.run import Run
 from testbed.runs.watching import Progress
 
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.experiment.spec import Spec
-from testbed.learning import datasets
+from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.planning.plan import plan

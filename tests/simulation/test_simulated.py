@@ -13,11 +13,11 @@ import pytest
 
 from testbed.algorithms.interface import Parcel, PeerHalf
 from testbed.experiment.spec import Spec
-from testbed.learning import datasets
-from testbed.learning.batches import Batches
+from testbed.learning.data import datasets
+from testbed.learning.data.batches import Batches
+from testbed.learning.data.partitions import equal
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
-from testbed.learning.partitions import equal
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.simulation.star import SimulatedWorkers

@@ -14,7 +14,7 @@ from testbed.errors import RunError
 from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
-from tests.roles.test_server import no_descriptors
+from tests.roles.server.test_server import no_descriptors
 
 SECRET = b"the secret of these very tests"
 SESSION = bytes(range(32))

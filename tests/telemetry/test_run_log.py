@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from testbed.faults.fault import Fault
-from testbed.results.faults import read_faults
-from testbed.results.journals import read_columns
+from testbed.results.reading.faults import read_faults
+from testbed.results.reading.journals import read_columns
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept, RunLog
 

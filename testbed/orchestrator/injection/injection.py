@@ -34,8 +34,8 @@ from testbed.orchestrator.injection.agenda import Agenda, Beginning
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killed_server import KilledServer
-from testbed.roles.greeting import CONNECT_TIMEOUT
 from testbed.roles.pace import Paces
+from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.run_log import RunLog
 from testbed.training.settings import Settings

@@ -13,7 +13,7 @@ from testbed.faults.fault import Fault
 from testbed.orchestrator.injection.injection import Injection
 from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.run_log import RunLog
-from tests.roles.test_server import settings
+from tests.roles.server.test_server import settings
 
 Make = Callable[..., tuple[Injection, list[dict[str, Any]]]]
 

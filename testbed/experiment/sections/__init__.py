@@ -1,0 +1,1 @@
+"""The sections of an experiment file, one module for each."""

@@ -1,0 +1,190 @@
+"""A class of devices in the experiment file: what its devices have instead of what all have.
+
+Who is in which class is the shuffle by the seed that the factors of ``compute.classes`` and
+``waiting.classes`` use as well: with the same shares, they reach the same devices.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from testbed.durations.shares import apportion
+from testbed.experiment.sections.faults import ClassFaultSpec
+from testbed.experiment.sections.section import Conflict, Section, as_tuple, not_whole
+from testbed.experiment.sections.timing import ComputeSpec, DurationSpec, WaitingSpec
+from testbed.experiment.units import Duration, Percentage, Rate, Share, Size
+
+_PATH = ("devices", "classes")
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise ValueError(
+            f"'{name[:64]}' cannot be a class's name: use up to 64 letters, digits, '-' and '_'"
+        )
+    return name
+
+
+class DeviceClassSpec(Section):
+    """A class of devices."""
+
+    name: Annotated[str, AfterValidator(_check_name)] = Field(
+        description="Name of the class, in reports: letters, digits, '-' and '_'.",
+        examples=["slow"],
+    )
+    share: Share | None = Field(
+        default=None,
+        description="Share of the devices in this class; all classes' add up to 100%.",
+        examples=["30%"],
+    )
+    number: int | None = Field(
+        default=None,
+        ge=1,
+        description="Devices in this class, where no class has a share; all classes' add up to "
+        "devices.workers.",
+        examples=[5],
+    )
+    compute: ComputeSpec | None = Field(
+        default=None,
+        description="As compute at the top of the file, and instead of it; default: that one.",
+        examples=[{"distribution": "constant", "mean": "100ms"}],
+    )
+    waiting: WaitingSpec | None = Field(
+        default=None,
+        description="As waiting at the top of the file, and instead of it; default: that one.",
+        examples=[{"distribution": "uniform", "mean": "10s"}],
+    )
+    uplink: Rate | None = Field(
+        default=None, description="As network.uplink; default (null): network.uplink."
+    )
+    downlink: Rate | None = Field(
+        default=None, description="As network.downlink; default (null): network.downlink."
+    )
+    delay: Duration | None = Field(
+        default=None, description="As network.delay; default (null): network.delay."
+    )
+    loss: Percentage | None = Field(
+        default=None, description="As network.loss; default (null): network.loss."
+    )
+    cpus: float | None = Field(
+        default=None,
+        ge=0.01,
+        description="docker: as devices.cpus; default (null): devices.cpus.",
+        examples=[0.5],
+    )
+    memory: Size | None = Field(
+        default=None,
+        ge=6 * 2**20,
+        description="docker: as devices.memory; default (null): devices.memory.",
+        examples=["256MiB"],
+    )
+    faults: Annotated[tuple[ClassFaultSpec, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="As faults at the top of the file, but for who: each of these devices by itself; "
+        "default: none of their own.",
+        examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
+    )
+
+    weight: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Of `partition: sizes`: a device of this class has images in proportion to it.",
+        examples=[3],
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
+
+    def of(self, key: str, general: Any) -> Any:
+        """What the class's devices have: its own, or what all have."""
+        own = getattr(self, key)
+        return general if own is None else own
+
+
+def shares_of(classes: Sequence[DeviceClassSpec], workers: int) -> list[float]:
+    """The classes' shares of the devices, as fractions that add up to 1."""
+    return [
+        one.number / workers if one.share is None and one.number else one.share or 0.0
+        for one in classes
+    ]
+
+
+def mean_over_devices(parts: Sequence[DurationSpec], sizes: Sequence[int]) -> float:
+    """Mean of some durations over all devices, before any change, in seconds.
+
+    Args:
+        parts: each class's section, none of them a trace.
+        sizes: each class's devices.
+    """
+    devices, first, total = sum(sizes), 0, 0.0
+    for part, size in zip(parts, sizes, strict=True):
+        # The section's own classes are of the same shuffle: in its order, both kinds stand together.
+        groups = part.classes
+        counts = apportion([one.share for one in groups], devices) if groups else [devices]
+        factors = np.repeat([one.factor for one in groups] or [1.0], counts)
+        total += part.mean * float(factors[first : first + size].sum())
+        first += size
+    return total / devices
+
+
+def class_conflicts(
+    classes: Sequence[DeviceClassSpec], workers: int, *, containers: bool
+) -> list[Conflict]:
+    """What cannot be together in the classes.
+
+    Args:
+        containers: whether devices are containers, which alone have limits.
+    """
+    found = _sizes(classes, workers)
+    first: dict[str, int] = {}
+    for i, one in enumerate(classes):
+        if one.name in first:
+            text = f"'{one.name}' is already the name of devices.classes.{first[one.name]}"
+            found.append(((*_PATH, i, "name"), text))
+        first.setdefault(one.name, i)
+        for section in ("compute", "waiting"):
+            if getattr(one, section) is not None and getattr(one, section).classes:
+                text = (
+                    "a class has no classes in it: make them classes of devices, or take them out"
+                )
+                found.append(((*_PATH, i, section, "classes"), text))
+        if not containers:
+            found += [
+                ((*_PATH, i, key), "only containers have it: take it out, or use `runtime: docker`")
+                for key in ("cpus", "memory")
+                if getattr(one, key) is not None
+            ]
+    return found
+
+
+def _sizes(classes: Sequence[DeviceClassSpec], workers: int) -> list[Conflict]:
+    """What is wrong with how large the classes are."""
+    found: list[Conflict] = []
+    for i, one in enumerate(classes):
+        if (one.share is None) == (one.number is None):
+            what = "has neither" if one.share is None else "has both"
+            text = f"{what} a share {'nor' if one.share is None else 'and'} a number: give it one"
+            found.append(((*_PATH, i), text))
+    if found:
+        return found
+    numbers = [one.number for one in classes if one.number is not None]
+    if numbers and len(numbers) < len(classes):
+        text = "some have a share and some a number: give all a share, or all a number"
+        return [(_PATH, text)]
+    if numbers and sum(numbers) != workers:
+        text = f"the numbers add up to {sum(numbers)} and not to devices.workers, {workers}"
+        return [(_PATH, text)]
+    text_of_shares = not_whole(one.share for one in classes if one.share is not None)
+    return [(_PATH, text_of_shares)] if text_of_shares else []

@@ -1,0 +1,141 @@
+"""The experiment file's section on devices: how many, what they are made of, what they may use."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+
+from testbed.durations import shares
+from testbed.experiment.sections.device_classes import (
+    DeviceClassSpec,
+    class_conflicts,
+    shares_of,
+)
+from testbed.experiment.sections.section import Conflict, Section, as_tuple
+from testbed.experiment.units import Duration, Size
+
+MOST_STARTED = 24
+"""Workers up to which each container starts its role by its own Python, unless the file says."""
+
+
+SUSPECT_AFTER = 30.0
+"""Seconds of silence after which a worker of a synchronous algorithm is suspected, unless said."""
+
+LEAST_STARTED = 200 * 2**20
+"""Bytes that a container which loads torch for itself does not get along with; 220 MB were measured."""
+
+
+class DevicesSpec(Section):
+    """The emulated machines, beside the server and the evaluator."""
+
+    workers: int = Field(
+        ge=1,
+        description="Workers; each has 1/workers of the training images, at random by the seed.",
+        examples=[20],
+    )
+    runtime: Literal["namespaces", "docker"] = Field(
+        default="namespaces",
+        description="What a device is: namespaces (own network, process, mount and IPC namespaces; "
+        "needs no daemon; default) or docker (a container of this host's Docker engine; needs root "
+        "and the image that `make images` builds).",
+    )
+    launch: Literal["image", "fork"] | None = Field(
+        default=None,
+        description="docker: how a role comes into its container: image (started by the container's "
+        "own Python, which loads torch for itself) or fork (forked into it by a process that all "
+        f"share, so that hundreds fit); default: image up to {MOST_STARTED} workers, fork beyond.",
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        description="docker: the image; default: the one that `make images` builds from this code.",
+    )
+    cpus: float | None = Field(
+        default=None,
+        ge=0.01,
+        description="docker: processors that a worker may use, for example 0.5; default (null): all. "
+        "Limited workers do not take turns at computing, as others do.",
+    )
+    memory: Size | None = Field(
+        default=None,
+        ge=6 * 2**20,
+        description="docker: memory that a worker may use; default (null): all. With `launch: fork` "
+        "what workers share (torch, the data) is not counted.",
+    )
+    classes: Annotated[tuple[DeviceClassSpec, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="Classes of devices that differ in times, links or limits; who is in which is the "
+        "same shuffle by the seed as in compute and waiting; default: none.",
+        examples=[
+            [
+                {"name": "fast", "share": "50%"},
+                {"name": "slow", "share": "50%", "uplink": "1mbit"},
+            ]
+        ],
+    )
+
+    suspect_after: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds of the run's clock after which a worker that was sent parameters and has "
+        "said nothing since is suspected: left out until something comes of it. null: never. Default: "
+        f"{SUSPECT_AFTER:g}s with an algorithm whose updates wait for workers, never with the others.",
+        examples=["30s"],
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What is not given has no meaning, or (launch, image) another one on another host."""
+        data: dict[str, Any] = handler(self)
+        given = {"suspect_after"} & self.model_fields_set
+        return {
+            key: value
+            for key, value in data.items()
+            if getattr(self, key) not in (None, ()) or key in given
+        }
+
+    @property
+    def launched(self) -> Literal["image", "fork"]:
+        """How roles come into containers."""
+        if self.launch is not None:
+            return self.launch
+        return "image" if self.workers <= MOST_STARTED else "fork"
+
+    @property
+    def limits_processors(self) -> bool:
+        """Whether any device may use only a part of the processors."""
+        return self.cpus is not None or any(one.cpus is not None for one in self.classes)
+
+    @property
+    def class_sizes(self) -> list[int]:
+        """How many devices each class has."""
+        return shares.apportion(shares_of(self.classes, self.workers), self.workers)
+
+    def class_of(self, seed: int) -> list[int]:
+        """The class of every worker, by its number; none where there are no classes."""
+        if not self.classes:
+            return []
+        members = shares.classes(shares_of(self.classes, self.workers), seed, self.workers)
+        return [int(one) for one in members]
+
+    def conflicts(self) -> list[Conflict]:
+        """What cannot be together: paths from the top of the file, and what to do."""
+        containers = self.runtime == "docker"
+        found = class_conflicts(self.classes, self.workers, containers=containers)
+        if containers:
+            return found + self._memory_conflicts()
+        keys = ("launch", "image", "cpus", "memory")
+        return found + [
+            (("devices", key), "only containers have it: take it out, or use `runtime: docker`")
+            for key in keys
+            if getattr(self, key)
+        ]
+
+    def _memory_conflicts(self) -> list[Conflict]:
+        if self.launched == "fork":
+            return []
+        given: list[tuple[tuple[Any, ...], int | None]] = [(("devices", "memory"), self.memory)]
+        given += [(("devices", "classes", i), one.memory) for i, one in enumerate(self.classes)]
+        least = f"{LEAST_STARTED // 2**20}MiB"
+        text = f"started by the image a role loads torch for itself, which {least} do not hold: "
+        text += "give it more (300MiB), or use `launch: fork`"
+        return [(path, text) for path, memory in given if memory and memory <= LEAST_STARTED]

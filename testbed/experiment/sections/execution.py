@@ -1,0 +1,33 @@
+"""The experiment file's sections on how a run is carried out: in a simulation, and after an end."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from testbed.experiment.sections.section import Section
+
+
+class SimulationSpec(Section):
+    """How a simulation computes; of no meaning in an emulation."""
+
+    batched: bool = Field(
+        default=False,
+        description="Compute the gradients of all outstanding workers together when one of them is "
+        "needed; equal to the serial ones up to rounding. Default false: one after the other, to the "
+        "bit as in an emulation.",
+    )
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="What computes gradients; cuda (always batched) needs a GPU."
+    )
+
+
+class CheckpointSpec(Section):
+    """What a run goes on from when it is continued."""
+
+    every: int | None = Field(
+        default=None,
+        ge=1,
+        description="Updates from one checkpoint to the next; default (null): none, and a run that is "
+        "continued begins anew.",
+        examples=[1000],
+    )

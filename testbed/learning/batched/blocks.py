@@ -1,0 +1,158 @@
+"""How many workers are cut into blocks on a processor: few enough at a time to stay in its caches.
+
+Parameters that are stacked are read where they lie and gradients are written where they are wanted.
+Versions that lie apart are copied into a block first, as a serial learner would copy each.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from testbed.learning.batched.chain import WorkersChain, template
+from testbed.learning.batched.module import OneByOne, WorkersModule
+from testbed.learning.fast.layers import Layer
+from testbed.updates import Layout
+
+Parameters: TypeAlias = Tensor | Sequence[Tensor]
+"""One vector per worker, stacked or not."""
+Fill: TypeAlias = Callable[[Tensor, Tensor, slice], None]
+"""Writes images and labels of some of the workers into the tensors given."""
+Workers: TypeAlias = WorkersChain | WorkersModule | OneByOne
+
+_CACHE = 4 << 20
+"""Bytes of activations that a block may have; two workers of the CNN, the quickest, have that."""
+_LARGEST = 16
+"""Workers per block; more save next to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A module of which blocks are made.
+
+    Attributes:
+        module: its structure.
+        layout: where its parameters lie in a flat vector.
+        batch_size: b, images per worker.
+        device: where to compute.
+        chain: the layers of its chain, or None if it has none.
+    """
+
+    module: nn.Module
+    layout: Layout
+    batch_size: int
+    device: torch.device
+    chain: tuple[Layer, ...] | None
+
+    @staticmethod
+    def of(module: nn.Module, batch_size: int, device: torch.device) -> "Model":
+        """Look a module over."""
+        named = dict(module.named_parameters())
+        layout = Layout(tuple(named), tuple(p.numel() for p in named.values()))
+        return Model(module, layout, batch_size, device, template(module))
+
+    def block(self, workers: int, shared: bool) -> WorkersChain | WorkersModule:
+        """Make a block whose workers are computed all at once."""
+        if self.chain is not None:
+            return WorkersChain(
+                module=self.module,
+                layout=self.layout,
+                workers=workers,
+                batch_size=self.batch_size,
+                shared=shared,
+                device=self.device,
+                template=self.chain,
+            )
+        return WorkersModule(
+            module=self.module,
+            layout=self.layout,
+            workers=workers,
+            batch_size=self.batch_size,
+            shared=shared,
+            device=self.device,
+        )
+
+    def rows(self, count: int) -> Tensor:
+        """Memory for parameter vectors, float32, (count, |Θ|)."""
+        return torch.zeros(count, self.layout.total, device=self.device)
+
+
+class CachedBlocks:
+    """Blocks for a processor, each of a size made when it is first met."""
+
+    def __init__(self, model: Model) -> None:
+        """Prepare; memory is taken when it is needed."""
+        self._model = model
+        activations = 4 * model.batch_size * sum(layer.x.numel() for layer in model.chain or ())
+        self._size = max(1, min(_LARGEST, _CACHE // max(activations, 1)))
+        self._convolves = any(
+            isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in model.module.modules()
+        )
+        self._blocks: dict[tuple[int, bool], Workers] = {}
+        self._gradients, self._copies = model.rows(0), model.rows(0)
+        self._losses = torch.zeros(0)
+
+    def compute(
+        self, parameters: Parameters, fill: Fill, workers: int, out: Tensor | None, shared: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients and losses; see ``BatchedLearner.gradients``.
+
+        Args:
+            parameters: of each worker, or one vector if shared.
+            fill: writes their batches.
+            workers: m.
+            out: where the gradients are to go; None: to memory that the next call overwrites.
+            shared: whether all workers have one version.
+        """
+        size, own = self._size, out is None
+        if out is None:
+            if self._gradients.shape[0] < workers:
+                self._blocks.clear()  # they keep views of the old memory
+                self._gradients = self._model.rows(max(workers, 2 * self._gradients.shape[0]))
+            out = self._gradients[:workers]
+        if workers <= size:
+            part = slice(0, workers)
+            return out, self._one_block(parameters, fill, part, out, shared=shared, own=own)
+        if len(self._losses) < workers:
+            self._losses = torch.zeros(workers)
+        for first in range(0, workers, size):
+            part = slice(first, min(first + size, workers))
+            rows = parameters if shared else parameters[part]
+            losses = self._one_block(rows, fill, part, out[part], shared=shared, own=own)
+            self._losses[part].copy_(losses)
+        return out, self._losses[:workers]
+
+    def _one_block(
+        self, rows: Parameters, fill: Fill, part: slice, out: Tensor, *, shared: bool, own: bool
+    ) -> Tensor:
+        # For one worker, products with shared parameters are the simpler ones, and a copy of the
+        # parameters takes less time than views of them.
+        alone = part.stop - part.start == 1
+        block = self._block(part.stop - part.start, shared or alone)
+        fill(block.images, block.labels, part)
+        block.bind(
+            rows if shared and isinstance(rows, Tensor) else self._stacked(rows, alone), out, own
+        )
+        block.run()
+        return block.losses
+
+    def _block(self, workers: int, shared: bool) -> Workers:
+        key = (workers, shared)
+        if key not in self._blocks:
+            one_by_one = self._model.chain is None and (workers == 1 or self._convolves)
+            self._blocks[key] = (
+                OneByOne(self._model.module, workers, self._model.batch_size)
+                if one_by_one
+                else self._model.block(workers, shared)
+            )
+        return self._blocks[key]
+
+    def _stacked(self, rows: Parameters, alone: bool) -> Tensor:
+        if isinstance(rows, Tensor) and not alone:
+            return rows
+        if self._copies.shape[0] == 0:
+            self._copies = self._model.rows(self._size)
+        into = self._copies[: len(rows)]
+        return into.copy_(rows) if isinstance(rows, Tensor) else torch.stack(tuple(rows), out=into)

@@ -1,0 +1,168 @@
+"""``testbed.learning.fast.chain`` for a block of workers, each with its own batch and its own gradient.
+
+What the chain knows is asked of ``chain.build`` itself, on the meta device, where a chain takes no
+memory; each of its layers is then made anew for the block. Nothing here waits for the device.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from testbed.learning.batched.layers import (
+    Block,
+    WorkersDense,
+    WorkersLayer,
+    WorkersPatchConvolution,
+    WorkersWinogradConvolution,
+)
+from testbed.learning.batched.pool import PairwiseMaxPool
+from testbed.learning.fast.chain import build
+from testbed.learning.fast.layers import (
+    Dense,
+    Flatten,
+    Layer,
+    MaxPool,
+    PatchConvolution,
+    Relu,
+    Slot,
+)
+from testbed.learning.fast.winograd import WinogradConvolution
+from testbed.learning.models import IMAGE
+from testbed.updates import Layout
+
+
+class WorkersChain:
+    """Layers in a row, ending in softmax cross-entropy, on a block of workers' batches.
+
+    Attributes:
+        images: float32, (workers, b, 1, 28, 28), contiguous: where the input is to be written.
+        labels: int64, (workers, b), contiguous: where the labels are to be written.
+        losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
+    """
+
+    def __init__(
+        self,
+        *,
+        module: nn.Module,
+        layout: Layout,
+        workers: int,
+        batch_size: int,
+        shared: bool,
+        device: torch.device,
+        template: Sequence[Layer],
+    ) -> None:
+        """Take the memory for a block.
+
+        Args:
+            module: whose parameters' shapes are read.
+            layout: where they lie in a flat vector.
+            workers: how many.
+            batch_size: b, images per worker.
+            shared: whether all workers have one version of the parameters.
+            device: where to compute.
+            template: the module's layers, from ``template``.
+        """
+        self._batch_size = batch_size
+        images, kernels = workers * batch_size, 1 if shared else workers
+        weights = iter([p.shape for p in module.parameters()][::2])
+        with torch.device(device):
+            self._layers = [_for_block(one, weights, images, workers, kernels) for one in template]
+            self._logits = torch.empty(self._layers[-1].output_shape)
+            self._log_probabilities = torch.empty_like(self._logits)
+            self._labels = torch.zeros(images, 1, dtype=torch.int64)
+            self._of_labels = torch.empty(images, 1)
+            self._minus_one = torch.full((images, 1), -1.0)
+            self.losses = torch.empty(workers)
+        self._of_labels_each = self._of_labels.view(workers, batch_size)
+        self.images = self._layers[0].x.view(workers, batch_size, *IMAGE)
+        self.labels = self._labels.view(workers, batch_size)
+        outputs = [*(after.x for after in self._layers[1:]), self._logits]
+        for layer, y in zip(self._layers, outputs, strict=True):
+            layer.connect(y)
+        # A layer's weight and bias follow each other in the vector, and so do the layers.
+        self._with_parameters = [x for x in self._layers if isinstance(x, WorkersLayer)]
+        self._values: Block | None = None
+        self._gradients: Block | None = None
+        self._lasting: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        starts = [part.start for part in layout.slices]
+        for i, layer in enumerate(self._with_parameters):
+            layer.place(starts[2 * i], starts[2 * i + 1])
+
+    def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
+        """Say where parameters are read and gradients written, until further notice.
+
+        Args:
+            parameters: float32, (workers, |Θ|), rows contiguous; (1, |Θ|) if shared.
+            gradients: float32, (workers, |Θ|), rows contiguous.
+            lasting: the gradients are always part of the same memory when this is said, so that
+                views of it can be kept instead of made anew.
+        """
+        if self._values is None or not self._values.same(parameters):
+            self._values = Block.of(parameters)
+            with torch.inference_mode():
+                for layer in self._with_parameters:
+                    layer.read(self._values)
+        if self._gradients is None or not self._gradients.same(gradients):
+            self._gradients = Block.of(gradients)
+            self._write(self._gradients, lasting)
+
+    def _write(self, gradients: Block, lasting: bool) -> None:
+        if lasting and (kept := self._lasting.get(gradients.start)):
+            for layer, views in zip(self._with_parameters, kept, strict=True):
+                layer.gradient, layer.bias_gradient = views
+            return
+        with torch.inference_mode():
+            for layer in self._with_parameters:
+                layer.write(gradients)
+        if lasting:
+            self._lasting[gradients.start] = [
+                (layer.gradient, layer.bias_gradient) for layer in self._with_parameters
+            ]
+
+    def run(self) -> None:
+        """Compute ``losses`` and the gradients from ``images``, ``labels`` and the parameters."""
+        with torch.inference_mode():
+            for layer in self._layers:
+                layer.forward()
+            torch.log_softmax(self._logits, 1, out=self._log_probabilities)
+            torch.gather(self._log_probabilities, 1, self._labels, out=self._of_labels)
+            torch.sum(self._of_labels_each, 1, out=self.losses)
+            self.losses.div_(-self._batch_size)
+            torch.exp(self._log_probabilities, out=self._logits)
+            self._logits.scatter_add_(1, self._labels, self._minus_one)
+            self._logits.div_(self._batch_size)
+            for i in range(len(self._layers) - 1, -1, -1):
+                self._layers[i].backward(into_input=i > 0)
+
+
+def template(module: nn.Module) -> tuple[Layer, ...] | None:
+    """The layers of the module's chain for one image, without memory; None if it has no chain."""
+    with torch.device("meta"):
+        slots = {
+            name: Slot(torch.empty(p.shape), torch.empty(p.shape))
+            for name, p in module.named_parameters()
+        }
+        chain = build(module, (1, *IMAGE), slots)
+    return None if chain is None else chain.layers
+
+
+def _for_block(
+    one: Layer, weights: Iterator[torch.Size], images: int, workers: int, kernels: int
+) -> Layer:
+    shape = (images, *one.x.shape[1:])
+    match one:
+        case Dense():
+            return WorkersDense(shape, next(weights)[0], workers, kernels)
+        case PatchConvolution():
+            outputs, _, size, _ = next(weights)
+            return WorkersPatchConvolution(shape, outputs, size, workers, kernels)
+        case WinogradConvolution():
+            return WorkersWinogradConvolution(shape, next(weights)[0], workers, kernels)
+        case MaxPool() if one.size == [2, 2] and shape[1] % 2 == shape[2] % 2 == 0:
+            return PairwiseMaxPool(shape)
+        case MaxPool():
+            return MaxPool(shape, one.size[0])
+        case Relu() | Flatten():
+            return type(one)(shape)
+    raise TypeError(f"{type(one).__name__} has no form for several workers; add it here")

@@ -1,0 +1,139 @@
+"""Fetching a dataset from its public mirrors into the user's cache.
+
+A file appears in the cache only whole and verified: it is written beside its place under another
+name, its size is bounded, its unpacked contents are checked, and only then is it renamed. A mirror
+that fails in any way is passed over for the next; if all fail, the error says how each did.
+"""
+
+import http.client
+import secrets
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from testbed.errors import DataError, SpecError
+from testbed.learning.data import idx, sources
+
+Progress: TypeAlias = Callable[[str, int, int | None], None]
+"""Called with the file's name, bytes so far and bytes in all (None where the mirror does not say).
+"""
+
+_LARGEST = 64 << 20
+"""Bytes of one compressed file; the largest, Fashion-MNIST's training images, has 26 million."""
+_CHUNK = 1 << 16
+
+
+def fetch(
+    name: str,
+    progress: Progress,
+    *,
+    mirrors: Sequence[str] | None = None,
+    into: Path | None = None,
+    timeout: float = 30.0,
+    deadline: float = 1800.0,
+) -> Path:
+    """Fetch the files of a dataset that the cache does not hold yet, and verify all of them.
+
+    Args:
+        name: ``mnist`` or ``fashion-mnist``.
+        progress: told how far each file is.
+        mirrors: addresses to try instead of the public ones, in order.
+        into: where to put the files instead of the user's cache.
+        timeout: seconds without a byte after which a mirror is given up.
+        deadline: seconds for one file from one mirror, however steadily it trickles.
+
+    Returns:
+        The directory that now holds the four files.
+
+    Raises:
+        DataError: every mirror failed, or the directory cannot be written.
+        SpecError: not a dataset that can be fetched.
+    """
+    if name not in sources.SOURCES:
+        raise SpecError(f"{name!r} cannot be fetched; {', '.join(sources.SOURCES)} can")
+    source = sources.SOURCES[name]
+    directory = into or sources.cache(name)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, md5 in zip(sources.FILES, source.md5, strict=True):
+            target = directory / f"{file}.gz"
+            if not _is_true(target, md5):
+                _fetch_file(
+                    target,
+                    md5,
+                    mirrors or source.mirrors,
+                    lambda url: _download(url, progress, timeout, deadline),
+                )
+    except OSError as error:
+        raise DataError(f"{directory} cannot be written: {error.strerror or error}") from error
+    return directory
+
+
+def _fetch_file(
+    target: Path, md5: str, mirrors: Sequence[str], download: Callable[[str], Iterator[bytes]]
+) -> None:
+    failures = []
+    for mirror in mirrors:
+        # Opened plainly, so that the user's umask decides who may read it: tempfile's files are 0600,
+        # and the user of the devices' image could not read the dataset.
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        with beside.open("xb") as file:
+            try:
+                for chunk in download(mirror + target.name):
+                    file.write(chunk)
+                file.flush()
+                _verify(beside, md5)
+                beside.replace(target)
+                return
+            except DataError as error:
+                failures.append(f"{mirror}: {error}".replace(str(beside), "what it sent"))
+            finally:
+                beside.unlink(missing_ok=True)
+    raise DataError(
+        f"{target.name} could not be fetched from any mirror ({'; '.join(failures)}); "
+        f"check the network, or put the file into {target.parent} by hand"
+    )
+
+
+def _download(url: str, progress: Progress, timeout: float, deadline: float) -> Iterator[bytes]:
+    """The body of an address, in chunks; every way to fail is a DataError."""
+    started = time.monotonic()
+    request = urllib.request.Request(url, headers={"User-Agent": "testbed"})
+    name = url.rpartition("/")[2]
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            announced = response.headers.get("Content-Length")
+            total = int(announced) if announced and announced.isdigit() else None
+            if total is not None and total > _LARGEST:
+                raise DataError(f"it announces {total} bytes, more than {_LARGEST}")
+            done = 0
+            # read1 returns what there is, so that the deadline is looked at between trickles.
+            while chunk := response.read1(_CHUNK):
+                done += len(chunk)
+                if done > _LARGEST:
+                    raise DataError(f"it sent more than {_LARGEST} bytes")
+                if time.monotonic() - started > deadline:
+                    raise DataError(f"it sent {done} bytes in {deadline:.0f} s, too slow")
+                progress(name, done, total)
+                yield chunk
+            if total is not None and done != total:
+                raise DataError(f"it broke off after {done} of {total} bytes")
+    except (OSError, http.client.HTTPException) as error:
+        # URLError, HTTPError, timeouts and resets are all OSErrors.
+        raise DataError(str(error) or type(error).__name__) from error
+
+
+def _verify(path: Path, md5: str) -> None:
+    found = idx.read(path, dimensions=1 if "idx1" in path.name else 3).md5
+    if found != md5:
+        raise DataError(f"the MD5 of the contents it sent is {found}, not {md5}")
+
+
+def _is_true(path: Path, md5: str) -> bool:
+    try:
+        _verify(path, md5)
+    except DataError:
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""Which of the datasets that have a name are at hand."""
+
+from dataclasses import dataclass
+
+from testbed.errors import DataError
+from testbed.learning.data import digits, sources
+from testbed.learning.data.datasets import DIGITS
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One dataset, at hand or not.
+
+    Attributes:
+        name: as it stands in an experiment file.
+        at: the directory it is in; ``"bundled"`` for what comes with scikit-learn; None: nowhere.
+        size: bytes on disk, None if not there or bundled.
+        train_images: how many, None if they could not be read.
+        test_images: likewise.
+        verified: whether the contents are the published ones.
+        problem: what is wrong if they are not, and what to do.
+    """
+
+    name: str
+    at: str | None
+    size: int | None
+    train_images: int | None
+    test_images: int | None
+    verified: bool
+    problem: str | None
+
+
+def holdings() -> list[Holding]:
+    """Look for every dataset that has a name; reads and checks the files found."""
+    train, _, test, _ = digits.read()
+    bundled = Holding(DIGITS, "bundled", None, len(train), len(test), True, None)
+    return [bundled, *(_holding(name) for name in sources.SOURCES)]
+
+
+def _holding(name: str) -> Holding:
+    try:
+        paths = sources.locate(name)
+    except DataError as error:
+        return Holding(name, None, None, None, None, False, str(error))
+    at = str(paths[0].parent)
+    try:
+        size = sum(path.stat().st_size for path in paths)
+        train, _, test, _ = sources.read(paths, sources.SOURCES[name].md5)
+    except (DataError, OSError) as error:
+        return Holding(name, at, None, None, None, False, str(error))
+    return Holding(name, at, size, len(train), len(test), True, None)

@@ -1,0 +1,187 @@
+"""The logits of many images at a time: a model's forward pass alone, for evaluation.
+
+An evaluation reads ten thousand images where an update reads ten, needs no gradient, and is not held
+to the bits of training. So it goes its own way through the same layers: no positions of maxima are
+kept; a first convolution has the pixels of each pooling window in planes of their own, so that the
+maximum goes over whole planes; other convolutions are the library's direct ones, which read
+transformed tiles no second time and are quicker than ``winograd`` without its backward pass.
+
+As in ``chain``, images are NHWC inside and a max-pool comes before the ReLU that precedes it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from testbed.learning.fast.layers import Slot, patches
+from testbed.learning.fast.recognising import (
+    FEW_CHANNELS,
+    plain_pool,
+    pool_first,
+    same_convolution,
+    side,
+)
+
+
+class Step(ABC):
+    """A layer's way forward: float32 in and out, images as (batch, height, width, channels)."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """The output: new, a view of ``x``, or memory of the step's own. ``x`` stays as it is."""
+
+
+class Inference:
+    """The forward pass of a model on up to ``batch`` images."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Logits, float32, (n, classes), of images, float32, (n, channels, height, width)."""
+        x = images.permute(0, 2, 3, 1)
+        for step in self._steps:
+            x = step(x)
+        return x
+
+
+def build(
+    module: nn.Module, shape: tuple[int, int, int, int], slots: Mapping[str, Slot]
+) -> Inference | None:
+    """Translate a module, or return None if it holds a layer that is not known here.
+
+    Args:
+        module: what to translate; only its structure is read.
+        shape: of the images at most, (batch, channels, height, width).
+        slots: by the parameters' names, where their values are.
+    """
+    if not isinstance(module, nn.Sequential):
+        return None
+    parts = pool_first(list(module.named_children()))
+    steps: list[Step] = []
+    images = True
+    while parts:
+        (name, part), *parts = parts
+        match part:
+            case nn.Conv2d() if images and part.bias is not None and same_convolution(part):
+                weight, bias = slots[f"{name}.weight"].value, slots[f"{name}.bias"].value
+                if not steps and part.in_channels <= FEW_CHANNELS:
+                    size = _exact_windows(parts, shape)
+                    if size > 1:
+                        parts.pop(0)
+                    steps.append(PooledPatches(shape, weight, bias, size))
+                else:
+                    steps.append(Convolution(weight, bias))
+            case nn.MaxPool2d() if images and plain_pool(part):
+                steps.append(Pool(side(part.kernel_size)))
+            case nn.ReLU():
+                steps.append(Relu())
+            case nn.Flatten(start_dim=1, end_dim=-1) if images:
+                steps.append(Flatten())
+                images = False
+            case nn.Linear() if not images and part.bias is not None:
+                weight, bias = slots[f"{name}.weight"].value, slots[f"{name}.bias"].value
+                steps.append(Dense(weight, bias))
+            case _:
+                return None
+    return None if images else Inference(steps)
+
+
+def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, int, int, int]) -> int:
+    """Side of the windows if a max-pool comes next whose windows cover the images exactly, else 1."""
+    match parts:
+        case [(_, nn.MaxPool2d() as pool), *_] if plain_pool(pool):
+            size = side(pool.kernel_size)
+            return size if shape[2] % size == shape[3] % size == 0 else 1
+    return 1
+
+
+class PooledPatches(Step):
+    """A "same" convolution of images with few channels, and the maxima of size × size windows.
+
+    As in ``layers.PatchConvolution`` one matrix product over patches; the columns of the product are
+    ordered by (position within the window, image, window), so that maxima go over its first axis.
+    """
+
+    def __init__(
+        self, shape: tuple[int, int, int, int], weight: Tensor, bias: Tensor, size: int
+    ) -> None:
+        batch, channels, height, width = shape
+        outputs, _, taps, _ = weight.shape
+        self._weight, self._bias = weight, bias
+        self._inside, self._windows, self._columns, self._patches = patches(
+            (batch, height, width, channels), taps, size
+        )
+        self._grid = (batch, height // size, width // size, outputs)
+        self._kernel = torch.empty(len(self._columns), outputs)
+        self._planes = torch.empty(size * size, batch * height * width // size**2, outputs)
+        self._pooled = torch.empty(self._planes.shape[1:])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self._inside[: len(x)].copy_(x)
+        self._patches.copy_(self._windows)
+        self._kernel[:-1].copy_(self._weight.flatten(1).t())
+        self._kernel[-1].copy_(self._bias)
+        torch.mm(self._columns.t(), self._kernel, out=self._planes.flatten(0, 1))
+        torch.amax(self._planes, 0, out=self._pooled)
+        return self._pooled.view(self._grid)[: len(x)]
+
+
+class Convolution(Step):
+    """A "same" convolution."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._weight, self._bias = weight, bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        weight = self._weight.contiguous(memory_format=torch.channels_last)
+        y = functional.conv2d(x.permute(0, 3, 1, 2), weight, self._bias, padding="same")
+        return y.permute(0, 2, 3, 1)
+
+
+class Pool(Step):
+    """Maxima of size × size windows that do not overlap; what is left at the borders is dropped."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __call__(self, x: Tensor) -> Tensor:
+        size = self._size
+        height, width = (length // size * size for length in x.shape[1:3])
+        rows = _maximum([x[:, i:height:size] for i in range(size)])
+        return _maximum([rows[:, :, i:width:size] for i in range(size)])
+
+
+def _maximum(tensors: list[Tensor]) -> Tensor:
+    """The largest at each place."""
+    largest = tensors[0]
+    for tensor in tensors[1:]:
+        largest = torch.maximum(largest, tensor)
+    return largest
+
+
+class Relu(Step):
+    """max(x, 0)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.clamp_min(0.0)
+
+
+class Flatten(Step):
+    """Images to vectors in torch's order, channel-major."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.permute(0, 3, 1, 2).flatten(1)
+
+
+class Dense(Step):
+    """x Wᵀ + b."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._weight, self._bias = weight, bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self._weight, self._bias)

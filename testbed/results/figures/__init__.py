@@ -1,0 +1,1 @@
+"""Figures: accuracy against ingress, ingress over time, faults beside them."""

@@ -1,0 +1,129 @@
+"""Accuracy against ingress or against updates: a line per curve, a band over seeds, a star at a goal.
+
+A star is where a curve first reaches the accuracy asked for, as the table of ``reaching`` says: at
+the mean of its runs' bytes and accuracies there, filled if all its runs reached it and hollow if
+some did not. Below it stand the faults that struck, if any did (``fault_strip``).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from testbed.quantities import Measure
+from testbed.results.figures import fault_strip, style
+from testbed.results.reading.curves import Curve
+from testbed.results.tables.reaching import Reach, reaching
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Against: TypeAlias = Measure | Literal["iteration"]
+_MARKED = 8
+"""Markers on each curve, however many evaluations it has."""
+
+
+def draw(
+    figure: "Figure", curves: Sequence[Curve], against: Against, linear: bool, accuracy: float
+) -> None:
+    """Draw the curves into an empty figure.
+
+    Args:
+        figure: of one column.
+        curves: drawn in this order; one without an evaluation only has its name.
+        against: which bytes the x axis counts, or ``iteration`` (always linear).
+        linear: whether an axis of bytes is.
+        accuracy: percent; where curves first reach it is marked.
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    panels = fault_strip.panels(figure, curves)
+    axes = panels.main
+    for i, curve in enumerate(curves):
+        _line(axes, i, curve, against, linear)
+    drawn = any(len(line.get_xdata()) for line in axes.lines)  # type: ignore[arg-type]
+    handles, labels = axes.get_legend_handles_labels()
+    axes.set_ylabel("test accuracy (%)")
+    if against == "iteration":
+        panels.lowest.set_xlabel("iteration (updates applied)")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    else:
+        panels.lowest.set_xlabel(f"PS ingress, {against} bytes")
+    if drawn:
+        # Before the stars, which lie on the curves, so that the goal's line cannot widen the plot.
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(max(bottom, 0), min(top, 101))
+        axes.margins(x=0.02)
+        if against == "iteration":
+            axes.set_xlim(left=0)
+        elif linear:
+            axes.set_xlim(left=0)
+            style.bytes_axis(axes.xaxis)
+        else:
+            style.log_bytes_axis(axes)
+        if curves:
+            _stars(axes, reaching(curves, accuracy).rows, against, accuracy)
+    else:
+        axes.set_ylim(0, 100)
+        style.nothing_to_draw(axes, "no evaluation yet")
+    # After the axis has its scale and its limits, which no fault may widen.
+    kinds, names = fault_strip.draw(panels, curves, against) if drawn else ([], [])
+    style.legend_above(figure, [*handles, *kinds], [*labels, *names])
+
+
+def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) -> None:
+    mean = curve.mean
+    x = mean.iteration if against == "iteration" else getattr(mean, f"{against}_bytes")
+    # The evaluation before any push has no place on a log axis (greetings would take up most of
+    # it); one that is not a number, nowhere.
+    shown = np.isfinite(mean.accuracy)
+    if against != "iteration" and not linear:
+        shown &= mean.iteration > 0
+    every = max(1, int(shown.sum()) // _MARKED)
+    if len(curve.runs) > 1:
+        band = mean.low[shown], mean.high[shown]
+        axes.fill_between(
+            x[shown], *band, color=style.COLOURS[i % len(style.COLOURS)], alpha=0.2, linewidth=0
+        )
+    axes.plot(
+        x[shown],
+        mean.accuracy[shown],
+        label=curve.title,
+        marker=style.marker(i),
+        markevery=(i % every, every),  # staggered, so that markers of close curves do not hide
+        **style.line_style(i),
+    )
+
+
+def _stars(axes: "Axes", rows: Sequence[Reach], against: Against, accuracy: float) -> None:
+    """Mark where the accuracy is reached, and draw its line if any curve does."""
+    for i, row in enumerate(rows):
+        x = row.iteration if against == "iteration" else getattr(row, f"{against}_bytes")
+        if x is None or row.accuracy is None:
+            continue
+        colour = style.COLOURS[i % len(style.COLOURS)]
+        axes.plot(
+            x,
+            row.accuracy,
+            marker="*",
+            markersize=9,
+            markerfacecolor=colour if row.reached == len(row.runs) else "white",
+            markeredgecolor="black" if row.reached == len(row.runs) else colour,
+            markeredgewidth=0.5 if row.reached == len(row.runs) else 1,
+            zorder=4,
+            clip_on=False,
+        )
+    if any(row.reached for row in rows):
+        axes.axhline(accuracy, color="#777777", linewidth=0.6, linestyle=(0, (2, 2)), zorder=1)
+        # Right of the plot, where no curve can be.
+        axes.annotate(
+            f"\N{BLACK STAR} {accuracy:g} %",
+            (1, accuracy),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            annotation_clip=False,
+        )

@@ -1,0 +1,164 @@
+"""Where faults stand on a curve's axes: a mark each, or one for several that no figure can tell apart.
+
+A fault has an iteration and times; the bytes that had come in by then are read off the curve, so that
+a mark stands under the point of the curve at which it happened.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed import quantities as q
+from testbed.device_names import SERVER_NAME
+from testbed.results.reading.curves import MEASURES, Curve, Floats
+from testbed.results.reading.faults import Moment, Strike, alive
+
+KIND_COLOURS: Mapping[str, str] = {
+    "freeze": "#3A9AD9",
+    "kill": "#DC3545",
+    "stop-network": "#E69F00",
+    "partition": "#CC79A7",
+    "slow": "#8C8C8C",
+    "corrupt": "#009E73",
+}
+OTHER_COLOUR = "#8C8C8C"
+FEW = 5
+"""Workers that crash, up to which their marks say all; of more, a curve says how many are alive."""
+_SPANS = 30
+"""Marks of one kind on a curve up to which it is drawn how long each lasted."""
+_BINS = 400
+"""Marks of a curve, of one kind if they are more at most."""
+_NAMED = 4
+"""Devices that a mark names; of more it says how many they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One fault, or several of one kind close to each other.
+
+    Attributes:
+        kind: of the fault.
+        server: whether it struck the server.
+        at: where it stands: ``iteration``, ``time``, ``host_time``, ``payload``, ``message``, ``wire``.
+        until: where it was over, likewise; None where it was not, or is not shown.
+        text: what happened to whom, and when.
+    """
+
+    kind: str
+    server: bool
+    at: Mapping[str, float]
+    until: Mapping[str, float] | None
+    text: str
+
+
+def marks(curve: Curve) -> tuple[Mark, ...]:
+    """Return the marks of a curve's runs, in the order of iterations."""
+    events: list[tuple[str, list[Strike]]] = []
+    for run in curve.runs:
+        seed = f" (seed {run.manifest.seed})" if len(curve.runs) > 1 else ""
+        together: dict[tuple[str, int, Moment], list[Strike]] = defaultdict(list)
+        for strike in run.faults:
+            together[strike.kind, strike.rule, strike.began].append(strike)
+        events += [(seed, strikes) for strikes in together.values()]
+    position = _Positions(curve)
+    if len(events) > _BINS:
+        return _merged([strike for _, strikes in events for strike in strikes], position)
+    count = Counter(strikes[0].kind for _, strikes in events)
+    found = [
+        _mark(strikes, seed, position, spans=count[strikes[0].kind] <= _SPANS)
+        for seed, strikes in events
+    ]
+    return tuple(sorted(found, key=lambda mark: mark.at["iteration"]))
+
+
+class _Positions:
+    """Turns moments into places on the axes."""
+
+    def __init__(self, curve: Curve) -> None:
+        mean = curve.mean
+        self._iteration = mean.iteration
+        self._bytes = {measure: getattr(mean, f"{measure}_bytes") for measure in MEASURES}
+
+    def __call__(self, moment: Moment) -> dict[str, float]:
+        found: dict[str, float] = {
+            "iteration": moment.iteration,
+            "time": moment.time,
+            "host_time": moment.host_time,
+        }
+        for measure, sizes in self._bytes.items():
+            known = len(self._iteration)
+            found[measure] = (
+                float(np.interp(moment.iteration, self._iteration, sizes)) if known else 0
+            )
+        return found
+
+
+def _mark(strikes: Sequence[Strike], seed: str, position: _Positions, *, spans: bool) -> Mark:
+    first = strikes[0]
+    ends = {strike.ended for strike in strikes}
+    ended = ends.pop() if spans and len(ends) == 1 else None
+    text = f"{first.kind} of {_whom(strikes)}{seed} at iteration {first.began.iteration:,}"
+    text += f", {q.as_duration(first.began.time)}"
+    if ended is not None:
+        text += f", for {q.as_duration(ended.time - first.began.time)}"
+    server = any(strike.device == SERVER_NAME for strike in strikes)
+    until = None if ended is None else position(ended)
+    return Mark(first.kind, server, position(first.began), until, text)
+
+
+def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]:
+    """A mark for all of one kind that fall into the same bin of iterations."""
+    last = max(strike.began.iteration for strike in strikes)
+    width = max(1, -(-(last + 1) // _BINS))
+    bins: dict[tuple[int, str, bool], list[Strike]] = defaultdict(list)
+    for strike in strikes:
+        bins[strike.began.iteration // width, strike.kind, strike.device == SERVER_NAME].append(
+            strike
+        )
+    found = []
+    for (_, kind, server), some in sorted(bins.items()):
+        some.sort(key=lambda strike: strike.began.iteration)
+        first, final = some[0].began, some[-1].began
+        span = f"{first.iteration:,}"
+        span += f" to {final.iteration:,}" if final.iteration > first.iteration else ""
+        text = f"{kind} of {_whom(some)} at iteration {span}"
+        found.append(Mark(kind, server, position(first), None, text))
+    return tuple(found)
+
+
+def _whom(strikes: Sequence[Strike]) -> str:
+    devices = list(dict.fromkeys(strike.device for strike in strikes))
+    if len(devices) <= _NAMED:
+        return ", ".join("the server" if device == SERVER_NAME else device for device in devices)
+    return f"{len(devices)} devices"
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """How many workers of a curve's runs are alive, a step at each entry; shape (steps,) each.
+
+    Attributes:
+        at: ``iteration``, ``payload``, ``message`` and ``wire``, float64.
+        workers: mean over the runs, float64.
+    """
+
+    at: Mapping[str, Floats]
+    workers: Floats
+
+
+def living(curve: Curve) -> Living | None:
+    """Return how many workers are alive over the length of a curve; None of one without crashes."""
+    counted = [alive(run.faults, run.manifest.workers) for run in curve.runs]
+    mean = curve.mean
+    if not len(mean) or all(len(iterations) == 1 for iterations, _ in counted):
+        return None
+    ends = np.array([mean.iteration[-1]])
+    grid = np.unique(np.concatenate([*(iterations for iterations, _ in counted), ends]))
+    each = [n[np.searchsorted(iterations, grid, "right") - 1] for iterations, n in counted]
+    at = {"iteration": grid.astype(np.float64)}
+    for measure in MEASURES:
+        sizes = getattr(mean, f"{measure}_bytes")
+        at[measure] = np.interp(grid, mean.iteration, sizes)
+    return Living(at, np.mean(each, axis=0))

@@ -1,0 +1,80 @@
+"""Figures for a paper, SVG and PNG: what to draw of some runs, and under which names.
+
+Runs that differ only in their seed are one curve (``curves``); how figures look is in
+``figure_style``.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed.results.figures import accuracy as accuracy_figure
+from testbed.results.figures import style as figure_style
+from testbed.results.figures import traffic as traffic_figures
+from testbed.results.figures.accuracy import Against
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.ingress import ingress_of
+from testbed.results.reading.run import Run
+from testbed.results.tables.reaching import ACCURACY
+
+
+def write_figures(runs: Sequence[Run], directory: Path, accuracy: float = ACCURACY) -> list[Path]:
+    """Write every figure of some runs, each as SVG and PNG; return the paths.
+
+    They are accuracy versus wire ingress and versus iteration, ingress over time, ingress by worker,
+    and staleness.
+
+    Args:
+        runs: at least one.
+        directory: made if it is not there.
+        accuracy: percent; where curves first reach it is marked.
+
+    Raises:
+        NoRunError: a journal cannot be read.
+        TestbedError: the directory cannot be written to.
+    """
+    curves = curves_of(runs)
+    ingress = [ingress_of(curve) for curve in curves]
+    drawings: dict[str, figure_style.Draw] = {
+        "accuracy-versus-ingress": lambda figure: accuracy_figure.draw(
+            figure, curves, "wire", False, accuracy
+        ),
+        "accuracy-versus-iteration": lambda figure: accuracy_figure.draw(
+            figure, curves, "iteration", True, accuracy
+        ),
+        "ingress-over-time": lambda figure: traffic_figures.draw_over_time(figure, curves, ingress),
+        "ingress-by-worker": lambda figure: traffic_figures.draw_by_worker(figure, curves, ingress),
+        "staleness": lambda figure: traffic_figures.draw_staleness(figure, curves),
+    }
+    written = []
+    for name, draw in drawings.items():
+        paths = [directory / f"{name}.{suffix}" for suffix in ("svg", "png")]
+        figure_style.write(draw, paths)
+        written += paths
+    return written
+
+
+def write_figure(
+    runs: Sequence[Run],
+    path: Path,
+    against: Against = "wire",
+    linear: bool = False,
+    accuracy: float = ACCURACY,
+) -> Path:
+    """Write accuracy versus ingress or iteration, in the format of the path's suffix.
+
+    Args:
+        runs: their curves are drawn in this order.
+        path: ends in ``.svg``, ``.png`` or ``.pdf``.
+        against: which bytes the x axis counts, or ``iteration``.
+        linear: whether an axis of bytes is linear, in place of logarithmic.
+        accuracy: percent; where curves first reach it is marked.
+
+    Raises:
+        NoRunError: a journal cannot be read.
+        TestbedError: the suffix is another, or the file cannot be written.
+    """
+    curves = curves_of(runs)
+    figure_style.write(
+        lambda figure: accuracy_figure.draw(figure, curves, against, linear, accuracy), [path]
+    )
+    return path

@@ -1,0 +1,159 @@
+"""How figures look, and how they are written: the same bytes from the same runs.
+
+Matplotlib's objects are used without pyplot, so that nothing is drawn on a screen and no figure is
+kept alive. A curve keeps its colour, marker and dashes in every figure; the three differ together,
+so that neither colour blindness nor a black-and-white print merges two curves.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from testbed.errors import TestbedError
+from testbed.quantities import as_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+Draw: TypeAlias = "Callable[[Figure], None]"
+"""Draws into an empty figure, which has the size of one column."""
+
+# Okabe and Ito's palette, its yellow left out (too pale for a line) and its black last.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# No star among them: it marks where an accuracy is reached.
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.2, 1.5)), "--")
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same letters on every host
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.6,
+    "svg.hashsalt": "testbed",  # otherwise the ids in an SVG are random
+    "svg.fonttype": "path",
+    "text.parse_math": False,  # a dollar in a name is a dollar
+}
+COLUMN = 3.4
+"""Width of a paper's column, inches."""
+HEIGHT = 2.6
+"""Height of the plot in it, inches; what stands above and below it comes on top."""
+_LEGEND_LINE = 0.145
+_REMARK_LINE = 0.12
+
+
+def line_style(i: int) -> dict[str, Any]:
+    """Colour and dashes of the curve at place ``i``."""
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": _DASHES[i % len(_DASHES)]}
+
+
+def marker(i: int) -> str:
+    """Marker of the curve at place ``i``."""
+    return _MARKERS[i % len(_MARKERS)]
+
+
+def write(draw: Draw, paths: Iterable[Path]) -> None:
+    """Draw a figure and save it in the format of each path's suffix.
+
+    Raises:
+        NoRunError: a journal cannot be read.
+        TestbedError: a suffix is not .svg, .png or .pdf, or a file cannot be written.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    for path in (paths := tuple(paths)):
+        if path.suffix not in {".svg", ".png", ".pdf"}:
+            raise TestbedError(f"{path} cannot be drawn: let its name end in .svg, .png or .pdf")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(COLUMN, HEIGHT), layout="constrained")
+        draw(figure)
+        for path in paths:
+            date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                figure.savefig(path, dpi=300, metadata={date: None} if date else {})
+            except OSError as error:
+                raise TestbedError(
+                    f"the figure {path} cannot be written: {error.strerror}"
+                ) from error
+
+
+def legend_above(figure: "Figure", handles: "Sequence[Artist]", labels: Sequence[str]) -> None:
+    """Put a legend above the plots, in as many columns as fit, and make the figure taller by it.
+
+    No corner of the plot is free of curves in every experiment.
+    """
+    if not labels:
+        return
+    available = figure.get_figwidth() * figure.dpi
+    for columns in range(min(len(labels), 4), 0, -1):
+        legend = figure.legend(
+            handles, labels, loc="outside upper center", ncols=columns, columnspacing=1.2
+        )
+        if columns == 1 or legend.get_window_extent().width <= available:
+            break
+        legend.remove()
+    figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * (-(-len(labels) // columns) - 1))
+
+
+def remarks_below(figure: "Figure", remarks: Sequence[str]) -> None:
+    """Write small sentences below the plots, and make the figure taller by them."""
+    width = round(23 * figure.get_figwidth())
+    lines = [line for remark in remarks for line in wrap(remark, width)]
+    if lines:
+        figure.supxlabel("\n".join(lines), fontsize=6, color="#444444", x=0.02, ha="left")
+        figure.set_figheight(figure.get_figheight() + _REMARK_LINE * len(lines))
+
+
+def nothing_to_draw(axes: "Axes", why: str) -> None:
+    """Say so in the middle of an empty plot."""
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes)
+
+
+def bytes_axis(axis: "Axis", suffix: str = "") -> None:
+    """Label a linear axis in bytes."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{_short(x)}{suffix}"))
+
+
+def log_bytes_axis(axes: "Axes") -> None:
+    """Make x logarithmic in bytes: ticks at decades, and between where curves span under three."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = np.log10(high / low)
+    steps = (1.0,) if decades >= 3 else (1.0, 3.0) if decades >= 1.5 else (1.0, 2.0, 5.0)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _short(count: float) -> str:
+    """``1e6`` as ``1 MB``: like ``as_bytes``, without zeros after the point."""
+    number, unit = as_bytes(count).split()
+    return f"{float(number):g} {unit}"

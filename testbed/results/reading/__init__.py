@@ -1,0 +1,1 @@
+"""Reading run directories: which runs are meant, and what their files say."""

@@ -1,0 +1,156 @@
+"""Curves: what one line of a chart shows, one run or several that differ only in their seed.
+
+Completed runs of one experiment and one label, whose resolved specs are equal but for the seed, are
+one curve: the mean of their accuracies with the band from the lowest to the highest. A run that did
+not complete stays a curve of its own: it would cut the mean short where it stopped. So does a second
+run of a seed: what differs between it and the first is not the seed (it joins the second runs of the
+other seeds).
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from testbed.results.reading.finding import distinct, names_of
+from testbed.results.reading.run import Run
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+MEASURES = ("payload", "message", "wire")
+_COUNTED = ("time", *(f"{measure}_bytes" for measure in MEASURES))
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A curve's points, all of shape (points,); those of a single run are its evaluations.
+
+    Attributes:
+        iteration: int64, updates applied.
+        accuracy: float64, percent; mean over the runs. NaN where a single run's is not known.
+        low, high: float64, the least and the greatest accuracy among the runs.
+        time: float64, seconds since training started; mean.
+        payload_bytes, message_bytes, wire_bytes: float64, ingress so far; mean.
+    """
+
+    iteration: npt.NDArray[np.int64]
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    time: Floats
+    payload_bytes: Floats
+    message_bytes: Floats
+    wire_bytes: Floats
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run, or several that differ only in their seed. Made by ``curves_of``.
+
+    Attributes:
+        name: tells it from the other curves, e.g. ``adacomp-0.01``.
+        runs: at least one, in the order in which they were given.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+
+    @property
+    def label(self) -> str:
+        """The algorithm's label, the same for all its runs."""
+        return self.runs[0].algorithm
+
+    @property
+    def title(self) -> str:
+        """The name, and how many seeds it is the mean of or how its only run ended."""
+        if len(self.runs) > 1:
+            return f"{self.name} ({len(self.runs)} seeds)"
+        ended = self.runs[0].ended
+        return self.name if ended == "completed" else f"{self.name} ({ended})"
+
+    @cached_property
+    def mean(self) -> Mean:
+        """The mean over the runs at each iteration at which any of them was evaluated.
+
+        Averaged are, at the same iteration: the accuracies, the ingress bytes (the mean curve's x is
+        the mean of the bytes that each run had received by that iteration) and the times. A run that
+        was not evaluated at an iteration counts with the line between its neighbouring evaluations;
+        nothing is extrapolated, so that the curve begins where the last run begins to have
+        accuracies that are numbers, and ends where the first ceases to. A single run is left as it
+        is, with its gaps.
+
+        Raises:
+            NoRunError: a journal is of another make.
+        """
+        if len(self.runs) == 1:
+            curve = self.runs[0].evaluations
+            counted = {name: getattr(curve, name).astype(np.float64) for name in _COUNTED}
+            accuracy = curve.accuracy
+            return Mean(curve.iteration, accuracy, accuracy, accuracy, **counted)
+        known = []
+        for curve in (run.evaluations for run in self.runs):
+            finite = np.isfinite(curve.accuracy)
+            columns = {name: getattr(curve, name)[finite] for name in ("accuracy", *_COUNTED)}
+            known.append((curve.iteration[finite], columns))
+        grid = _common_grid([iteration for iteration, _ in known])
+
+        def at_grid(name: str) -> Floats:
+            empty = not len(grid)  # and then a run may have nothing to interpolate
+            rows = [grid if empty else np.interp(grid, x, columns[name]) for x, columns in known]
+            return np.asarray(rows, dtype=np.float64)
+
+        accuracies = at_grid("accuracy")
+        means = {name: at_grid(name).mean(axis=0) for name in _COUNTED}
+        mean, low, high = accuracies.mean(axis=0), accuracies.min(axis=0), accuracies.max(axis=0)
+        return Mean(grid, mean, low, high, **means)
+
+
+def curves_of(runs: Sequence[Run]) -> tuple[Curve, ...]:
+    """Return the curves of some runs, in the order of each curve's first run."""
+    groups: dict[Hashable, list[Run]] = defaultdict(list)
+    earlier: dict[Hashable, int] = defaultdict(int)
+    for run in runs:
+        key: Hashable = _all_but_seed(run)
+        if key is None or run.ended != "completed":
+            key = run.directory
+        same_seed = (key, run.manifest.seed)
+        groups[(key, earlier[same_seed])].append(run)
+        earlier[same_seed] += 1
+    names = distinct([names_of(group) for group in groups.values()])
+    return tuple(
+        Curve(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)
+    )
+
+
+def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
+    """What runs of one curve have in common; None if the run has no spec that can be read."""
+    try:
+        spec: Any = yaml.safe_load(run.specification)
+    except yaml.YAMLError:
+        return None
+    if not isinstance(spec, dict):
+        return None
+    rest = {key: value for key, value in spec.items() if key != "seed"}
+    if isinstance(rest.get("network"), dict):
+        # Whether links were measured before training changes nothing of the training.
+        rest["network"] = {key: one for key, one in rest["network"].items() if key != "probe"}
+    return run.manifest.experiment, run.algorithm, json.dumps(rest, sort_keys=True, default=str)
+
+
+def _common_grid(iterations: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Every iteration that lies within all of these (each in order)."""
+    grid = np.unique(np.concatenate(iterations))
+    if not all(len(iteration) for iteration in iterations):
+        return grid[:0]
+    first = max(iteration[0] for iteration in iterations)
+    last = min(iteration[-1] for iteration in iterations)
+    within: npt.NDArray[np.int64] = grid[(first <= grid) & (grid <= last)]
+    return within

@@ -1,0 +1,145 @@
+"""The faults of a run: what struck which device, when, and how long it lasted.
+
+``faults.jsonl`` has a line where a fault begins and another where it is over. They are paired here, one
+``Strike`` for each device struck. A line that is cut off, or that says nothing known here, is left out;
+an end without a beginning as well. A strike without an end lasted for good, or still does.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from testbed.device_names import SERVER_NAME
+from testbed.results.reading.records import FaultRecord
+
+KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
+"""In the order in which tables and legends have them; others come after them."""
+CRASHES = ("freeze", "kill")
+"""The kinds after which a device takes no part in the run any more, until they are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something happened.
+
+    Attributes:
+        iteration: the version that there was.
+        time: seconds of the run's clock since training began; ``host_time`` the host's.
+    """
+
+    iteration: int
+    time: float
+    host_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault that befell one device.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        rule: the place of its rule in the experiment file's list, from 0.
+        device: ``worker-3``, or ``server``.
+        began: when.
+        ended: when it was over; None if that is not recorded.
+    """
+
+    kind: str
+    rule: int
+    device: str
+    began: Moment
+    ended: Moment | None = None
+
+
+def read_faults(directory: Path) -> tuple[Strike, ...]:
+    """Return the strikes of a run in the order in which they began; none without the file."""
+    try:
+        lines = (directory / "faults.jsonl").read_bytes().splitlines()
+    except FileNotFoundError:
+        return ()
+    return paired(_records(lines))
+
+
+def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
+    """Return a strike for each device of each beginning, with the end that belongs to it.
+
+    Of several of a rule at one device, the first to begin is the first to end; a kill ends a freeze.
+    """
+    strikes: list[Strike] = []
+    pending: dict[str, dict[tuple[str, int], list[int]]] = {}
+    for record in records:
+        moment = Moment(record.iteration, record.time, record.host_time)
+        key = (record.fault, record.rule)
+        for device in record.devices:
+            own = pending.setdefault(device, {})
+            ended: list[int] = []
+            if record.phase == "begin":
+                if record.fault == "kill":
+                    ended = [i for one in list(own) if one[0] == "freeze" for i in own.pop(one)]
+                own.setdefault(key, []).append(len(strikes))
+                strikes.append(Strike(*key, device, moment))
+            elif own.get(key):
+                ended = [own[key].pop(0)]
+            for i in ended:
+                strikes[i] = replace(strikes[i], ended=moment)
+    return tuple(strikes)
+
+
+def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Kinds in the order of ``KINDS``."""
+    places = {kind: i for i, kind in enumerate(KINDS)}
+    return tuple(sorted(kinds, key=lambda kind: (places.get(kind, len(KINDS)), kind)))
+
+
+def struck(strikes: Iterable[Strike]) -> dict[str, int]:
+    """How many different devices each kind struck."""
+    devices: dict[str, set[str]] = {}
+    for strike in strikes:
+        devices.setdefault(strike.kind, set()).add(strike.device)
+    return {kind: len(devices[kind]) for kind in in_order(devices)}
+
+
+def went_down(strikes: Iterable[Strike]) -> int:
+    """How many workers were frozen or killed, for however long."""
+    return len({strike.device for strike in _of_workers(strikes)})
+
+
+def crashed(strikes: Iterable[Strike]) -> int:
+    """How many workers were frozen or killed and did not come back."""
+    return len({strike.device for strike in _of_workers(strikes) if strike.ended is None})
+
+
+def alive(
+    strikes: Sequence[Strike], workers: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the iterations at which the number of workers alive changed, and the number from there on.
+
+    Alive is who is neither frozen nor killed. The first entry is iteration 0 with all workers, unless
+    some were struck there; both arrays have the shape (changes + 1,), int64.
+    """
+    turns = [(s.began.iteration, 0, s.device) for s in _of_workers(strikes)]
+    turns += [(s.ended.iteration, 1, s.device) for s in _of_workers(strikes) if s.ended is not None]
+    down: dict[str, int] = {}
+    counts = {0: workers}
+    for iteration, over, device in sorted(turns):
+        down[device] = down.get(device, 0) + (-1 if over else 1)
+        if not down[device]:
+            del down[device]
+        counts[iteration] = workers - len(down)
+    return np.array(list(counts)), np.array(list(counts.values()))
+
+
+def _of_workers(strikes: Iterable[Strike]) -> list[Strike]:
+    return [s for s in strikes if s.kind in CRASHES and s.device != SERVER_NAME]
+
+
+def _records(lines: Iterable[bytes]) -> Iterable[FaultRecord]:
+    for line in lines:
+        try:
+            yield FaultRecord.model_validate_json(line)
+        except ValidationError:
+            continue

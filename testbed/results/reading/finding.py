@@ -1,0 +1,159 @@
+"""From what a person types to the runs it means.
+
+A runs folder holds ``experiment/time-seed/algorithm`` directories. A run or an execution can be
+named by its path, by these parts, by the experiment alone (its newest execution) or as ``latest``.
+A directory that looks like a run and cannot be read is kept aside with its error, so that one
+broken directory does not hide the others.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.run import Run
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution of an experiment file: its runs, one per algorithm, in the order they began.
+
+    Attributes:
+        directory: where it lies.
+        runs: the runs that can be read; at least one unless ``unreadable`` has one.
+        unreadable: for each other run directory, why it cannot be read.
+    """
+
+    directory: Path
+    runs: tuple[Run, ...]
+    unreadable: tuple[NoRunError, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """``experiment/time-seed``."""
+        return "/".join(self.directory.parts[-2:])
+
+    @property
+    def started(self) -> datetime | None:
+        """When its first run began; None if none of them can be read."""
+        return min((run.manifest.started for run in self.runs), default=None)
+
+
+def find(runs_root: Path) -> tuple[Execution, ...]:
+    """Return every execution under a runs folder, oldest first; none if there is no such folder."""
+    return _executions(runs_root, "*/*/*/manifest.json")
+
+
+def resolve(text: str, runs_root: Path) -> tuple[Run, ...]:
+    """Return the runs that ``text`` names: one run, or all of an execution.
+
+    Args:
+        text: a path to a run or execution directory; an id below ``runs_root``, whole or without
+            the algorithm; an experiment's name for its newest execution; or ``latest``.
+        runs_root: the runs folder.
+
+    Raises:
+        NoRunError: nothing is named so (the nearest names are told), or it cannot be read.
+    """
+    if text == "latest":
+        executions = find(runs_root)
+        if not executions:
+            raise NoRunError(f"there is no run under {runs_root} yet: make one with `testbed run`")
+        return _readable(executions[-1])
+    for directory in (Path(text), runs_root / text):
+        if (directory / "manifest.json").exists():
+            return (Run.load(directory),)
+        # An execution directory has runs one level down, an experiment's two.
+        for pattern in ("*/manifest.json", "*/*/manifest.json"):
+            executions = _executions(directory, pattern)
+            if executions:
+                return _readable(executions[-1])
+    if Path(text).is_dir():
+        raise NoRunError(
+            f"{text} is no run directory and no execution directory: neither it nor a directory in "
+            "it holds a manifest.json"
+        )
+    raise NoRunError(_unknown(text, runs_root))
+
+
+def distinct_names(runs: Sequence[Run]) -> tuple[str, ...]:
+    """A short name for each run: the label; the experiment and the seed where they are needed."""
+    return distinct([names_of([run]) for run in runs])
+
+
+def names_of(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What some runs of one experiment and label may be called together, the shortest first.
+
+    The last one, the first run's id, is no other's.
+    """
+    label, experiment = runs[0].algorithm, runs[0].manifest.experiment
+    seeds = ("seed " if len(runs) == 1 else "seeds ") + ", ".join(
+        str(run.manifest.seed) for run in runs
+    )
+    return (
+        label,
+        f"{label}, {experiment}",
+        f"{label}, {seeds}",
+        f"{label}, {experiment}, {seeds}",
+        runs[0].id,
+    )
+
+
+def distinct(candidates: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Pick for each thing the first of its names that no other has in the same place, or its last.
+
+    Args:
+        candidates: for each thing the same number of names, the shortest first.
+    """
+    times = [Counter(names) for names in zip(*candidates, strict=True)]
+    return tuple(
+        next(
+            (name for name, count in zip(names, times, strict=True) if count[name] == 1), names[-1]
+        )
+        for names in candidates
+    )
+
+
+def _executions(root: Path, pattern: str) -> tuple[Execution, ...]:
+    directories = {path.parent.parent for path in root.resolve().glob(pattern)}
+    return tuple(sorted(map(_execution, directories), key=_age))
+
+
+def _execution(directory: Path) -> Execution:
+    runs, unreadable = [], []
+    for path in sorted(directory.glob("*/manifest.json")):
+        try:
+            runs.append(Run.load(path.parent))
+        except NoRunError as error:
+            unreadable.append(error)
+    runs.sort(key=lambda run: (run.manifest.started, run.algorithm))
+    return Execution(directory, tuple(runs), tuple(unreadable))
+
+
+def _age(execution: Execution) -> tuple[float, str]:
+    started = execution.started
+    return (started.timestamp() if started else 0.0, execution.directory.name)
+
+
+def _readable(execution: Execution) -> tuple[Run, ...]:
+    if not execution.runs:
+        raise execution.unreadable[0]
+    return execution.runs
+
+
+def _unknown(text: str, runs_root: Path) -> str:
+    executions = find(runs_root)
+    if not executions:
+        return (
+            f"there is no run {text!r}, nor any other under {runs_root}: name its folder by --runs"
+        )
+    known = {"latest"}
+    for execution in executions:
+        known |= {execution.directory.parent.name, execution.id, *(r.id for r in execution.runs)}
+    nearest = difflib.get_close_matches(text, sorted(known, reverse=True), n=3, cutoff=0.5)
+    if nearest:
+        return f"there is no run {text!r}; the nearest names are {', '.join(nearest)}"
+    return f"there is no run {text!r}; `testbed ls` lists those that are"

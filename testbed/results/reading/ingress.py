@@ -1,0 +1,226 @@
+"""Ingress over time and by worker: from the packet capture's accounting, or from the updates.
+
+The capture tells wire bytes by kind. A run without one (capture off, an older run, one that was
+killed) still has its updates: then it is message bytes, at the moment the server applied them, and
+``remarks`` says so. It also says so wherever a capture lost packets or ended early. The evaluator's
+traffic is left out, as from every count.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.results.reading.curves import Curve, Floats
+from testbed.results.reading.journals import NoRunError, read_accounting
+from testbed.results.reading.run import Run
+
+KINDS = {
+    "stream_bytes": "messages (TCP streams)",
+    "header_bytes": "headers",
+    "ack_bytes": "pure ACKs",
+    "retransmitted_bytes": "retransmissions",
+    "connection_bytes": "SYN, FIN, RST",
+    "arp_bytes": "ARP, ND",
+    "other_bytes": "other",
+    "message_bytes": "messages (no capture)",
+}
+"""The kinds of ingress, by column, as people read them; the last is that of runs without capture."""
+_BINS = 600
+"""Points in time at most, so that a report of a long run stays small and its chart legible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """What entered the parameter server from the workers of a curve's runs.
+
+    Attributes:
+        start: second since training began at which the first bin begins; may be negative.
+        width: seconds in a bin (the last may be shorter).
+        rates: for each kind of bytes (``KINDS``) that occurred, bytes per second in each bin,
+            mean over the runs; float64, shape (bins,).
+        workers: names, the least sender first; those of all runs.
+        worker_bytes: float64, shape (workers,): what each sent in the whole run.
+        worker_shares: float64, shape (workers,): that ÷ the mean over the workers of its run.
+        remarks: what a reader of these numbers must know, a sentence each.
+    """
+
+    start: int
+    width: int
+    rates: Mapping[str, Floats]
+    workers: tuple[str, ...]
+    worker_bytes: Floats
+    worker_shares: Floats
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """One run's bytes: by kind for each second in which there were any, and by worker.
+
+    Attributes:
+        second: int64, shape (seconds,): those seconds since training began, ascending.
+        sums: float64, shape (seconds,): for each kind.
+        workers: bytes by the workers' names.
+        captured: whether a capture has counted them.
+    """
+
+    second: npt.NDArray[np.int64]
+    sums: Mapping[str, Floats]
+    workers: Mapping[str, int]
+    captured: bool
+
+
+def ingress_of(curve: Curve) -> Ingress:
+    """Return the ingress of a curve over time and by worker.
+
+    With several runs, the rates are the mean over the runs of the same second since training began,
+    from the second in which the last of them starts to the one in which the first ends; the workers
+    are those of all the runs. If one run has no capture, none is used, so that like is averaged with
+    like.
+
+    Raises:
+        NoRunError: the updates' journal is of another make.
+    """
+    remarks: list[str] = []
+    try:
+        if any(run.manifest.clock == "virtual" for run in curve.runs):
+            # When bytes passed the link says nothing about when they did by the run's clock.
+            raise FileNotFoundError
+        counted = [_captured(run) for run in curve.runs]
+        remarks += [remark for run in curve.runs for remark in capture_remarks(run)]
+    except (FileNotFoundError, NoRunError) as error:
+        counted = [_applied(run) for run in curve.runs]
+        virtual = any(run.manifest.clock == "virtual" for run in curve.runs)
+        without = "by the virtual clock: " if virtual else "not captured: "
+        damaged = "its traffic/accounting.parquet cannot be read, therefore "
+        remarks.append(
+            (damaged if isinstance(error, NoRunError) else without)
+            + "the bytes of the messages with which updates came, without headers"
+        )
+    start, width, rates = _mean_rates(counted)
+    names, sent, shares = _by_worker(curve.runs, counted)
+    return Ingress(
+        start=start,
+        width=width,
+        rates={kind: rate for kind, rate in rates.items() if rate.any()},
+        workers=names,
+        worker_bytes=sent,
+        worker_shares=shares,
+        remarks=tuple(dict.fromkeys(remarks)),
+    )
+
+
+def capture_remarks(run: Run) -> tuple[str, ...]:
+    """What must be said wherever numbers from this run's capture are shown; nothing if all is well."""
+    if run.summary.traffic is None:
+        return ("whether its capture lost packets is not known: the run left no account of it",)
+    capture = run.summary.traffic.capture
+    if capture is None:
+        return ()
+    remarks = []
+    if capture.dropped:
+        lost, of = f"{capture.dropped:,}", f"{capture.records + capture.dropped:,}"
+        remarks.append(f"its capture lost {lost} of {of} packets: the bytes are too few by theirs")
+    if not capture.complete:
+        remarks.append("its capture does not hold the whole run: the bytes are a lower bound")
+    return tuple(remarks)
+
+
+def merged_remarks(titles: Sequence[str], ingress: Sequence[Ingress]) -> tuple[str, ...]:
+    """The curves' remarks, each once, with the curves that it is about."""
+    about: dict[str, list[str]] = {}
+    for title, one in zip(titles, ingress, strict=True):
+        for remark in one.remarks:
+            about.setdefault(remark, []).append(title)
+    return tuple(f"{', '.join(names)}: {remark}." for remark, names in about.items())
+
+
+def _captured(run: Run) -> _Counted:
+    table = read_accounting(run.directory)
+    devices = table.column("device").combine_chunks().dictionary_encode()
+    known = np.asarray(devices.dictionary.to_pylist(), dtype=object)
+    who = devices.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    towards_server = np.asarray(table.column("direction").to_pylist(), dtype=object) == "ingress"
+    evaluator = np.flatnonzero(known == "evaluator")
+    kept = towards_server & ~np.isin(who, evaluator)
+    second = table.column("second").to_numpy()[kept]
+    kinds = [kind for kind in KINDS if kind in table.column_names]
+    wire = np.bincount(
+        who[kept] + 1, table.column("wire_bytes").to_numpy()[kept], minlength=len(known) + 1
+    )
+    sums = _by_second(second, {kind: table.column(kind).to_numpy()[kept] for kind in kinds})
+    workers = {
+        name: int(wire[i + 1])
+        for i, name in enumerate(known)
+        if name.startswith(("worker", "peer"))
+    }
+    return _Counted(*sums, workers, captured=True)
+
+
+def _applied(run: Run) -> _Counted:
+    updates = run.pushes
+    worker = updates.column("worker").to_numpy()
+    size = updates.column("message_bytes").to_numpy()
+    second = np.floor(updates.column("time").to_numpy()).astype(np.int64)
+    sums = _by_second(second, {"message_bytes": size})
+    who, place = np.unique(worker, return_inverse=True)
+    sent = np.bincount(place, size, minlength=len(who))
+    kind = "peer" if run.summary.peers else "worker"
+    workers = {f"{kind}-{i}": int(total) for i, total in zip(who, sent, strict=True)}
+    return _Counted(*sums, workers, captured=False)
+
+
+def _by_second(
+    second: npt.NDArray[np.integer], sizes: Mapping[str, npt.NDArray[np.int64]]
+) -> tuple[npt.NDArray[np.int64], dict[str, Floats]]:
+    """The seconds that occur, and the sums of ``sizes`` (each of ``second``'s shape) in each.
+
+    Of those that do not occur nothing is kept: a run may last for more seconds than memory has bytes.
+    """
+    known, place = np.unique(second.astype(np.int64), return_inverse=True)
+    return known, {
+        kind: np.bincount(place, size.astype(np.float64), minlength=len(known)).astype(np.float64)
+        for kind, size in sizes.items()
+    }
+
+
+def _mean_rates(counted: Sequence[_Counted]) -> tuple[int, int, dict[str, Floats]]:
+    """The first second that all runs have, the bins' width, and each kind's mean over the runs."""
+    if not all(len(one.second) for one in counted):
+        return 0, 1, {kind: np.zeros(0) for kind in counted[0].sums}
+    start = max(int(one.second[0]) for one in counted)
+    length = max(0, min(int(one.second[-1]) for one in counted) + 1 - start)
+    width = max(1, -(-length // _BINS))
+    edges = np.append(np.arange(0, length, width), length)
+
+    def mean(kind: str) -> Floats:
+        sums = np.zeros(len(edges) - 1)
+        for one in counted:
+            shared = (one.second >= start) & (one.second < start + length)
+            np.add.at(sums, (one.second[shared] - start) // width, one.sums[kind][shared])
+        averaged: Floats = sums / len(counted) / np.diff(edges)
+        return averaged
+
+    return start, width, {kind: mean(kind) for kind in counted[0].sums}
+
+
+def _by_worker(
+    runs: Sequence[Run], counted: Sequence[_Counted]
+) -> tuple[tuple[str, ...], Floats, Floats]:
+    names: list[str] = []
+    sent: list[float] = []
+    shares: list[float] = []
+    for run, one in zip(runs, counted, strict=True):
+        # A worker that crashed before it sent anything is one of them all the same.
+        # Of peers, the one whose link was captured sends nothing to itself.
+        expected = run.manifest.workers - bool(run.summary.peers and one.captured)
+        silent = max(0, expected - len(one.workers))
+        totals = [*one.workers.values(), *[0] * silent]
+        seed = f" (seed {run.manifest.seed})" if len(runs) > 1 else ""
+        names += [f"{name}{seed}" for name in (*one.workers, *["a worker never heard of"] * silent)]
+        sent += totals
+        shares += [total * len(totals) / max(1, sum(totals)) for total in totals]
+    order = np.argsort(shares, kind="stable")
+    return tuple(names[i] for i in order), np.asarray(sent)[order], np.asarray(shares)[order]

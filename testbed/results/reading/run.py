@@ -1,0 +1,262 @@
+"""One run, read from its directory.
+
+Only the manifest is read at once, so that listing hundreds of runs costs little; the summary, the
+curve and the journals are read when they are asked for and then kept. A run whose orchestrator was
+killed has no summary: one is put together from its journals, and says so (``reconstructed``).
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+import yaml
+from pydantic import ValidationError
+
+from testbed.quantities import as_duration
+from testbed.results.reading.faults import Strike, read_faults, struck
+from testbed.results.reading.journals import NoRunError, read_evaluations, read_updates
+from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Summary
+
+KILLED = "the orchestrator was killed"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    """A run's evaluations, one entry each, in order.
+
+    Attributes:
+        iteration: int64, updates applied when the server reached this evaluation.
+        time: float64, seconds since training started.
+        accuracy: float64, percent of the test set; NaN where it could not be measured.
+        loss: float64; NaN or infinite after a divergence.
+        payload_bytes, message_bytes, wire_bytes: int64, ingress so far.
+    """
+
+    iteration: npt.NDArray[np.int64]
+    time: npt.NDArray[np.float64]
+    accuracy: npt.NDArray[np.float64]
+    loss: npt.NDArray[np.float64]
+    payload_bytes: npt.NDArray[np.int64]
+    message_bytes: npt.NDArray[np.int64]
+    wire_bytes: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+    def first_reaching(self, accuracy: float) -> int | None:
+        """Index of the first evaluation with at least this accuracy (percent), or None."""
+        reached = np.flatnonzero(self.accuracy >= accuracy)
+        return int(reached[0]) if len(reached) else None
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The highest accuracy measured, percent, or None."""
+        measured = self.accuracy[np.isfinite(self.accuracy)]
+        return float(measured.max()) if len(measured) else None
+
+    @property
+    def diverged_at(self) -> int | None:
+        """Iteration of the first evaluation whose loss was not a finite number, or None."""
+        bad = np.flatnonzero(~np.isfinite(self.loss))
+        return int(self.iteration[bad[0]]) if len(bad) else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory. Make it with ``Run.load``."""
+
+    directory: Path
+    manifest: Manifest
+
+    @classmethod
+    def load(cls, directory: Path) -> "Run":
+        """Read the run in ``directory``.
+
+        Raises:
+            NoRunError: there is no such directory, or it is not a run's.
+        """
+        directory = directory.resolve()
+        path = directory / "manifest.json"
+        if not directory.is_dir():
+            raise NoRunError(f"there is no directory {directory}")
+        try:
+            manifest = Manifest.model_validate(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            raise NoRunError(
+                f"{directory} is no run directory: it holds no manifest.json"
+            ) from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "the whole"
+            raise NoRunError(
+                f"{path} is no run's manifest: {field}: {first['msg'].lower()}"
+            ) from None
+        except (ValueError, OSError) as error:
+            raise NoRunError(f"{path} cannot be read: {error}") from None
+        if manifest.format != FORMAT:
+            raise NoRunError(
+                f"{directory} has run directory format {manifest.format}, and this testbed reads "
+                f"format {FORMAT}: read it with the version that wrote it"
+            )
+        return cls(directory, manifest)
+
+    @property
+    def id(self) -> str:
+        """``experiment/time-seed/algorithm``, as ``testbed ls`` prints it."""
+        return "/".join(self.directory.parts[-3:])
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's label, e.g. ``adacomp-0.01``."""
+        return self.manifest.algorithm
+
+    @cached_property
+    def summary(self) -> Summary:
+        """How the run ended and what came out, or what is known so far."""
+        try:
+            content = json.loads((self.directory / "summary.json").read_bytes())
+            return Summary.model_validate(content | {"reconstructed": False})
+        except (OSError, ValueError, TypeError):  # not written yet, or cut off by a kill
+            return self._reconstructed()
+
+    @property
+    def clock(self) -> str:
+        """What ran it, by which clock, for people."""
+        manifest = self.manifest
+        return f"{manifest.engine}, {manifest.clock} clock"
+
+    @property
+    def trained(self) -> str:
+        """How long training took, by the run's clock and, if that is virtual, by the host's."""
+        summary = self.summary
+        took = as_duration(summary.training_seconds)
+        if self.manifest.clock == "wall":
+            return took
+        return f"{took} by the virtual clock, {as_duration(summary.host_seconds)} by the host's"
+
+    @property
+    def ended(self) -> Ended:
+        """How the run ended; ``running`` only while its orchestrator lives."""
+        return self.summary.ended
+
+    @cached_property
+    def evaluations(self) -> Evaluations:
+        """The run's evaluations. Raises NoRunError if their journal is of another make."""
+        table = read_evaluations(self.directory)
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        return Evaluations(**columns)
+
+    @cached_property
+    def pushes(self) -> Any:
+        """What was pushed, dropped pushes too, a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
+
+        Raises NoRunError if their journal is of another make.
+        """
+        return read_updates(self.directory)
+
+    @cached_property
+    def payload_of_no_update(self) -> int:
+        """Bytes of payload that came in by the last update with pushes that the journal has not."""
+        if self.summary.ended != "completed" or self.summary.peers:
+            return 0
+        journalled = int(self.pushes.column("payload_bytes").to_numpy().sum())
+        return max(0, self.summary.ingress.payload_bytes - journalled)
+
+    @cached_property
+    def staleness(self) -> npt.NDArray[np.int64]:
+        """The staleness (updates applied since its pull) of each push that was applied."""
+        staleness: npt.NDArray[np.int64] = self.pushes.column("staleness").to_numpy()
+        applied = self.pushes.column("applied").to_numpy(zero_copy_only=False).astype(bool)
+        of_applied: npt.NDArray[np.int64] = staleness[applied]
+        return of_applied
+
+    @cached_property
+    def specification(self) -> str:
+        """The resolved experiment file of this run, as text; empty if it is not there."""
+        try:
+            return (self.directory / "spec.yaml").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What happened during the run, in order; a line cut off by a kill is left out."""
+        try:
+            lines = (self.directory / "events.jsonl").read_bytes().splitlines()
+        except FileNotFoundError:
+            return ()
+        events = []
+        for line in lines:
+            try:
+                events.append(Event.model_validate_json(line))
+            except ValidationError:
+                continue
+        return tuple(events)
+
+    @cached_property
+    def faults(self) -> tuple[Strike, ...]:
+        """The faults that struck its devices, in order; a line cut off by a kill is left out."""
+        return read_faults(self.directory)
+
+    @cached_property
+    def rules(self) -> tuple[Any, ...]:
+        """The rules of its faults as its experiment file has them; none if that cannot be read.
+
+        Those of the file's list come first, then those of each device class, as the records count.
+        """
+        try:
+            spec = yaml.safe_load(self.specification)
+            rules = list(spec.get("faults") or ())
+            for one in (spec.get("devices") or {}).get("classes") or ():
+                who = {"who": {"class": one.get("name")}}
+                rules += [rule | who for rule in one.get("faults") or ()]
+        except (yaml.YAMLError, AttributeError, TypeError):
+            return ()
+        return tuple(rules)
+
+    def _reconstructed(self) -> Summary:
+        evaluations, pushes = self.evaluations, self.pushes
+        ended, reason = self.manifest.ended, self.manifest.reason
+        if ended == "running" and not self._orchestrator_lives():
+            ended, reason = "interrupted", KILLED
+        # Either journal may be ahead of the other when both stop in the middle.
+        pushed_to = int(pushes.column("iteration").to_numpy().max()) if pushes.num_rows else 0
+        count = max(pushed_to, int(evaluations.iteration[-1]) if len(evaluations) else 0)
+        seconds = max(
+            float(pushes.column("time")[-1].as_py()) if pushes.num_rows else 0.0,
+            float(evaluations.time[-1]) if len(evaluations) else 0.0,
+        )
+
+        def so_far(name: str) -> int:
+            pushed = pushes.column(name).to_numpy().sum() if name in pushes.column_names else 0
+            evaluated = getattr(evaluations, name)[-1] if len(evaluations) else 0
+            return int(max(pushed, evaluated))
+
+        return Summary(
+            updates=count,
+            best_accuracy=evaluations.best_accuracy,
+            final_accuracy=float(evaluations.accuracy[-1]) if len(evaluations) else None,
+            ingress=Ingress(**{name: so_far(name) for name in Ingress.model_fields}),
+            updates_per_second=count / seconds if seconds > 0 else None,
+            training_seconds=seconds,
+            faults=struck(self.faults),
+            ended=ended,
+            reason=reason,
+            reconstructed=True,
+        )
+
+    def _orchestrator_lives(self) -> bool:
+        """Whether the process that the manifest names is there, and is not another of that id."""
+        try:
+            process = psutil.Process(self.manifest.pid)
+            # Creation times are boot time plus ticks, and the boot time shifts when a clock is set.
+            same = abs(process.create_time() - self.manifest.pid_started) < 2
+            return same and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False

@@ -1,0 +1,1 @@
+"""Tables of one run and of several."""

@@ -1,0 +1,104 @@
+"""What each class of devices sent: a row for every class of a run.
+
+Who is in which class stands in the run's manifest; the numbers come from its journal of pushes, and
+are those of a run that is still going, or was cut off, as well.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from testbed import quantities as q
+from testbed.results.reading.run import Run
+
+HEADINGS = (
+    "class",
+    "devices",
+    "updates sent",
+    "applied",
+    "dropped",
+    "share",
+    "staleness",
+    "payload",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """One class of one run.
+
+    Attributes:
+        name: of the class.
+        devices: how many there are.
+        sent: updates that reached the server, or of a peer its steps; a late worker's report that
+            it has finished is none.
+        applied, dropped: of these.
+        share: of all classes' updates sent, 0 to 1; None if there are none.
+        staleness_mean: of the updates applied; None if there are none.
+        payload_bytes: of the updates sent.
+    """
+
+    name: str
+    devices: int
+    sent: int
+    applied: int
+    dropped: int
+    share: float | None
+    staleness_mean: float | None
+    payload_bytes: int
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As text, a cell for each of ``HEADINGS``."""
+        return (
+            self.name,
+            q.as_count(self.devices),
+            q.as_count(self.sent),
+            q.as_count(self.applied),
+            q.as_count(self.dropped),
+            q.UNKNOWN if self.share is None else f"{q.as_decimal(100 * self.share, 2)} %",
+            q.as_decimal(self.staleness_mean, 1),
+            q.as_bytes(self.payload_bytes),
+        )
+
+
+def class_rows(run: Run) -> tuple[ClassRow, ...]:
+    """The classes of a run, in the order of its file; none if its devices are all alike.
+
+    Raises:
+        NoRunError: its journal is of another make.
+    """
+    classes = run.manifest.classes
+    if not classes:
+        return ()
+    columns = {
+        name: run.pushes.column(name).to_numpy(zero_copy_only=False)
+        for name in ("worker", "applied", "staleness", "payload_bytes")
+    }
+    applied, payload = columns["applied"].astype(bool), columns["payload_bytes"]
+    sent = applied | (payload > 0)
+    rows = []
+    for one in classes:
+        own = np.isin(columns["worker"], one.devices)
+        took = own & applied
+        staleness = columns["staleness"][took]
+        rows.append(
+            ClassRow(
+                name=one.name,
+                devices=len(one.devices),
+                sent=int((own & sent).sum()),
+                applied=int(took.sum()),
+                dropped=int((own & sent & ~applied).sum()),
+                share=float((own & sent).sum() / sent.sum()) if sent.any() else None,
+                staleness_mean=float(staleness.mean()) if len(staleness) else None,
+                payload_bytes=int(payload[own].sum()),
+            )
+        )
+    return tuple(rows)
+
+
+def records(rows: Sequence[ClassRow]) -> list[dict[str, Any]]:
+    """The rows for ``json.dumps``: exact numbers, null for what is not known."""
+    return [asdict(row) for row in rows]

@@ -1,0 +1,256 @@
+"""Several runs in a table: what each reached, and how many bytes of ingress it took.
+
+``compare`` computes the numbers; the three renderings (a terminal, a pipe, a script) only differ in
+form. No rendering ever cuts content: a narrow terminal gets the table turned on its side.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from testbed import quantities as q
+from testbed.results.reading.curves import curves_of
+from testbed.results.reading.faults import crashed
+from testbed.results.reading.finding import distinct_names
+from testbed.results.reading.records import Ended
+from testbed.results.reading.run import Run
+from testbed.results.tables.reaching import ACCURACY, baseline_of
+from testbed.results.tables.verdict import verdict
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STYLES: dict[Ended, str] = {
+    "completed": "green",
+    "running": "cyan",
+    "interrupted": "yellow",
+    "failed": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run's results.
+
+    Attributes:
+        name: tells the run from the others of the comparison.
+        run: its id, ``experiment/time-seed/algorithm``.
+        ended, reason: how it ended and, unless it completed, why.
+        updates: applied by the server.
+        best_accuracy, final_accuracy: percent; None if never evaluated, or not a number.
+        payload_bytes, message_bytes, wire_bytes: ingress of the whole run.
+        wire_ratio: wire bytes ÷ the baseline's (their mean over its seeds); None if either is 0.
+        updates_per_second: mean over the training.
+        staleness_mean: updates applied between an update's pull and its application, on average.
+        wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
+            for; None if none did.
+        crashed: workers that a fault froze or killed, and that did not come back.
+    """
+
+    name: str
+    run: str
+    algorithm: str
+    seed: int
+    ended: Ended
+    reason: str | None
+    updates: int
+    best_accuracy: float | None
+    final_accuracy: float | None
+    payload_bytes: int
+    message_bytes: int
+    wire_bytes: int
+    wire_ratio: float | None
+    updates_per_second: float | None
+    staleness_mean: float | None
+    wire_bytes_to_accuracy: int | None
+    crashed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs beside each other.
+
+    Attributes:
+        rows: one per run, in the order in which they were given.
+        baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
+        accuracy: the accuracy to reach, percent.
+        warnings: what makes a run's byte counts doubtful, a sentence each.
+    """
+
+    rows: tuple[Row, ...]
+    baseline: str
+    accuracy: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The columns' headings."""
+        return (
+            "run",
+            "seed",
+            "state",
+            "updates",
+            *(["crashed"] if self._any_crashed else ()),
+            "best %",
+            "final %",
+            "payload",
+            "message",
+            "wire",
+            f"wire ÷ {self.baseline}",
+            "updates/s",
+            "staleness",
+            f"wire to {self.accuracy:g} %",
+        )
+
+    @property
+    def _any_crashed(self) -> bool:
+        return any(row.crashed for row in self.rows)
+
+    @property
+    def cells(self) -> tuple[tuple[str, ...], ...]:
+        """The rows as text, a cell for each heading."""
+        return tuple(
+            (
+                row.name,
+                str(row.seed),
+                row.ended,
+                q.as_count(row.updates),
+                *([q.as_count(row.crashed)] if self._any_crashed else ()),
+                q.as_decimal(row.best_accuracy, 2),
+                q.as_decimal(row.final_accuracy, 2),
+                q.as_bytes(row.payload_bytes),
+                q.as_bytes(row.message_bytes),
+                q.as_bytes(row.wire_bytes),
+                q.as_fraction(row.wire_ratio),
+                q.as_decimal(row.updates_per_second, 1),
+                q.as_decimal(row.staleness_mean, 1),
+                q.as_bytes(row.wire_bytes_to_accuracy),
+            )
+            for row in self.rows
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A sentence for each run that did not complete, and the warnings."""
+        ended = tuple(
+            f"{row.name}: {row.ended}" + (f" ({row.reason})" if row.reason else "")
+            for row in self.rows
+            if row.ended != "completed"
+        )
+        return ended + self.warnings
+
+
+def compare(
+    runs: Sequence[Run], accuracy: float = ACCURACY, baseline: str | None = None
+) -> Comparison:
+    """Compute the table of some runs.
+
+    Args:
+        runs: at least one.
+        accuracy: the accuracy to reach, percent.
+        baseline: as for ``reaching.baseline_of``: without it, the first curve labelled ``asgd``.
+
+    Raises:
+        NoRunError: a journal cannot be read, or no curve is called like the baseline.
+        ValueError: there is no run.
+    """
+    if not runs:
+        raise ValueError("there is no run to compare")
+    base = baseline_of(curves_of(runs), baseline)
+    wire = sum(run.summary.ingress.wire_bytes for run in base.runs) / len(base.runs)
+    rows = tuple(
+        _row(name, run, wire, accuracy)
+        for name, run in zip(distinct_names(runs), runs, strict=True)
+    )
+    verdicts = [(row.name, verdict(run)) for row, run in zip(rows, runs, strict=True)]
+    warnings = tuple(f"{name}: {found.text}" for name, found in verdicts if found.doubtful)
+    return Comparison(rows, base.name, accuracy, warnings)
+
+
+def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Row:
+    summary = run.summary
+    ingress = summary.ingress
+    reached = run.evaluations.first_reaching(accuracy)
+    known = baseline_wire_bytes > 0 and ingress.wire_bytes > 0
+    return Row(
+        name=name,
+        run=run.id,
+        algorithm=run.algorithm,
+        seed=run.manifest.seed,
+        ended=summary.ended,
+        reason=summary.reason,
+        updates=summary.updates,
+        best_accuracy=summary.best_accuracy,
+        final_accuracy=summary.final_accuracy,
+        payload_bytes=ingress.payload_bytes,
+        message_bytes=ingress.message_bytes,
+        wire_bytes=ingress.wire_bytes,
+        wire_ratio=ingress.wire_bytes / baseline_wire_bytes if known else None,
+        updates_per_second=summary.updates_per_second,
+        staleness_mean=float(run.staleness.mean()) if len(run.staleness) else None,
+        wire_bytes_to_accuracy=None
+        if reached is None
+        else int(run.evaluations.wire_bytes[reached]),
+        crashed=crashed(run.faults),
+    )
+
+
+def for_terminal(comparison: Comparison, width: int) -> "Table":
+    """Return the comparison as a rich table that fits ``width`` characters where it can.
+
+    Where it does not fit, every run becomes a column; what is still too wide is wrapped, not cut.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    upright = _rich(comparison, turned=False)
+    console = Console(width=10_000)
+    if Measurement.get(console, console.options, upright).maximum <= width:
+        return upright
+    return _rich(comparison, turned=True)
+
+
+def _rich(comparison: Comparison, turned: bool) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = [comparison.headings, *comparison.cells]
+    lines = [list(line) for line in (zip(*grid, strict=True) if turned else grid)]
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for i, heading in enumerate(lines[0]):
+        left = i == 0 or (heading == "state" and not turned)
+        table.add_column(Text(heading), justify="left" if left else "right", overflow="fold")
+    styles = {ended: style for ended, style in STYLES.items() if ended != "completed"}
+    for line in lines[1:]:
+        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in line))
+    return table
+
+
+def plain_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as aligned lines without boxes or colours, as wide as it needs to be.
+
+    The first column and the columns of words are left-aligned, those of numbers right-aligned.
+    """
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    left = [
+        i == 0 or any(cell[:1].isalpha() for cell in column[1:]) for i, column in enumerate(columns)
+    ]
+    lines = []
+    for line in (headings, *rows):
+        cells = (
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(line, widths, left, strict=True)
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def records(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison for ``json.dumps``: exact numbers, null for what is not known."""
+    return {
+        "accuracy": comparison.accuracy,
+        "baseline": comparison.baseline,
+        "runs": [asdict(row) for row in comparison.rows],
+    }

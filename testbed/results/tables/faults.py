@@ -1,0 +1,129 @@
+"""The faults of some runs in a table, a line for each rule of an experiment file that struck."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed import quantities as q
+from testbed.device_names import SERVER_NAME
+from testbed.results.reading.faults import Strike, in_order, struck
+from testbed.results.reading.run import Run
+
+HEADINGS = ("run", "rule", "fault", "devices", "times", "first", "last")
+
+
+def rows(names: Sequence[str], runs: Sequence[Run]) -> tuple[tuple[str, ...], ...]:
+    """Return a row of text for each rule that struck in each run: see ``HEADINGS``.
+
+    ``devices`` is how many different ones it struck, ``times`` how often it struck any (a partition of
+    ten devices is once); first and last are the iterations and the run's clock.
+    """
+    return tuple(
+        row for name, run in zip(names, runs, strict=True) for row in _rows_of_run(name, run)
+    )
+
+
+def _rows_of_run(name: str, run: Run) -> list[tuple[str, ...]]:
+    by_rule: dict[tuple[int, str], list[Strike]] = {}
+    for strike in run.faults:
+        by_rule.setdefault((strike.rule, strike.kind), []).append(strike)
+    return [
+        (
+            name,
+            in_words(run.rules[rule]) if rule < len(run.rules) else f"rule {rule + 1}",
+            kind,
+            q.as_count(len({strike.device for strike in strikes})),
+            q.as_count(len({strike.began for strike in strikes})),
+            _when(strikes[0]),
+            _when(strikes[-1]),
+        )
+        for (rule, kind), strikes in sorted(by_rule.items())
+    ]
+
+
+def _when(strike: Strike) -> str:
+    return f"{q.as_count(strike.began.iteration)} ({q.as_duration(strike.began.time)})"
+
+
+def in_a_line(run: Run) -> str:
+    """``freeze of 12 workers, kill of the server``; empty if nothing struck."""
+    parts = []
+    found = struck(run.faults)
+    for kind in in_order(found):
+        devices = {strike.device for strike in run.faults if strike.kind == kind}
+        workers = len(devices - {SERVER_NAME})
+        whom = [f"{workers:,} worker{'s' if workers != 1 else ''}"] if workers else []
+        whom += ["the server"] if SERVER_NAME in devices else []
+        parts.append(f"{kind} of {' and '.join(whom)}")
+    return ", ".join(parts)
+
+
+def in_words(rule: object) -> str:
+    """A rule of the experiment file as people read it; one that is not understood, as it stands.
+
+    ``{who: each, when: {probability: 0.0004}, how: freeze}`` is ``each worker, with probability
+    0.0004 after each push: freeze for good``.
+    """
+    if not isinstance(rule, Mapping):
+        return str(rule)
+    what, lasting = _how(rule.get("how")), rule.get("lasting")
+    who = _who(rule.get("who", "each"))
+    if (found := _one_known(rule.get("when"))) and found[0] == "trace":
+        # Whom it strikes with what stands in there.
+        return f"{who}, as {Path(str(found[1])).name} says".removeprefix("each worker, ")
+    if rule.get("who") == SERVER_NAME:
+        late = " at once" if lasting is None else f" after {lasting}"
+        return f"{who}, {_when_in_words(rule.get('when'))}: {what}, and restart{late}"
+    how_long = "for good" if lasting is None else f"for {lasting}"
+    return f"{who}, {_when_in_words(rule.get('when'))}: {what} {how_long}"
+
+
+def _who(who: object) -> str:
+    match who:
+        case "each" | "server":
+            return {"each": "each worker", "server": "the server"}[who]
+        case {"number": number}:
+            return f"{number} worker{'s' if number != 1 else ''}"
+        case {"share": share}:
+            return f"{share} of the workers"
+        case {"class": name}:
+            return f"class {name}"
+        case {"devices": [*devices]}:
+            return ", ".join(map(str, devices))
+    return str(who)
+
+
+def _when_in_words(when: object) -> str:
+    found = _one_known(when)
+    match found:
+        case ("probability", p):
+            return f"with probability {_short(p)} after each push"
+        case ("time", moment):
+            return f"at {moment}"
+        case ("iteration", int(iteration)):
+            return f"at iteration {iteration:,}"
+        case ("mean_time", mean):
+            return f"every {mean} on average"
+    return str(when)
+
+
+def _one_known(when: object) -> tuple[str, Any] | None:
+    """The only key of a mapping that has a value, and the value."""
+    known = [(k, v) for k, v in when.items() if v is not None] if isinstance(when, Mapping) else []
+    return known[0] if len(known) == 1 else None
+
+
+def _how(how: object) -> str:
+    if not isinstance(how, Mapping):
+        return str(how)
+    details = [f"{k} {_short(v)}" for k, v in how.items() if k != "kind" and v is not None]
+    return f"{how.get('kind')} ({', '.join(details)})" if details else str(how.get("kind"))
+
+
+def _short(value: object) -> str:
+    """``0.0400%`` as ``0.04 %`` and ``5.0`` as ``5``."""
+    text, percent = str(value).removesuffix("%"), " %" if str(value).endswith("%") else ""
+    try:
+        return f"{float(text):g}{percent}"
+    except ValueError:
+        return text

@@ -1,0 +1,105 @@
+"""What a probe found of a run's shaped links: asked beside measured, a row for each kind of link."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from testbed import quantities as q
+from testbed.results.reading.records import Direction, Measured
+from testbed.results.reading.run import Run
+
+HEADINGS = (
+    "links",
+    "rate asked",
+    "measured",
+    "delay asked",
+    "measured",
+    "loss asked",
+    "measured",
+    "verdict",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """Directions of links of which the same is asked; each that is wrong has a row of its own."""
+
+    directions: Sequence[Direction]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As text, a cell for each of ``HEADINGS``."""
+        first = self.directions[0]
+        alone = len(self.directions) == 1
+        whose = first.device if alone else f"{len(self.directions):,} links"
+        return (
+            f"{first.direction} of {whose}",
+            "not limited" if first.asked.rate is None else q.as_rate(first.asked.rate),
+            self._rates(),
+            q.as_milliseconds(first.asked.delay),
+            _range([one.delay for one in self._measured], q.as_milliseconds),
+            _percent(first.asked.loss),
+            self._losses(),
+            self._verdict(),
+        )
+
+    @property
+    def _measured(self) -> list[Measured]:
+        return [one.measured for one in self.directions if one.measured]
+
+    def _rates(self) -> str:
+        text = _range([one.rate for one in self._measured], q.as_rate)
+        return f"at least {text}" if any(one.at_least for one in self._measured) else text
+
+    def _losses(self) -> str:
+        packets = sum(one.packets for one in self._measured)
+        if not packets:
+            return q.UNKNOWN
+        lost = sum(one.loss * one.packets for one in self._measured)
+        return f"{_percent(lost / packets)} of {packets:,}"
+
+    def _verdict(self) -> str:
+        first = self.directions[0]
+        why = first.failed or first.unmeasured
+        if why:
+            return f"not measured: {why}"
+        if first.off:
+            return f"{' and '.join(first.off)} not as asked"
+        if not first.drained:
+            return "not everything came through"
+        unsure = any(one.at_least for one in self._measured)
+        return "as asked, as far as this host can send" if unsure else "as asked"
+
+
+def link_rows(run: Run) -> tuple[LinkRow, ...]:
+    """The kinds of links of a run that were probed; none if none was."""
+    links = run.manifest.links
+    groups: dict[object, list[Direction]] = {}
+    for one in links.directions if links else ():
+        own = one.device if one.wrong else None
+        groups.setdefault((one.direction, one.asked, one.unmeasured, own), []).append(one)
+    return tuple(LinkRow(alike) for alike in groups.values())
+
+
+def in_a_sentence(run: Run) -> dict[str, str]:
+    """What the probe found, as a fact; empty of a run that shapes no link."""
+    links = run.manifest.links
+    if links is None:
+        return {}
+    if links.unmeasured:
+        return {"links": f"not measured: {links.unmeasured}"}
+    wrong = len({one.device for one in links.directions if one.wrong})
+    found = f"{wrong:,} NOT as asked" if wrong else "as asked, within 10 %"
+    return {"links": f"{links.probed:,} of {links.shaped:,} shaped links measured: {found}"}
+
+
+def _range(values: Iterable[float | None], text: Callable[[float], str]) -> str:
+    """The least and the most of what is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return q.UNKNOWN
+    least, most = text(min(known)), text(max(known))
+    return least if least == most else f"{least} to {most}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,75 @@
+"""Whether a run's three ledgers of bytes agreed, in a sentence."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from testbed import quantities as q
+from testbed.results.reading.records import SERVER_KILLED, Difference
+from testbed.results.reading.run import Run
+
+
+class Verdict(NamedTuple):
+    """What is to be said, and how: ``good``, ``bad`` or ``unknown``."""
+
+    state: str
+    text: str
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether whoever sees the run's byte counts has to know."""
+        return self.state == "bad" or "dropped" in self.text
+
+
+def verdict(run: Run) -> Verdict:
+    """Return it, with what a capture that is not whole means for its numbers."""
+    traffic = run.summary.traffic
+    if traffic is None:
+        return Verdict("unknown", "not checked: the run left no account of its traffic")
+    if traffic.modelled:
+        return Verdict("unknown", "wire bytes modelled: a simulation has no wire")
+    if traffic.capture is None:
+        return Verdict("unknown", "not checked: capture was off")
+    lost = f"; the capture dropped {traffic.capture.dropped:,} packets" * bool(
+        traffic.capture.dropped
+    )
+    if traffic.reconciled is None:
+        return Verdict("unknown", f"not checked: the run did not come to its end{lost}")
+    if traffic.reconciled:
+        return Verdict(
+            "good",
+            f"reconciled: messages, captured streams and the kernel's counter agree to the byte{lost}",
+        )
+    return _of_differences(traffic.differences, lost)
+
+
+def no_update(run: Run) -> dict[str, str]:
+    """What came in with pushes that are no update of the run, as a fact; empty if nothing did."""
+    count = run.payload_of_no_update
+    why = "of devices that a fault ended meanwhile, or made again behind a checkpoint"
+    return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
+
+
+def left_out(run: Run) -> dict[str, str]:
+    """Which evaluations were left out, as a fact; empty if none was."""
+    found = run.summary.evaluations_left_out
+    if found is None:
+        return {}
+    why = f" ({found.reason})" if found.reason else ""
+    return {"evaluations left out": f"{found.count:,}, of updates {found.updates}{why}"}
+
+
+def only_untold(reasons: Iterable[str]) -> bool:
+    """Whether ledgers differ, and only by what a killed server could not tell of."""
+    return set(reasons) == {SERVER_KILLED}
+
+
+def _of_differences(differences: Sequence[Difference], lost: str) -> Verdict:
+    if only_untold(one.reason for one in differences):
+        # Of all else there is no difference: streams that it did tell of, frames, bytes, packets.
+        untold = sum(one.found for one in differences)
+        return Verdict(
+            "unknown",
+            f"reconciled but for {len(differences)} streams ({q.as_bytes(untold)}) of a server that "
+            f"was killed and could not tell what it had received; the rest agrees to the byte{lost}",
+        )
+    return Verdict("bad", f"NOT reconciled: {len(differences)} difference(s){lost}")

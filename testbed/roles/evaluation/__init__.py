@@ -1,0 +1,1 @@
+"""The evaluator, and what waits for it: parameters that are to be evaluated."""

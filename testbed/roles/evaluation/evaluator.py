@@ -1,0 +1,57 @@
+"""The evaluator: a device that only observes. It measures every version that the server sends it.
+
+It pushes nothing and asks for nothing: the server sends it parameters when an evaluation is due, at
+once or, if it is behind, from a queue, so that workers never wait for it. Its results go to the
+orchestrator over the host, not over the emulated network; the server is only told that it has one, and
+need not remember those parameters any more.
+"""
+
+import socket
+import time
+
+from testbed.channel import Channel
+from testbed.learning.data.datasets import Dataset
+from testbed.learning.learner import Learner
+from testbed.roles.transport.greeting import Who, connect
+from testbed.roles.transport.receiving import receive_exactly, receive_header
+from testbed.telemetry.board import DeviceLine
+from testbed.training.settings import Settings
+from testbed.updates import as_bytes
+from testbed.wire import WireError
+from testbed.wire.frames import Kind, header
+
+
+def evaluate(
+    settings: Settings, dataset: Dataset, learner: Learner, report: Channel, line: DeviceLine
+) -> None:
+    """Evaluate what the server sends until it says STOP."""
+    images = dataset.test_images[: settings.evaluation_images]
+    labels = dataset.test_labels[: settings.evaluation_images]
+    parameters = as_bytes(learner.parameters)
+    accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
+
+    def listen(connection: socket.socket) -> None:
+        connected = time.monotonic()
+        while True:
+            kind, _, version, _, length = receive_header(connection, accepts)
+            if kind is Kind.STOP:
+                return
+            if length != len(parameters):
+                raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
+            receive_exactly(connection, parameters)
+            accuracy, loss = learner.evaluate(images, labels)
+            result = {"evaluated": version, "accuracy": accuracy, "loss": loss}
+            report.send(result | {"connected": connected})
+            line.look()
+            connection.sendall(header(Kind.FINISHED, version))
+
+    while True:
+        greeted = connect(settings, Who(settings.workers), learner.layout.total)
+        with greeted.connection as connection:
+            try:
+                listen(connection)
+                line.done()
+                return
+            except (ConnectionError, TimeoutError):
+                if settings.server_absence is None:
+                    raise  # otherwise it may have been killed, and comes back

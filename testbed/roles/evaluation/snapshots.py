@@ -1,0 +1,127 @@
+"""A queue of parameter vectors that waits for the evaluator, in bounded memory.
+
+The server does not wait for the evaluator. The first few snapshots wait in memory, the others in a
+``Spill``. Where that has no room left, or a limit is reached, a snapshot is not taken in, and whoever
+brings it is told why: an evaluation is then left out, or waited for.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from testbed.roles.evaluation.spill import Spill
+
+IN_MEMORY = 32
+LIMIT = 256 << 20
+"""Bytes of a queue that has a limit: the queue of a server that stores it in every checkpoint."""
+
+
+class NoRoomError(Exception):
+    """There is no room for a snapshot; says why."""
+
+
+class UnreadableError(Exception):
+    """A snapshot that waited cannot be read; it is in the queue no more.
+
+    Attributes:
+        version: the snapshot's.
+    """
+
+    def __init__(self, version: int, reason: str) -> None:
+        super().__init__(reason)
+        self.version = version
+
+
+class SnapshotQueue:
+    """First in, first out."""
+
+    def __init__(self, size: int, spill: int | None = None, *, limited: bool = False) -> None:
+        """Make a queue.
+
+        Args:
+            size: of each snapshot, in bytes.
+            spill: descriptor of the file for what memory is not to hold; None: there is none.
+            limited: whether no more than ``LIMIT`` bytes are to wait, or ``IN_MEMORY`` snapshots if
+                those are more.
+        """
+        self._spill = None if spill is None else Spill(spill, size)
+        self._most = max(IN_MEMORY, LIMIT // size) if limited else None
+        self._waiting: deque[tuple[int, bytes | int]] = deque()
+        self._in_memory = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def crowded(self) -> bool:
+        """Return True if some are kept for which there was no room."""
+        too_many = self._most is not None and len(self._waiting) > self._most
+        return too_many or self._in_memory > IN_MEMORY
+
+    def put(self, version: int, parameters: memoryview, *, always: bool = False) -> None:
+        """Append a copy of the parameters of one version.
+
+        Args:
+            always: whether it is kept in memory where there is no room for it elsewhere.
+
+        Raises:
+            NoRoomError: there is no room.
+        """
+        try:
+            if self._most is not None and len(self._waiting) >= self._most:
+                raise NoRoomError(
+                    f"{self._most:,} wait for the evaluator, the most that a checkpoint is to hold"
+                )
+            if self._in_memory >= IN_MEMORY:
+                self._waiting.append((version, self._write(parameters)))
+                return
+        except NoRoomError:
+            if not always:
+                raise
+        self._waiting.append((version, bytes(parameters)))
+        self._in_memory += 1
+
+    def _write(self, parameters: memoryview) -> int:
+        if self._spill is None:
+            raise NoRoomError(f"{IN_MEMORY} wait for the evaluator, and memory is to hold no more")
+        try:
+            return self._spill.write(parameters)
+        except OSError as error:
+            raise NoRoomError(
+                f"{len(self._waiting):,} wait for the evaluator, and there is no room for more: "
+                f"{error.strerror or error}"
+            ) from error
+
+    def all(self) -> Iterator[tuple[int, bytes]]:
+        """The snapshots that wait, the oldest first; none is taken.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        for version, snapshot in self._waiting:
+            if isinstance(snapshot, int):
+                assert self._spill is not None
+                yield version, self._spill.read(snapshot)
+            else:
+                yield version, snapshot
+
+    def get(self) -> tuple[int, bytes]:
+        """Take the oldest: (version, parameters).
+
+        Raises:
+            IndexError: the queue is empty.
+            UnreadableError: it cannot be read.
+        """
+        version, snapshot = self._waiting.popleft()
+        if not isinstance(snapshot, int):
+            self._in_memory -= 1
+            return version, snapshot
+        assert self._spill is not None
+        try:
+            parameters = self._spill.read(snapshot)
+        except OSError as error:
+            raise UnreadableError(
+                version, f"it cannot be read: {error.strerror or error}"
+            ) from error
+        finally:
+            self._spill.free(snapshot)
+        return version, parameters

@@ -1,0 +1,399 @@
+"""A peer's connections: meeting the other peers, sending to them, receiving from them, parting."""
+
+import hmac
+import math
+import select
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from testbed.roles.evaluation.snapshots import NoRoomError, SnapshotQueue, UnreadableError
+from testbed.roles.orders import OrderChannel
+from testbed.roles.reporting import Report
+from testbed.roles.transport.accepting import Accepting
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.greeting import call
+from testbed.roles.transport.kernel_queues import under_way, unread
+from testbed.roles.transport.sending import Pieces
+from testbed.training.settings import PORT, Settings
+from testbed.updates import FloatVector, as_bytes
+from testbed.wire import WireError
+from testbed.wire.encodings import DENSE
+from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
+
+MEETING_TIMEOUT = 60.0
+"""Seconds that peers have to find each other."""
+EVALUATOR_TIMEOUT = 600.0
+"""Seconds that the evaluator may take for one evaluation, when a peer waits for it."""
+PARTING_TIMEOUT = 30.0
+"""Seconds that peers have to close their connections."""
+
+
+class PeerConnections:
+    """All connections of one peer.
+
+    Attributes:
+        selector: where more may be registered that ``turn`` is to wait for.
+        report: to the orchestrator.
+        payload_bytes, message_bytes: received from other peers.
+    """
+
+    def __init__(  # noqa: PLR0917 - what a peer's connections are made of
+        self,
+        settings: Settings,
+        number: int,
+        parameters: int,
+        longest: int,
+        report: Report,
+        spill: int | None = None,
+    ) -> None:
+        """Listen.
+
+        Args:
+            parameters: the model's size, which the others' must equal.
+            longest: the longest body of an update in bytes.
+            spill: descriptor of the file for what waits for the evaluator, if there is one.
+        """
+        self.selector = selectors.EpollSelector()
+        self.payload_bytes = 0
+        self.message_bytes = 0
+        self._settings = settings
+        self._number = number
+        self._size = parameters
+        self.report = report
+        self._secret = bytes.fromhex(settings.secret)
+        self._scratch = memoryview(bytearray(4 * parameters + 4096))
+        self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
+        self._peers: dict[int, Connection] = {}
+        self._strangers: set[Connection] = set()
+        self._received: deque[tuple[int, Frame]] = deque()
+        self._evaluator: Connection | None = None
+        self._snapshots = SnapshotQueue(4 * parameters, spill)
+        self._evaluator_heard = -math.inf
+        self._parting = False
+        self._reading: int | None = -1
+        self._lost: list[int] = []
+        self._listener = socket.create_server(("", PORT), backlog=4096)
+        warn = partial(report.event, "warning")
+        self._accepting = Accepting(self._listener, self.selector, warn)
+
+    def meet(self) -> None:
+        """Connect to all peers with lower numbers, and wait until all others have connected.
+
+        Raises:
+            OSError: some of them cannot be found, or have another secret or model.
+        """
+        deadline = time.monotonic() + MEETING_TIMEOUT
+        for number in range(self._number):
+            self._call(number, deadline)
+        while len(self._peers) < self._settings.workers - 1 or not self._has_evaluator():
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"only {len(self._peers)} of {self._settings.workers - 1} other peers were "
+                    f"there after {MEETING_TIMEOUT:g} s"
+                )
+            self.turn(1.0)
+
+    def _has_evaluator(self) -> bool:
+        return self._number != self._settings.evaluated_peer or self._evaluator is not None
+
+    def _call(self, number: int, deadline: float) -> None:
+        address = self._settings.peer_addresses[number]
+        called = call(address, max(0.0, deadline - time.monotonic()))
+        connection = self._add(called, address, {Kind.WELCOME: 0})
+        hello = header(Kind.HELLO, self._number, length=len(self._secret)) + self._secret
+        connection.send([hello])
+        while connection in self._strangers:
+            self.turn(1.0)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"peer {number} does not answer")
+        if connection.socket.fileno() < 0:  # why was told when it was closed
+            raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
+        connection.device = number
+        self._peers[number] = connection
+
+    def _add(self, accepted: socket.socket, address: str, accepts: dict[Kind, int]) -> Connection:
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        receiver = Receiver(accepts, self._scratch)
+        port = accepted.getpeername()[1]
+        local = accepted.getsockname()[1]
+        connection = Connection(
+            accepted, address, port, receiver, time.monotonic(), local_port=local
+        )
+        self.selector.register(accepted, selectors.EVENT_READ, connection)
+        self._strangers.add(connection)
+        return connection
+
+    # -- the loop
+
+    def given(self) -> dict[int, int]:
+        """Bytes that were given to be sent to each peer so far, for ``left``."""
+        return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
+
+    def left(self, given: Mapping[int, int]) -> bool:
+        """Whether all that had been given by then has left, as far as its receivers are there."""
+        return all(c.sent_bytes >= given.get(n, 0) for n, c in self._peers.items())
+
+    def turn(
+        self, patience: float | None, leave: OrderChannel | None = None, reading: int | None = -1
+    ) -> bool:
+        """Wait for whatever comes first, and serve it.
+
+        Args:
+            patience: seconds to wait at most; None: without end.
+            leave: also wait for its being readable.
+            reading: read from this peer only, from nobody if None, from all if -1.
+
+        Returns:
+            Whether ``leave`` is readable.
+        """
+        if reading != self._reading:
+            before, self._reading = self._reading, reading
+            for number, connection in self._peers.items():
+                if -1 in (before, reading) or number in (before, reading):
+                    self._watch(connection)
+        self._accepting.again()
+        readable = False
+        for key, events in self.selector.select(patience):
+            if key.fileobj is self._listener:
+                self._accepting.accept(self._open)
+            elif isinstance(key.data, Connection):
+                self._serve(key.data, events)
+            else:
+                readable = leave is not None and key.fileobj is leave
+        return readable
+
+    def _watch(self, connection: Connection) -> None:
+        """Wait for what there is to wait for on a connection, and for nothing else."""
+        read = connection.device not in self._peers or self._reading in (-1, connection.device)
+        connection.watch(self.selector, read and not connection.ended)
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                connection.send_pending()
+                if connection is self._evaluator:
+                    self._refill()
+            if events & selectors.EVENT_READ:
+                for frame in connection.receive():
+                    self._handle(connection, frame)
+        except EOFError:
+            if not connection.stopped:
+                self._close(connection, None)
+                return
+            connection.ended = True  # it still reads what is sent to it
+        except (WireError, BrokenConnectionError, ValueError) as error:
+            self._close(connection, f"{error}")
+            return
+        self._settle(connection)
+
+    def _settle(self, connection: Connection) -> None:
+        if connection.ended and connection.ending and not connection.pending:
+            self._close(connection, None)
+        else:
+            self._watch(connection)
+
+    def _open(self, accepted: socket.socket, address: str, _: int) -> None:
+        self._add(accepted, address, {Kind.HELLO: SECRET_SIZE})
+
+    def _handle(self, connection: Connection, frame: Frame) -> None:
+        if connection is not self._evaluator and frame.kind is not Kind.HELLO:
+            self.message_bytes += frame.size
+        match frame.kind:
+            case Kind.HELLO:
+                self._greet(connection, frame)
+            case Kind.WELCOME:
+                if frame.number != self._size:
+                    raise WireError(f"its model has {frame.number} parameters, not {self._size}")
+                self._strangers.discard(connection)
+                connection.receiver.accept(self._working)
+            case Kind.STOP:
+                connection.stopped = True
+            case Kind.FINISHED:
+                self._evaluator_heard = time.monotonic()
+            case _:
+                self.payload_bytes += len(frame.body)
+                connection.payload_bytes += len(frame.body)
+                if not self._parting and connection.device is not None:
+                    self._received.append((connection.device, frame.kept()))
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        if not hmac.compare_digest(frame.body, self._secret):
+            raise WireError("a greeting without this run's secret")
+        number, everybody = frame.number, self._settings.workers
+        if number == everybody and self._evaluator is None:
+            self._evaluator = connection
+            connection.receiver.accept({Kind.FINISHED: 0})
+        elif self._number < number < everybody and number not in self._peers:
+            self.message_bytes += frame.size
+            self._peers[number] = connection
+            connection.receiver.accept(self._working)
+        else:
+            raise WireError(f"device {number} has no business here, or is connected already")
+        connection.device = number
+        self._strangers.discard(connection)
+        connection.send([header(Kind.WELCOME, self._size)])
+
+    def _close(self, connection: Connection, reason: str | None) -> None:
+        """Close a connection; without a reason, the peer did."""
+        if connection is not self._evaluator and not (self._parting and reason is None):
+            why = reason or "it closed the connection"
+            text = f"connection to peer {self._number} closed: {why}"
+            self.report.event("warning", text, connection.device)
+            if connection.device is not None:
+                self._lost.append(connection.device)
+        if connection.socket in self.selector.get_map():
+            self.selector.unregister(connection.socket)
+        observed = self._number == self._settings.evaluated_peer
+        if observed and connection is not self._evaluator:
+            self.report.connection(connection, reason)
+        connection.socket.close()
+        self._accepting.again(at_once=True)
+        self._strangers.discard(connection)
+        if connection is self._evaluator:
+            self._evaluator = None
+        elif connection.device is not None:
+            self._peers.pop(connection.device, None)
+
+    def lost(self) -> Iterator[int]:
+        """Peers whose connections broke since this was asked last."""
+        while self._lost:
+            yield self._lost.pop()
+
+    # -- sending and receiving
+
+    def send(self, receiver: int, pieces: Pieces) -> None:
+        """Send to a peer, as much as the kernel takes now; ``turn`` sends the rest."""
+        connection = self._peers.get(receiver)
+        if connection is None:
+            return
+        try:
+            connection.send(pieces)
+            if connection.pending:
+                self._watch(connection)
+        except BrokenConnectionError as error:
+            self._close(connection, f"{error}")
+
+    def frames(self) -> Iterator[tuple[int, Frame]]:
+        """The updates that have come, with their senders, in the order in which they came."""
+        while self._received:
+            yield self._received.popleft()
+
+    def next_from(self, sender: int, waiting: Callable[[], None] = lambda: None) -> Frame | None:
+        """Wait for the next update of one peer, and read from nobody else; None if it is gone.
+
+        Args:
+            waiting: called at least once a second meanwhile.
+        """
+        while True:
+            for place, (peer, frame) in enumerate(self._received):
+                if peer == sender:
+                    del self._received[place]
+                    return frame
+            if sender not in self._peers or self._peers[sender].ended:
+                return None
+            self.turn(1.0, reading=sender)
+            waiting()
+
+    def has_from(self, sender: int) -> bool:
+        """Return True if ``next_from`` has something to read or return, its end included."""
+        connection = self._peers.get(sender)
+        if connection is None or connection.ended or unread(connection.socket):
+            return True
+        return any(peer == sender for peer, _ in self._received)
+
+    def under_way(self) -> list[int]:
+        """The peers whose kernels have not received everything that was sent to them."""
+        return [n for n, c in self._peers.items() if c.pending or under_way(c.socket)]
+
+    def evaluate(self, iteration: int, parameters: FloatVector) -> None:
+        """Send a copy of the parameters to the evaluator, when it is ready for it.
+
+        Where there is no room for what waits for the evaluator, under the virtual clock this waits
+        until there is: evaluations are a part of the result, and the host's time is none. Under the
+        wall clock the evaluation is left out, and that is reported.
+        """
+        if self._evaluator is None:
+            return  # it was given up, and the run fails for that
+        virtual = self._settings.clock == "virtual"
+        last = iteration >= self._settings.updates
+        try:
+            self._snapshots.put(iteration, as_bytes(parameters), always=virtual or last)
+        except NoRoomError as error:
+            self.report.left_out(iteration, f"{error}")
+        try:
+            self._refill()
+        except BrokenConnectionError as error:
+            self._close(self._evaluator, f"{error}")
+        began = time.monotonic()
+        while virtual and self._snapshots.crowded and self._evaluator is not None:
+            # Nothing else is served: what a peer is to do next is the clock's to say.
+            room = select.poll()
+            room.register(self._evaluator.socket, select.POLLOUT)
+            if room.poll(1000):
+                self._serve(self._evaluator, selectors.EVENT_WRITE)
+            self._give_up_evaluator(began)
+
+    def _give_up_evaluator(self, since: float) -> None:
+        """Wait no longer for an evaluator that has told nothing for long.
+
+        Args:
+            since: when the wait began, in seconds of CLOCK_MONOTONIC.
+        """
+        silent = time.monotonic() - max(since, self._evaluator_heard)
+        if self._evaluator is not None and silent > EVALUATOR_TIMEOUT:
+            text = f"nothing was heard of it for {EVALUATOR_TIMEOUT:g} s"
+            self.report.event("error", text, self._evaluator.device)
+            self._close(self._evaluator, text)
+
+    def _refill(self) -> None:
+        evaluator = self._evaluator
+        if evaluator is None:
+            return
+        while not evaluator.pending and self._snapshots:
+            try:
+                iteration, parameters = self._snapshots.get()
+            except UnreadableError as error:
+                self.report.left_out(error.version, f"{error}")
+                continue
+            head = header(Kind.PARAMETERS, iteration, encoding=DENSE, length=len(parameters))
+            evaluator.send([head, parameters])
+        self._watch(evaluator)
+
+    # -- the end
+
+    def part(self) -> None:
+        """Send what is pending, then end all connections, and read what others still send."""
+        self._parting = True
+        self._accepting.close()
+        for stranger in list(self._strangers):
+            self._close(stranger, "training is over")
+        for connection in list(self._peers.values()):
+            try:
+                connection.send([header(Kind.STOP)])
+                connection.end()
+                self._settle(connection)
+            except BrokenConnectionError as error:
+                self._close(connection, f"{error}")
+        deadline = time.monotonic() + PARTING_TIMEOUT
+        while self._peers and time.monotonic() < deadline:
+            self.turn(1.0)
+        for connection in list(self._peers.values()):
+            self._close(connection, f"still connected {PARTING_TIMEOUT:g} s after the end")
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Let the evaluator finish its backlog, however long that takes in all, and go."""
+        said, began = False, time.monotonic()
+        while self._evaluator is not None:
+            evaluator = self._evaluator
+            if not (said or evaluator.pending or self._snapshots):
+                said = True
+                evaluator.send([header(Kind.STOP)])
+                evaluator.end()
+            self.turn(1.0)
+            self._give_up_evaluator(began)

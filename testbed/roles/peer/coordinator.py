@@ -1,0 +1,279 @@
+"""The coordinator of peers: who begins when, what is written down, and when it is enough.
+
+Where there is a server, it knows how far the run is. Among peers nobody does, so that a process beside
+the emulated network is told of every step over the host. Under the wall clock it only listens, says
+when to evaluate and when to stop; under the virtual clock it runs the clock.
+"""
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.clock.mesh import MeshClock
+from testbed.clock.transfers import lines
+from testbed.device_names import peer_name
+from testbed.errors import RunError
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.peer.standstill import PeerStandstill
+from testbed.roles.reporting import Report
+from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import Times
+from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.parameter_service import UpdateRow
+from testbed.training.settings import Settings
+
+REPORT_PERIOD = 0.2
+"""Seconds between two reports of updates."""
+PARTING_TIMEOUT = 60.0
+"""Seconds that peers have to part when training is over, which they wait for each other for, too."""
+PATIENCE = 30.0
+"""Seconds without a word from a peer that is waited for, after which that is told."""
+
+
+class Coordinator:
+    """Coordinates one run; a ``testbed.clock.mesh.MeshStage``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        times: Times,
+        leaves: list[OrderChannel],
+        channel: Channel,
+        *,
+        computing: int,
+        tells: bool,
+        line: DeviceLine,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            leaves: the channels to the peers, by their numbers.
+            computing: how many of them compute, from 0 on.
+            tells: whether peers tell what an arrival brought about: they may not be ready to compute,
+                or answer.
+            line: where to write its processor time.
+        """
+        self._settings = settings
+        self._leaves = leaves
+        self._report = Report(channel)
+        self._service = ExchangeService(settings, self)
+        self._computing = computing
+        self._tells = tells
+        self._line = line
+        self._ready = [True] * settings.workers
+        self._busy = times.busy()
+        self._clock: MeshClock | None = None
+        self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
+        self._standstill = PeerStandstill()
+        self._gone: set[int] = set()
+        self._selector = selectors.EpollSelector()
+        for number, leave in enumerate(leaves):
+            self._selector.register(leave, selectors.EVENT_READ, number)
+        self._started = 0.0
+        self._last_report = 0.0
+
+    def run(self) -> None:
+        """Wait until the peers have met, run, and wait until they have parted."""
+        self._report.send(listening=None)
+        for met in range(self._settings.workers):
+            self._await(met, "met")
+            self._report.send(greeted=met + 1)
+        self._started = time.monotonic()
+        self._report.send(training=self._started)
+        if self._settings.clock == "virtual":
+            self._by_virtual_clock()
+        else:
+            self._by_wall_clock()
+        for peer in range(len(self._leaves)):
+            self._give(peer, OrderKind.STOP)
+        self._report.flush()
+        self._part()
+        self._line.done()
+
+    def _part(self) -> None:
+        peers: dict[str, Any] = {}
+        until = time.monotonic() + PARTING_TIMEOUT
+        evaluated = self._settings.evaluated_peer
+        others = [number for number in range(self._settings.workers) if number != evaluated]
+        for number in (*others, evaluated):
+            # The evaluated one parts when the evaluator has all its results, and gives up by itself.
+            told = self._await(number, "parted", None if number == evaluated else until)
+            if told is None and number not in self._gone:
+                text = f"it has not parted within {PARTING_TIMEOUT:g} s of the training's end"
+                self._report.event("warning", text, number)
+            if told is not None:
+                peers[peer_name(told.pop("parted"))] = told
+        self._report.send(
+            finished=self._service.updates,
+            payload_bytes=sum(peer["payload_bytes"] for peer in peers.values()),
+            message_bytes=sum(peer["message_bytes"] for peer in peers.values()),
+            peers=peers,
+        )
+
+    # -- hearing
+
+    def _listen(self, patience: float) -> bool:
+        """Hear what peers tell, for so long at most; whether one told more than what it waits for."""
+        heard = False
+        for key, _ in self._selector.select(patience):
+            told = self._leaves[key.data].hear()
+            if "waits_for" in told:
+                self._standstill.hear(key.data, told)
+                continue
+            if "lost" in told:
+                self._ready[key.data] = told["ready"]
+                self._lose(told["lost"])
+            else:
+                self._told[key.data].append(told)
+            heard = True
+        return heard
+
+    def _lose(self, peer: int) -> None:
+        if peer not in self._gone:
+            self._gone.add(peer)
+            if self._clock is not None:
+                self._clock.remove(peer)
+
+    def _await(self, peer: int, what: str, until: float | None = None) -> dict[str, Any] | None:
+        """Wait for a peer to tell something, past all else that it tells; None if it is gone.
+
+        Args:
+            until: a moment of CLOCK_MONOTONIC after which it is not waited for; None: it always is.
+
+        Raises:
+            RunError: it waits for what will never come, so that nothing can happen any more.
+        """
+        self._standstill.begin()
+        silent_since = time.monotonic()
+        while True:
+            while self._told[peer]:
+                told = self._told[peer].popleft()
+                if what in told:
+                    return told
+            if peer in self._gone or (until is not None and time.monotonic() > until):
+                return None
+            if self._listen(REPORT_PERIOD):
+                continue
+            self._check_standstill(peer)
+            self._look_after()
+            if time.monotonic() - silent_since > PATIENCE:
+                silent_since = time.monotonic()
+                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
+
+    def _give(self, peer: int, what: OrderKind, number: int = 0) -> None:
+        """Give a peer an order; wait while it is far behind.
+
+        Raises:
+            RunError: it waits for what will never come, so that nothing can happen any more.
+        """
+        leave = self._leaves[peer]
+        if leave.give(what, number, wait=False):
+            return
+        self._standstill.begin()
+        while not leave.give(what, number, wait=False) and peer not in self._gone:
+            leave.await_room(REPORT_PERIOD)
+            self._listen(0.0)
+            self._check_standstill(peer)
+            self._look_after()
+
+    def _check_standstill(self, awaited: int) -> None:
+        """End the run if the peer that is awaited can never go on."""
+        found = self._standstill.found(awaited)
+        if found is not None:
+            now = 0.0 if self._clock is None else self._clock.now
+            raise RunError(
+                f"nothing can happen any more: at {now:.6g} s of the run's clock the coordinator waits "
+                f"for {found}, and nothing is under way between them; please report it with the "
+                "experiment file"
+            )
+
+    # -- by the wall clock
+
+    def _by_wall_clock(self) -> None:
+        self._service.begin()
+        for peer in range(len(self._leaves)):
+            self._give(peer, OrderKind.BEGIN)
+        while not self._service.finished and len(self._gone) < self._settings.workers:
+            self._listen(REPORT_PERIOD)
+            for peer, told in enumerate(self._told):
+                while told:
+                    self._count(peer, told.popleft())
+            self._look_after()
+
+    def _count(self, peer: int, told: dict[str, Any]) -> None:
+        """Count what a peer sent; when it arrives nobody here knows."""
+        for message in told.get("answered") or told.get("messages", ()):
+            self._service.count(message[0], Message(*message))
+        if "base" in told:
+            now = self.host_time()
+            self._service.stepped(peer, self._step(peer, told), now, now)
+
+    def _step(self, peer: int, told: dict[str, Any]) -> Step:
+        self._ready[peer] = told["ready"]
+        messages = [Message(*message) for message in told["messages"]]
+        return Step(told["base"], told["staleness"], told["loss"], messages)
+
+    # -- by the virtual clock
+
+    def _by_virtual_clock(self) -> None:
+        settings = self._settings
+        self._clock = MeshClock(
+            self._service,
+            self,
+            peers=range(settings.workers),
+            computing=self._computing,
+            busy=self._busy,
+            lines=lambda peer: lines(settings, peer),
+        )
+        self._clock.run(self._look_after)
+
+    def begin(self, peer: int) -> None:
+        """Tell a peer to compute."""
+        self._give(peer, OrderKind.BEGIN)
+
+    def finish(self, peer: int) -> Step | None:
+        """Tell a peer that its computation is over, and hear what it sent."""
+        self._give(peer, OrderKind.FINISHED)
+        told = self._await(peer, "base")
+        return None if told is None else self._step(peer, told)
+
+    def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
+        """Tell a peer that another one's message has arrived; returns what it sends for it."""
+        self._give(receiver, OrderKind.ARRIVED, sender)
+        if not self._tells:
+            return ()
+        told = self._await(receiver, "ready")
+        self._ready[receiver] = told is not None and told["ready"]
+        return [] if told is None else [Message(*message) for message in told["messages"]]
+
+    def ready(self, peer: int) -> bool:
+        """Whether a peer may compute its next gradient, as far as was heard of it."""
+        return self._ready[peer]
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since training began."""
+        return time.monotonic() - self._started
+
+    # -- the service's observer
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A step was taken."""
+        self._report.row(row, version)
+
+    def checkpoint(self) -> None:
+        """Have the evaluated peer send its model to the evaluator."""
+        service = self._service
+        now = self.host_time() if self._clock is None else self._clock.now
+        payload, message = sum(service.payload_bytes), sum(service.message_bytes)
+        self._report.checkpoint(service.updates, now, payload, message)
+        self._give(self._settings.evaluated_peer, OrderKind.EVALUATE, service.updates)
+
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        if now - self._last_report >= REPORT_PERIOD:
+            self._last_report = now
+            self._report.flush()
+            self._line.look()

@@ -1,0 +1,232 @@
+"""A peer: it owns a model, computes, sends to the other peers and takes in what they send.
+
+Peers meet by the plan: each listens, and connects to those with lower numbers, so that every two have
+one connection. One thread does everything: it computes, and otherwise waits for whatever its sockets
+and the coordinator have to say, so that a peer that has much to send never keeps others from sending.
+
+Under the wall clock it takes updates in as they come and steps when its durations are over. Under the
+virtual clock it does what the coordinator says has happened, in that order, and nothing else.
+"""
+
+import hashlib
+import selectors
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.turn_taking import TurnTaking
+from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import DeviceTimes
+from testbed.training.exchange import Message
+from testbed.training.peer_computation import PeerComputation, Sending
+from testbed.training.settings import Settings
+from testbed.updates import as_bytes
+from testbed.wire.frames import Frame, header
+
+LOOK_PERIOD = 1.0
+"""Seconds between two looks for peers that are gone, while the clock has nothing to say; and at the
+least between two claims."""
+
+
+class Peer:
+    """One peer of a run; see ``run``."""
+
+    def __init__(  # noqa: PLR0917 - what a peer is made of
+        self,
+        settings: Settings,
+        number: int,
+        computation: PeerComputation,
+        learners: TurnTaking,
+        leave: OrderChannel,
+        meeting: PeerConnections,
+        line: DeviceLine,
+    ) -> None:
+        self._settings = settings
+        self._number = number
+        self._computation = computation
+        self._half = computation.half
+        self._learners = learners
+        self._leave = leave
+        self._gradient = np.empty(learners.own.layout.total, np.float32)
+        self._loss = 0.0
+        self._meeting = meeting
+        self._line = line
+        self._meeting.selector.register(leave, selectors.EVENT_READ)
+        self._stopped = False
+        self._before: Mapping[int, int] = {}
+        self._orders = 0
+        self._claimed = 0.0
+
+    def run(self, times: DeviceTimes | None) -> None:
+        """Meet the others, work until the coordinator says STOP, and part from them.
+
+        Args:
+            times: how long it computes and waits; None if it computes nothing.
+        """
+        self._meeting.meet()
+        self._leave.tell(met=self._number)
+        self._line.waiting()
+        if self._settings.clock == "virtual":
+            self._by_virtual_clock()
+        else:
+            self._by_wall_clock(times)
+        self._line.done()
+        digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
+        if self._number == self._settings.evaluated_peer:
+            self._meeting.report.parameters(as_bytes(self._half.parameters))
+        self._meeting.part()
+        self._leave.tell(
+            parted=self._number,
+            payload_bytes=self._meeting.payload_bytes,
+            message_bytes=self._meeting.message_bytes,
+            parameters_sha256=digest,
+        )
+
+    # -- by the wall clock
+
+    def _by_wall_clock(self, times: DeviceTimes | None) -> None:
+        self._turn_until(lambda: False, None, OrderKind.BEGIN)
+        if times is None:
+            self._turn_until(lambda: False, None)
+            return
+        training = time.monotonic()
+        while not self._stopped:
+            began = time.monotonic()
+            computing, waiting = times.draw(began - training)
+            self._compute()
+            until = max(began + computing, time.monotonic()) + waiting
+            self._turn_until(lambda: False, until)
+            if self._stopped:
+                return
+            self._before = self._meeting.given()
+            self._step()
+            self._turn_until(self._may_begin, None)
+
+    def _may_begin(self) -> bool:
+        # It computes while it sends, and no more than one step's messages wait to be sent.
+        return self._half.ready and self._meeting.left(self._before)
+
+    def _turn_until(
+        self, reached: Callable[[], bool], until: float | None, order: OrderKind | None = None
+    ) -> None:
+        """Take in what comes until something is so, a moment has come or an order; or STOP."""
+        while not self._stopped:
+            self._take_in()
+            if reached():
+                return
+            patience = None if until is None else until - time.monotonic()
+            if patience is not None and patience <= 0:
+                return
+            if self._obey_wall(patience) is order is not None:
+                return
+
+    def _obey_wall(self, patience: float | None) -> OrderKind | None:
+        """Wait for whatever comes first; returns what the coordinator said, if it did."""
+        if not self._meeting.turn(patience, self._leave):
+            return None
+        order = self._leave.take()
+        assert order is not None
+        if order.what is OrderKind.STOP:
+            self._stopped = True
+        elif order.what is OrderKind.EVALUATE:
+            self._meeting.evaluate(order.number, self._half.parameters)
+        return order.what
+
+    def _take_in(self) -> None:
+        for sender, frame in self._meeting.frames():
+            answers = self._receive(sender, frame)
+            if answers:
+                self._leave.tell(answered=answers)
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
+        for peer in self._meeting.lost():
+            self._half.forget(peer)
+            self._leave.tell(lost=peer, ready=self._half.ready)
+
+    # -- by the virtual clock
+
+    def _by_virtual_clock(self) -> None:
+        meeting = self._meeting
+        while True:
+            while not meeting.turn(LOOK_PERIOD, self._leave, reading=None):
+                looked = time.monotonic()
+                # Nothing to do: read what there is, after which a connection may have ended.
+                if meeting.turn(0.0, self._leave):
+                    break
+                self._tell_losses()
+                self._claim(None, looked)
+            order = self._leave.take()
+            assert order is not None
+            self._orders += 1
+            self._claimed = time.monotonic()
+            match order.what:
+                case OrderKind.BEGIN:
+                    self._compute()
+                case OrderKind.FINISHED:
+                    self._step()
+                case OrderKind.ARRIVED:
+                    frame = meeting.next_from(
+                        order.number, partial(self._claim_to_wait_for, order.number)
+                    )
+                    answers = [] if frame is None else self._receive(order.number, frame)
+                    if self._half.paced or self._half.answers:
+                        self._leave.tell(ready=self._half.ready, messages=answers)
+                case OrderKind.EVALUATE:
+                    meeting.evaluate(order.number, self._half.parameters)
+                case OrderKind.STOP:
+                    return
+
+    def _claim_to_wait_for(self, sender: int) -> None:
+        self._claim(sender, time.monotonic())
+
+    def _claim(self, sender: int | None, looked: float) -> None:
+        """Tell the coordinator what this peer waits for, unless it is there or was told a second ago.
+
+        Args:
+            sender: the peer whose message is waited for; None for the clock's next order.
+            looked: when this peer began to look for it, in seconds of CLOCK_MONOTONIC.
+        """
+        if looked - self._claimed < LOOK_PERIOD:
+            return
+        if sender is not None and self._meeting.has_from(sender):
+            return
+        self._claimed = looked
+        under_way = self._meeting.under_way()
+        self._leave.claim(sender, orders=self._orders, looked=looked, under_way=under_way)
+
+    # -- what it does
+
+    def _receive(self, sender: int, frame: Frame) -> list[Message]:
+        """Take an update in; returns what was sent because of it."""
+        sent = self._computation.receive(sender, self._computation.decode(frame))
+        self._send(sent, self._half.version)
+        return [message for sending in sent for message in sending.messages]
+
+    def _compute(self) -> None:
+        self._line.training()
+        with self._learners.take() as learner:
+            gradient, self._loss = self._computation.gradient(learner)
+            np.copyto(self._gradient, gradient)
+        self._line.waiting()
+
+    def _step(self) -> None:
+        step, sent = self._computation.step(self._gradient, self._loss)
+        self._leave.tell(
+            base=step.base_version,
+            staleness=step.staleness,
+            loss=step.loss,
+            messages=step.messages,
+            ready=self._half.ready,
+        )
+        self._send(sent, step.base_version, step.loss)
+
+    def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
+        for kind, encoded, receivers in sent:
+            head = header(kind, version, encoding=encoded.encoding, loss=loss, length=encoded.size)
+            for receiver in receivers:
+                self._meeting.send(receiver, [head, *encoded.body])

@@ -1,0 +1,1 @@
+"""The parameter server, under the wall clock and under the virtual one."""

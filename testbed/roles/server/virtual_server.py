@@ -1,0 +1,540 @@
+"""The parameter server under the virtual clock: the same server, in the clock's order.
+
+The clock runs in the server's process. Workers compute as soon as they have parameters, and send when
+the clock has told them that they have finished; the server reads from a worker when its message is
+what comes next, and from nobody else.
+"""
+
+import hmac
+import signal
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+from testbed.clock.faults import star_clock
+from testbed.clock.stage import Arrived
+from testbed.clock.star import LATEST, Devices, StarClock
+from testbed.clock.transfers import lines
+from testbed.errors import RunError
+from testbed.faults.active_faults import ActiveFaults
+from testbed.faults.fault import Kind as FaultKind
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.server.outstanding import Outstanding
+from testbed.roles.server.restoration import CameBack
+from testbed.roles.server.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
+from testbed.roles.server.serving import Serving
+from testbed.roles.standstill import Suspicion
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.greeting import Who
+from testbed.roles.transport.kernel_queues import is_idle
+from testbed.roles.worker.pulling import STALLED
+from testbed.training.computation import Times
+from testbed.training.parameter_service import Answer, Pushed, UpdateRow
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.updates import as_bytes
+from testbed.wire import WireError
+from testbed.wire.encodings import DENSE
+from testbed.wire.frames import HEADER, Frame, Kind, header
+
+PATIENCE = 30.0
+"""Seconds without a byte from a worker that is waited for, after which that is told."""
+STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
+"""Kinds after which a worker is not heard for a while."""
+RETURN_TIMEOUT = 600.0
+"""Seconds that a worker which was killed has to greet, once it is to be back.
+
+Without it the run comes to something else, and that a busy host must not decide.
+"""
+COUNTED = ("updates", "evaluations", "faults", "suspicions")
+"""What the orchestrator is told of once, however often it comes about."""
+
+
+class VirtualServer(Server):
+    """Serves one run; a ``testbed.clock.stage.FaultStage``."""
+
+    _waits_for_evaluator = True  # the host's time is no part of what a run comes to
+
+    def __init__(
+        self, serving: Serving, *, times: Times, local_steps: int, leaves: list[OrderChannel]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            times: the devices', as the clock draws them.
+            local_steps: of each computation.
+            leaves: the channels to the workers.
+        """
+        super().__init__(serving)
+        settings = serving.settings
+        self._counts = Counter(dict.fromkeys(COUNTED, 0))
+        self._standing = ActiveFaults()
+        self._incarnations = [0] * settings.workers
+        self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
+        self._outstanding: Outstanding | None = None
+        if serving.checkpoints is not None:
+            self._outstanding = Outstanding(
+                settings.workers, asks=self._protocol.asks, changed=settings.pulls == "changed"
+            )
+        self._leaves = leaves
+        self._busy = times.busy(local_steps)
+        self._listener: socket.socket | None = None
+        self._clock: StarClock | None = None
+        self._reading: Connection | None = None
+        self._push: Pushed | None = None
+        self._memory = memoryview(bytearray(len(self._scratch)))
+        self._sizes: list[int] = []
+        self._expected = 2 if self._protocol.asks else 1
+        # Frames of messages that came in one read with the message before them, by worker.
+        self._read_ahead: dict[int, deque[Frame]] = {}
+        self._keep = False
+        self._told_at = None  # at an iteration, too, it is the clock that has faults happen
+        self._clock_runs = False
+        self._away: dict[int, Connection | None] = {}
+        self._greetings: dict[int, list[int]] = {}
+
+    def _train(self, listener: socket.socket) -> None:
+        self._listener = listener
+        if self._came_back is not None:
+            self._go_on_from_checkpoint(self._came_back)
+        else:
+            while not (self._finished or self._gathered()):
+                self._turn(listener)
+                self._look_after()
+            if self._finished:
+                return
+            self._clock = self._make_clock(sorted(self._workers))
+            if self._checkpoints is not None:
+                self._write_checkpoint()
+        assert self._clock is not None
+        for connection in self._workers.values():
+            self._watch(connection)  # from here on they are read when it is their turn
+        self._clock_runs = True
+        self._clock.run(self._between)
+        self._clock_runs = False
+        if not self._service.finished:
+            self._check_workers()
+            if not self._finished:
+                late = f": that would be later than {LATEST:g} s of the run's clock"
+                why = late if self._clock.is_beyond else ""
+                self._report.event("error", f"nobody will push any more{why}")
+        self._clock.drain()
+        self._finished = True
+        stopped = self._standing.under(STOPPING)
+        for connection in list(self._connections):
+            number = connection.device
+            if number is None or connection is self._evaluator:
+                continue
+            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more. Of
+            # one that was killed while it was cut off, nobody may ever hear that it is gone.
+            gone = self._workers.get(number) is not connection
+            if gone or number in stopped or number in self._away:
+                # What it sent before its link went down for real was not waited for.
+                connection.read_out()
+                self._close(connection, None)
+        for leave in self._leaves:
+            leave.give(OrderKind.STOP)
+
+    def _make_clock(self, workers: Sequence[int]) -> StarClock:
+        devices = Devices(
+            workers,
+            protocol=self._protocol,
+            busy=self._busy,
+            lines=lambda worker: lines(self._settings, worker),
+        )
+        return star_clock(self._service, self, devices, self._schedule)
+
+    # -- checkpoints
+
+    def _state(self) -> dict[str, Any]:
+        assert self._clock is not None
+        assert self._outstanding is not None
+        return super()._state() | {
+            "counts": dict(self._counts),
+            "service": self._service.state(),
+            "clock": self._clock.state(),
+            "asked": self._busy.asked,
+            "outstanding": self._outstanding.state(),
+            "standing": self._standing.state(),
+            "incarnations": self._incarnations,
+            "away": sorted(self._away),
+        }
+
+    def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
+        """Be what the server was, and wait until its workers are there again."""
+        assert self._checkpoints is not None
+        assert self._outstanding is not None
+        assert self._listener is not None
+        state = self._checkpoints.newest()
+        self._service.half.restore(state["half"])
+        self._service.restore(state["service"])
+        self._clock = self._make_clock(range(self._settings.workers))
+        self._clock.restore(state["clock"])
+        self._clock_runs = True
+        self._busy.go_on(state["asked"])
+        self._outstanding.restore(state["outstanding"])
+        self._standing.restore(state["standing"])
+        self._counts.update(state["counts"])
+        self._incarnations = state["incarnations"]
+        self._away = dict.fromkeys(state["away"])
+        self._awaited = set(state["there"])
+        self._started = came_back.began()
+        self._report.send(
+            restored=state["version"],
+            counts=state["counts"],
+            there=state["there"],
+            incarnations=self._incarnations,
+        )
+        self._ask_again(state["evaluations"])
+        deadline = time.monotonic() + RETURN_TIMEOUT
+        while self._awaited and time.monotonic() < deadline:
+            self._turn(self._listener)
+            self._look_after()
+        for worker in sorted(self._awaited):
+            text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
+            self._report.event("warning", text, worker)
+        self._awaited.clear()
+        if came_back.training is None:
+            self._started = came_back.began()
+            self._report.send(training=self._started)
+        for record in self._standing:
+            self._report.send(stands=record)
+
+    def _greet_again(self, connection: Connection, number: int) -> None:
+        """Bring a worker to where it was at the checkpoint."""
+        assert self._outstanding is not None
+        again = self._outstanding.again(number)
+        base = b"" if again.base is None else as_bytes(again.base)
+        connection.send([header(Kind.RESUME, self._size, length=len(base)), base])
+        for version, vector in again.frames:
+            body = as_bytes(vector)
+            head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
+            connection.send([head, body])
+        for what, of in again.orders:
+            self._leaves[number].give(what, of)
+        connection.device = number
+        connection.receiver.accept(self._working)
+        self._line.sent(HEADER.size)
+        self._workers[number] = connection
+        self._awaited.discard(number)
+        self._watch(connection)
+
+    def _note(self, number: int, answer: Answer) -> None:
+        if self._outstanding is not None:
+            ours = answer.vector is self._service.half.parameters
+            key = answer.version if ours else (answer.version, number)
+            self._outstanding.sent(number, key, answer.version, answer.vector)
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """A push was taken in, which led to this version."""
+        self._counts["updates"] += 1
+        super().row(row, version)
+
+    def checkpoint(self) -> None:
+        """Note where the ledgers stand at this version, and send the version to the evaluator."""
+        self._counts["evaluations"] += 1
+        super().checkpoint()
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """A worker has been silent for so many seconds, and is left out from now on."""
+        self._counts["suspicions"] += 1
+        super().suspected(worker, silent, time, version)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Something came of a suspected worker, which takes part again."""
+        self._counts["suspicions"] += 1
+        super().welcomed(worker, time, version)
+
+    def _start(self) -> None:
+        if self._started is None:
+            self._started = time.monotonic()
+            self._report.send(training=self._started)
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        who = Who.of(frame.number)
+        number = who.number
+        if self._clock is None or number >= self._settings.workers:
+            super()._greet(connection, frame)
+            return
+        if not hmac.compare_digest(frame.body, self._secret):
+            raise WireError("a greeting without this run's secret")
+        if number in self._awaited and who.incarnation == self._incarnations[number]:
+            self._greet_again(connection, number)
+            return
+        if self._came_back and who.kills < self._came_back.kills:
+            self._close(connection, None)  # it came back behind the checkpoint, and is to be killed
+            return
+        if number not in self._away:
+            raise WireError(f"worker {number} comes when training has begun without it")
+        connection.send([header(Kind.WELCOME, self._size)])
+        connection.device = number
+        connection.receiver.accept(self._working)
+        self._line.sent(HEADER.size)
+        self._away[number] = connection
+        self._greetings[number] = [frame.size]
+
+    def _gathered(self) -> bool:
+        """Whether all workers are there, and whoever asks has asked."""
+        if self._started is None:
+            return False
+        return not self._protocol.asks or all(map(self._service.is_asking, self._workers))
+
+    def _now(self) -> float:
+        return self._clock.now if self._clock else 0.0
+
+    def _between(self) -> None:
+        if self._checkpoints is not None and self._checkpoints.due(self._service.half.version):
+            self._write_checkpoint()
+        now = time.monotonic()
+        if now - self._last_report >= REPORT_PERIOD:
+            assert self._listener is not None
+            self._turn(self._listener, 0)
+            self._look_after()
+        if self._evaluations.crowded:
+            self._wait_for_evaluator()
+
+    def _wait_for_evaluator(self) -> None:
+        """Wait until there is room for what is to be evaluated, which is a part of the run's result."""
+        assert self._listener is not None
+        began = time.monotonic()
+        while self._evaluations.crowded and self._waits_for_evaluator:
+            self._turn(self._listener)
+            self._look_after()
+            self._give_up_evaluator(began)
+
+    def _sent(self, connection: Connection) -> None:
+        """Who is sent what is the clock's to say."""
+
+    def _left(self, worker: int) -> None:
+        """The clock finds out when it comes to that worker, and not when the host does.
+
+        Raises:
+            RunError: the worker has gone because it was given an order that it cannot obey.
+        """
+        if self._clock is None:
+            self._service.leave(worker)
+        else:
+            self._claims(worker)
+
+    def _check_workers(self) -> None:
+        """While the clock runs it finds out itself when nobody will push any more."""
+        if not self._clock_runs:
+            super()._check_workers()
+
+    def _suspect_silent(self) -> None:
+        """The clock knows who is silent, and for how long."""
+
+    def _drain_patience(self, worker: int) -> float:
+        """Who is suspected is late by the clock's time only, and closes as fast as the others."""
+        return DRAIN_TIMEOUT
+
+    # -- reading
+
+    def _reads(self, connection: Connection) -> bool:
+        if self._clock is None or self._finished or connection.device is None:
+            return True
+        if self._workers.get(connection.device) is not connection:
+            return True
+        return connection is self._reading
+
+    def _handle(self, connection: Connection, frame: Frame) -> None:
+        number = connection.device
+        if number is None or connection is self._evaluator or self._clock is None:
+            super()._handle(connection, frame)
+        elif connection is not self._workers.get(number):
+            # One that was killed, or one that the clock has not let come back yet, or never will.
+            if connection is self._away.get(number):
+                self._greetings[number].append(frame.size)
+        elif self._finished:
+            super()._handle(connection, frame)
+        else:
+            if frame.kind is not Kind.PULL:
+                connection.payload_bytes += len(frame.body)
+            self._take(number, frame)
+
+    def _take(self, number: int, frame: Frame) -> None:
+        """Take a frame of the worker that is read: of its message, or of the one after that."""
+        if len(self._sizes) >= self._expected:
+            # The clock has not come to that yet.
+            self._read_ahead.setdefault(number, deque()).append(frame.kept())
+        elif frame.kind is Kind.PULL:
+            self._sizes.append(frame.size)
+        else:
+            self._push = self._pushed(frame.kept() if self._keep else self._apart(frame))
+            self._sizes.insert(0, frame.size)
+
+    def _apart(self, frame: Frame) -> Frame:
+        """A frame that stays as it is until the next one is apart.
+
+        A body that came in one read lies where all connections are read into, and others may be read
+        before the clock goes on.
+        """
+        return frame.kept(self._memory) if frame.body.obj is self._scratch.obj else frame
+
+    # -- the clock's stage
+
+    def answer(self, worker: int) -> int:
+        """Send a worker that is due its parameters; returns the message's bytes."""
+        connection = self._workers.get(worker)
+        if connection is None:
+            return 0
+        if self._came_back and self._outstanding and self._outstanding.is_lost(worker):
+            # It may have no more of what it was sent, and will not miss it.
+            return HEADER.size + sum(map(len, self._service.answer(worker).body))
+        try:
+            return self._answer(connection, worker)
+        except BrokenConnectionError as error:
+            self._close(connection, f"{error}")
+            return 0
+
+    def arrived(self, worker: int, version: int) -> None:
+        """Tell a worker that listens that parameters have arrived; one that asks sees them."""
+        if self._outstanding is not None and not self._outstanding.is_lost(worker):
+            self._outstanding.arrived(worker, version)
+        if not self._protocol.asks:
+            self._leaves[worker].give(OrderKind.ARRIVED, version)
+
+    def compute(self, worker: int, version: int) -> None:
+        """The worker does so as soon as it can."""
+        if self._outstanding is not None:
+            self._outstanding.begun(worker, version)
+
+    def finish(self, worker: int, late: bool) -> None:
+        """Tell a worker that its computation is over."""
+        if self._outstanding is not None:
+            self._outstanding.told(worker, late=late)
+        self._leaves[worker].give(OrderKind.FINISHED)
+
+    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        """Wait for the message of a worker that has finished.
+
+        Raises:
+            RunError: that worker waits for the server, so that nothing can happen any more.
+        """
+        connection = self._workers.get(worker)
+        if connection is None:
+            return None
+        assert self._listener is not None
+        self._push, self._keep, self._reading = None, keep, connection
+        self._sizes.clear()
+        self._watch(connection)
+        kept = self._read_ahead.pop(worker, None) or deque()
+        while kept:  # what is again more than a message is kept again
+            self._take(worker, kept.popleft())
+        began = told = time.monotonic()
+        suspicion = Suspicion()
+        while len(self._sizes) < self._expected and connection in self._connections:
+            self._turn(self._listener)
+            self._look_after()
+            if time.monotonic() - began > STALLED:
+                self._check_standstill(worker, connection, suspicion)
+            if time.monotonic() - told > PATIENCE:
+                told += PATIENCE
+                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
+        self._reading = None
+        if connection not in self._connections or self._push is None:
+            self._claims(worker)
+            return None
+        self._watch(connection)
+        if self._outstanding is not None:
+            self._outstanding.received(worker)
+        return Arrived(self._push, tuple(self._sizes))
+
+    def _claims(self, worker: int) -> list[str]:
+        """Hear what a worker claims to wait for.
+
+        Raises:
+            RunError: it was given an order that it cannot obey.
+        """
+        told = self._leaves[worker].heard()
+        for one in told:
+            if "broken" in one:
+                raise RunError(f"worker-{worker}: {one['broken']}")
+        return [one["waits_for"] for one in told if "waits_for" in one]
+
+    def _check_standstill(self, worker: int, connection: Connection, suspicion: Suspicion) -> None:
+        """End the run if the worker whose message is waited for waits for this server."""
+        if connection not in self._connections or connection.device is None:
+            return
+        claims = self._claims(worker)
+        idle = not connection.pending and is_idle(connection.socket)
+        if suspicion.confirmed(claims, idle=idle):
+            raise RunError(
+                f"nothing can happen any more: {self._clock_time()} the server waits for the message "
+                f"of worker-{worker}, which waits for {claims[-1]}, and nothing is under way between "
+                "them; please report it with the experiment file"
+            )
+
+    def _clock_time(self) -> str:
+        return f"at {self._now():.6g} s of the run's clock"
+
+    def host_time(self) -> float:
+        """Seconds of the host's clock since training began."""
+        assert self._started is not None
+        return time.monotonic() - self._started
+
+    def refuse(self, worker: int, error: ValueError) -> None:
+        """Close the connection of a worker that sent what it may not."""
+        connection = self._workers.get(worker)
+        if connection is not None:
+            self._close(connection, f"{error}")
+
+    # -- what goes wrong
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Have the orchestrator make it real, and write it down."""
+        self._counts["faults"] += 1
+        self._standing.told(record)
+        self._report.flush()
+        self._report.send(**record)
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """Have the orchestrator kill this process, unless it has come back from that already."""
+        if self._came_back is not None and number <= self._came_back.kills:
+            self.fault(begin)
+            self.fault(end)
+            return
+        self._report.flush()
+        self._report.send(server_killed=number, begin=begin, end=end)
+        while True:
+            signal.pause()
+
+    def lose(self, worker: int) -> None:
+        """The worker is where it is, and not heard any more."""
+        if self._outstanding is not None:
+            self._outstanding.lose(worker)
+
+    def killed(self, worker: int) -> None:
+        """Its connection ends when its process does; from here on nothing is taken in over it."""
+        connection = self._workers.pop(worker, None)
+        self._read_ahead.pop(worker, None)
+        if connection is not None:
+            self._watch(connection)  # for its end
+        self._away[worker] = None
+        self._incarnations[worker] += 1
+        self._standing.killed(worker)
+        if self._outstanding is not None:
+            self._outstanding.lose(worker)
+
+    def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
+        """Wait until a worker that was killed has greeted, and asked if it does."""
+        assert self._listener is not None
+        expected = 2 if self._protocol.asks else 1
+        deadline = time.monotonic() + RETURN_TIMEOUT
+        while len(self._greetings.get(worker, ())) < expected:
+            if time.monotonic() > deadline:
+                text = f"it did not come back within {RETURN_TIMEOUT:g} s"
+                self._report.event("warning", text, worker)
+                return None
+            self._turn(self._listener)
+            self._look_after()
+        connection = self._away.pop(worker)
+        sizes = self._greetings.pop(worker)
+        if connection is None or connection not in self._connections:
+            return None
+        self._workers[worker] = connection
+        self._watch(connection)
+        if self._outstanding is not None:
+            self._outstanding.returned(worker)
+        return sizes

@@ -1,0 +1,1 @@
+"""Connections between devices: accepting, greeting, sending, receiving, and the kernel's queues."""

@@ -1,0 +1,180 @@
+"""One connection as the server sees it: receiving frames, and sending without ever waiting."""
+
+import contextlib
+import selectors
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from testbed.roles.transport.kernel_queues import unread
+from testbed.roles.transport.sending import Pieces, send_available
+from testbed.training.settings import PORT
+from testbed.wire import WireError
+from testbed.wire.frames import Frame, Kind, Receiver
+
+_SO_TIMESTAMPNS = 35
+_TIME = struct.Struct("@qq")
+
+
+class BrokenConnectionError(OSError):
+    """This connection broke.
+
+    Every other ``OSError`` is this process's own (its files, its memory, its descriptors), and must not
+    cost a peer its connection.
+    """
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A peer of the server, or of another peer.
+
+    Attributes:
+        socket: non-blocking.
+        address, port: the peer's.
+        receiver: its incoming frames.
+        opened: when it was accepted, seconds of CLOCK_MONOTONIC.
+        device: the number it greeted with; None before the greeting.
+        received_bytes: bytes of all messages received.
+        payload_bytes: bytes of the bodies of all pushes received.
+        sent_bytes: bytes that the kernel took of what was to be sent.
+        pending: what the kernel had no room for yet.
+        ending: whether nothing is to be sent after that.
+        local_port: this side's.
+        stopped: whether the peer has said that training is over.
+        ended: whether the peer sends nothing more.
+        broken: why nothing more can be sent; what had arrived before is still to be read.
+        stamped: whether the kernel tells when it received what is read; see ``stamp``.
+        arrived: when it received the last byte that was read, in nanoseconds since 1970; 0 if it was
+            not asked to tell.
+    """
+
+    socket: socket.socket
+    address: str
+    port: int
+    receiver: Receiver
+    opened: float
+    device: int | None = None
+    received_bytes: int = 0
+    payload_bytes: int = 0
+    sent_bytes: int = 0
+    pending: bytes | memoryview = b""
+    ending: bool = False
+    local_port: int = PORT
+    stopped: bool = False
+    ended: bool = False
+    broken: str | None = None
+    stamped: bool = False
+    arrived: int = 0
+
+    def stamp(self) -> None:
+        """Have the kernel tell when it receives what will be read."""
+        self.socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.stamped = True
+
+    def receive(self) -> Iterator[Frame]:
+        """Receive once and yield the frames that are complete.
+
+        Raises:
+            EOFError: the peer has closed the connection.
+            WireError: the peer sent what it may not.
+            BrokenConnectionError: the connection broke.
+        """
+        try:
+            buffer = self.receiver.buffer()
+            count = self._read(buffer) if self.stamped else self.socket.recv_into(buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
+        if count == 0:
+            raise EOFError
+        for frame in self.receiver.received(count):
+            self.received_bytes += frame.size
+            yield frame
+
+    def read_out(self) -> None:
+        """Receive what has arrived, for the ledger alone: it is no update any more.
+
+        The kernel has acknowledged it, so that the capture counts it.
+        """
+        with contextlib.suppress(EOFError, WireError, BrokenConnectionError):
+            while unread(self.socket):
+                for frame in self.receive():
+                    if frame.kind is Kind.PUSH:
+                        self.payload_bytes += len(frame.body)
+
+    def _read(self, buffer: memoryview) -> int:
+        """Receive once, and note when the last of it arrived."""
+        count, ancillary, _, _ = self.socket.recvmsg_into([buffer], socket.CMSG_SPACE(_TIME.size))
+        for _, kind, content in ancillary:
+            if kind == _SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIME.unpack(content)
+                self.arrived = seconds * 1_000_000_000 + nanoseconds
+        return count
+
+    def send(self, pieces: Pieces) -> None:
+        """Send what the kernel takes now, keep a copy of the rest in ``pending``.
+
+        The copy is what makes a version that was pulled stay that version while later updates
+        change the parameters in place.
+
+        Raises:
+            BrokenConnectionError: the connection broke.
+        """
+        if self.pending:
+            self.pending = b"".join((self.pending, *pieces))
+            return
+        try:
+            self.pending = send_available(self.socket, pieces)
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
+        self.sent_bytes += sum(map(len, pieces)) - len(self.pending)
+
+    def watch(self, selector: selectors.BaseSelector, read: bool) -> None:
+        """Wait for something to read, if that is wanted, and for room for what is pending."""
+        wanted = selectors.EVENT_READ if read else 0
+        if self.pending:
+            wanted |= selectors.EVENT_WRITE
+        key = selector.get_map().get(self.socket)
+        if key is None:
+            if wanted:
+                selector.register(self.socket, wanted, self)
+        elif not wanted:
+            # Still registered, a connection that broke would be told of again and again.
+            selector.unregister(self.socket)
+        elif key.events != wanted:
+            selector.modify(self.socket, wanted, self)
+
+    def end(self) -> None:
+        """Send nothing more after ``pending``: the peer sees the end of the stream behind it.
+
+        Raises:
+            BrokenConnectionError: the connection broke.
+        """
+        self.ending = True
+        self._end_if_all_is_sent()
+
+    def _end_if_all_is_sent(self) -> None:
+        if self.pending or not self.ending:
+            return
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
+
+    def send_pending(self) -> None:
+        """Send more of ``pending``.
+
+        Raises:
+            BrokenConnectionError: the connection broke.
+        """
+        try:
+            sent = self.socket.send(self.pending)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise BrokenConnectionError(*error.args) from error
+        self.sent_bytes += sent
+        self.pending = memoryview(self.pending)[sent:] if sent < len(self.pending) else b""
+        self._end_if_all_is_sent()

@@ -1,0 +1,146 @@
+"""Connecting: to the server, as workers and the evaluator do, or to a peer."""
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.roles.transport.receiving import receive_exactly, receive_header
+from testbed.training.settings import PORT, Settings
+from testbed.updates import FloatVector, as_bytes
+from testbed.wire import WireError
+from testbed.wire.frames import Kind, header
+
+CONNECT_TIMEOUT = 20.0
+"""Seconds to wait for the server to listen and to answer the greeting."""
+_RETRY = 0.05
+_RETRY_GREETING = 0.1
+_ALIVE_PERIOD = 5
+"""Seconds after which a silent server is asked whether it is still there, if it may be killed."""
+_ALIVE_COUNT = 127
+"""How often it may leave that unanswered: a link that is down for minutes is not its end."""
+_INCARNATION, _KILLS = 32, 48
+"""Bits of a greeting's number below the device's incarnation, and below the kills of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who greets the server: the number of a greeting.
+
+    Attributes:
+        number: the device's; workers count from 0, the evaluator has ``settings.workers``.
+        incarnation: how often the device was killed and came back.
+        kills: how often the server had been killed when this process was started.
+    """
+
+    number: int
+    incarnation: int = 0
+    kills: int = 0
+
+    def __int__(self) -> int:
+        return self.number | self.incarnation << _INCARNATION | self.kills << _KILLS
+
+    @classmethod
+    def of(cls, number: int) -> "Who":
+        """Whose greeting has this number."""
+        incarnation = number >> _INCARNATION & (1 << _KILLS - _INCARNATION) - 1
+        return cls(number & (1 << _INCARNATION) - 1, incarnation, number >> _KILLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """A connection over which the server has answered a greeting.
+
+    Attributes:
+        goes_on: whether it is a server that has come back, and says from where this worker goes on.
+        base: the vector that the worker was sent last, if the next answer says what of it has changed.
+    """
+
+    connection: socket.socket
+    goes_on: bool = False
+    base: FloatVector | None = None
+
+
+def call(address: str, seconds: float) -> socket.socket:
+    """Connect to a device, as soon as it listens.
+
+    Raises:
+        OSError: it does not within so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            connection = socket.create_connection((address, PORT), timeout=seconds)
+            break
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def connect(
+    settings: Settings,
+    who: Who,
+    parameters: int,
+    *,
+    before: Callable[[], None] = lambda: None,
+) -> Greeted:
+    """Connect to the server and greet it; one that may be away for a while is waited for.
+
+    Args:
+        parameters: the model's size, which the server's must equal.
+        before: called when the server is there, and has not been greeted.
+
+    Raises:
+        WireError: the server refused the greeting or has another model.
+        OSError: there is no way to the server.
+    """
+    absence = settings.server_absence
+    deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
+    while True:
+        connection = None
+        try:
+            # It may die while it is being called, too.
+            connection = call(settings.server_address, max(_RETRY, deadline - time.monotonic()))
+            if absence is not None and settings.clock == "wall":
+                _notice_its_end(connection)
+            before()
+            return _greet(connection, settings, int(who), parameters)
+        except (ConnectionError, TimeoutError):
+            if connection is not None:
+                connection.close()
+            if absence is None or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_GREETING)
+
+
+def _notice_its_end(connection: socket.socket) -> None:
+    """Hear of the server's end even if the link was down when its kernel told of it, and only once."""
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _ALIVE_PERIOD),
+        (socket.TCP_KEEPINTVL, _ALIVE_PERIOD),
+        (socket.TCP_KEEPCNT, _ALIVE_COUNT),
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _greet(connection: socket.socket, settings: Settings, number: int, parameters: int) -> Greeted:
+    secret = bytes.fromhex(settings.secret)
+    connection.sendall(header(Kind.HELLO, number, length=len(secret)) + secret)
+    accepts = {Kind.WELCOME: 0, Kind.RESUME: 4 * parameters}
+    kind, _, theirs, _, length = receive_header(connection, accepts)
+    if theirs != parameters:
+        raise WireError(f"the server's model has {theirs} parameters, this device's {parameters}")
+    base = None
+    if length:
+        base = np.empty(parameters, np.float32)
+        if length != base.nbytes:
+            raise WireError(f"parameters of {length} bytes, expected {base.nbytes}")
+        receive_exactly(connection, as_bytes(base))
+    connection.settimeout(None)
+    return Greeted(connection, kind is Kind.RESUME, base)

@@ -1,0 +1,1 @@
+"""The worker: it asks for parameters or is sent them, computes, waits and pushes."""

@@ -1,0 +1,192 @@
+"""The worker that is sent every version unasked: Push & Wait, Push & Interrupt (paper 004, §2).
+
+Two things happen to it: parameters arrive, and its computation ends. What it then does is decided by
+``worker_protocols``. Under the wall clock they happen when they happen; under the virtual clock it is
+told of both, and receives meanwhile what comes, so that the server never waits for it.
+"""
+
+import select
+import socket
+import time
+
+import numpy as np
+
+from testbed.roles.orders import OrderKind
+from testbed.roles.pace import Draws
+from testbed.roles.standstill import Standstill
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.roles.worker.pauses import ORDER
+from testbed.roles.worker.pulling import STALLED, Answers
+from testbed.roles.worker.pushing import push
+from testbed.telemetry.board import DeviceLine
+from testbed.training.computation import Computation
+from testbed.training.worker_protocols import WorkerProtocol
+from testbed.updates import FloatVector
+from testbed.wire.frames import Kind, header
+
+
+class Listener:
+    """A worker that listens, over a connection that has greeted."""
+
+    def __init__(  # noqa: PLR0917 - what a worker is made of
+        self,
+        connection: socket.socket,
+        answers: Answers,
+        computation: Computation,
+        learners: TurnTaking,
+        protocol: WorkerProtocol,
+        line: DeviceLine,
+        parking: FaultsAfterPushes,
+    ) -> None:
+        self._connection = connection
+        self._answers = answers
+        self._computation = computation
+        self._learners = learners
+        self._protocol = protocol
+        self._line = line
+        self._parking = parking
+        size = learners.own.layout.total
+        self._gradient = np.empty(size, np.float32)
+        self._loss = 0.0
+        # Versions that were received and may still be wanted, and memory for others.
+        self._received: dict[int, FloatVector] = {}
+        self._spare: list[FloatVector] = []
+        self._newest = -1
+        self._stopped = False
+
+    def by_wall_clock(self, times: Draws) -> None:
+        """Work until the server says STOP; durations are drawn and waited for."""
+        if not self._await(None):
+            return
+        training = time.monotonic()
+        while True:
+            began = time.monotonic()
+            computing, waiting = times.draw(began - training)
+            self._compute()
+            until = max(began + computing, time.monotonic()) + waiting
+            interrupted = self._await(until)
+            if self._stopped:
+                return
+            if interrupted:
+                continue
+            if self._finish() is None and not self._await(None):
+                return
+
+    def by_virtual_clock(self, standstill: Standstill) -> None:
+        """Work until the clock says so; it says what has happened, and nothing else counts.
+
+        Raises:
+            RunError: the clock says that a version has arrived that will never come, or that a
+                computation is over that was never begun.
+        """
+        leave, poll = standstill.leave, select.poll()
+        poll.register(leave, select.POLLIN)
+        poll.register(self._connection, select.POLLIN)
+        self._answers.listen()
+        while True:
+            standstill.waits_for = ORDER
+            ready = {fd for fd, _ in poll.poll(1000 * STALLED)}
+            if leave.fileno() not in ready:
+                if ready or self._answers.stands_still():
+                    self._receive()
+                else:
+                    standstill.claim()
+                continue
+            order = leave.take()
+            assert order is not None
+            match order.what:
+                case OrderKind.ARRIVED:
+                    standstill.waits_for = f"version {order.number}"
+                    self._receive_until(order.number, standstill)
+                    self._forget_before(order.number)
+                    if self._protocol.arrived(order.number) is not None:
+                        self._compute()
+                case OrderKind.FINISHED:
+                    if self._protocol.computing is None:
+                        raise standstill.broken(
+                            "the clock says that a computation is over, and none is under way: the "
+                            "order of events is broken, please report it with the experiment file"
+                        )
+                    if self._finish() is not None:
+                        self._compute()
+                case OrderKind.RESUME:
+                    self._computation.draw_behind(order.number)
+                case _:
+                    break
+        # A connection that is closed with STOP unread would be reset, and what it sent be lost.
+        while not self._stopped:
+            self._receive()
+
+    def _receive_until(self, version: int, standstill: Standstill) -> None:
+        """Receive what comes, up to a version that the clock says has arrived; or STOP."""
+        while version not in self._received and not self._stopped:
+            if self._newest >= version:
+                raise standstill.broken(
+                    f"the clock says that version {version} has arrived, and the server has sent "
+                    f"version {self._newest}, after which it cannot come any more: the order of events "
+                    "is broken, please report it with the experiment file"
+                )
+            self._receive()
+
+    def _await(self, until: float | None) -> bool:
+        """Take parameters in until a moment, or None: until there are some to compute at.
+
+        Returns:
+            Whether a computation is to begin; False at the end of the time, or of training.
+        """
+        begin = False
+        self._answers.listen()
+        while not begin:
+            patience = None if until is None else max(0.0, until - time.monotonic())
+            if not self._answers.arrived(patience):
+                return False
+            version = self._receive()
+            if version is None:
+                return False
+            self._parking.answered(version)
+            self._forget_before(version)
+            begin = self._protocol.arrived(version) is not None
+        return True
+
+    def _forget_before(self, version: int) -> None:
+        for older in [v for v in self._received if v < version]:
+            self._spare.append(self._received.pop(older))
+
+    def _receive(self) -> int | None:
+        """Receive one version; None for STOP."""
+        version = self._answers.wait()
+        if version is None:
+            self._stopped = True
+            return None
+        vector = self._spare.pop() if self._spare else np.empty_like(self._gradient)
+        self._answers.take(vector)
+        self._answers.listen()
+        self._received[version] = vector
+        self._newest = version
+        return version
+
+    def _compute(self) -> None:
+        """Compute at the version that the protocol says."""
+        version = self._protocol.computing
+        assert version is not None
+        self._line.training()
+        drawn = self._computation.draw()
+        with self._learners.take() as learner:
+            np.copyto(learner.parameters, self._received[version])
+            gradient, self._loss = self._computation.gradient(learner, drawn)
+            np.copyto(self._gradient, gradient)
+        self._line.waiting()
+
+    def _finish(self) -> int | None:
+        """Send what was computed, or say that it comes too late; returns the version that is next."""
+        version = self._protocol.computing
+        assert version is not None
+        finish = self._protocol.finished()
+        if finish.late:
+            self._connection.sendall(header(Kind.FINISHED, version))
+        else:
+            encoded = self._computation.encode(self._gradient)
+            self._connection.sendall(b"".join(push(version, encoded, self._loss)))
+            self._parking.pushed()
+        return finish.next

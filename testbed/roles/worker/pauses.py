@@ -1,0 +1,114 @@
+"""When an asking worker may send what it has computed: by the wall clock, or by the virtual one."""
+
+import select
+import socket
+import time
+from abc import ABC, abstractmethod
+
+from testbed.roles.orders import OrderKind
+from testbed.roles.pace import Draws
+from testbed.roles.standstill import Standstill
+from testbed.roles.transport.receiving import receive_header
+from testbed.roles.worker.pulling import STALLED
+from testbed.wire.frames import Kind
+
+LONGEST = 86_400.0
+"""Seconds that are waited for at once: the kernel takes no more than some days."""
+ORDER = "the clock's next order"
+"""What a worker waits for that has computed and may not send yet."""
+
+
+class Pause(ABC):
+    """The time between parameters and push."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Parameters have arrived."""
+
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether it may send at once."""
+
+    @abstractmethod
+    def wait(self, connection: socket.socket) -> bool:
+        """Wait until it may send; False if training has ended."""
+
+
+class WallPause(Pause):
+    """A computation lasts as long as was drawn, or as the host takes if that is longer."""
+
+    def __init__(self, times: Draws) -> None:
+        self._times = times
+        self._training: float | None = None
+        self._until = self._waiting = 0.0
+
+    def begin(self) -> None:
+        now = time.monotonic()
+        if self._training is None:
+            self._training = now
+        computing, self._waiting = self._times.draw(now - self._training)
+        self._until = now + computing
+
+    def over(self) -> bool:
+        self._until = max(self._until, time.monotonic()) + self._waiting
+        self._waiting = 0.0
+        return self._until <= time.monotonic()
+
+    def wait(self, connection: socket.socket) -> bool:
+        # Meanwhile the server has nothing to say but STOP, of which one byte is enough to wake.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        while not poll.poll(1000 * min(LONGEST, max(0.0, self._until - time.monotonic()))):
+            if self._until <= time.monotonic():
+                return True
+        receive_header(connection, {Kind.STOP: 0})
+        return False
+
+
+class VirtualPause(Pause):
+    """Until the virtual clock gets there."""
+
+    def __init__(self, standstill: Standstill) -> None:
+        self._leave = standstill.leave
+        self._standstill = standstill
+        self._told: OrderKind | None = None
+
+    def begin(self) -> None:
+        self._told = None
+
+    def over(self) -> bool:
+        order = self._leave.take(wait=False)
+        self._told = order.what if order else None
+        return self._told is OrderKind.FINISHED
+
+    def wait(self, connection: socket.socket) -> bool:
+        if self._told is None:
+            before, self._standstill.waits_for = self._standstill.waits_for, ORDER
+            self._await_server(connection)
+            self._standstill.waits_for = before
+            order = self._leave.take()
+            assert order is not None
+            self._told = order.what
+        if self._told is OrderKind.FINISHED:
+            return True
+        # STOP comes over the network as well. A connection that is closed with it unread would be
+        # reset, and what it still has to send be lost.
+        receive_header(connection, {Kind.STOP: 0})
+        return False
+
+    def _await_server(self, connection: socket.socket) -> None:
+        """Wait until the clock says something.
+
+        Raises:
+            ConnectionError: the connection has ended, and with it the clock, without a STOP.
+        """
+        poll = select.poll()
+        poll.register(self._leave, select.POLLIN)
+        poll.register(connection, select.POLLRDHUP)
+        while not (ready := {fd for fd, _ in poll.poll(1000 * STALLED)}):
+            self._standstill.claim()
+        if self._leave.fileno() in ready:
+            return
+        if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+            raise ConnectionResetError("the server closed the connection")

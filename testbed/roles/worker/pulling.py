@@ -1,0 +1,170 @@
+"""How a worker takes in the answers to its pulls.
+
+It waits for an answer before it takes a turn at computing, so that no turn is spent on a slow link,
+and is woken once for it: SO_RCVLOWAT makes the connection readable when the whole answer is there
+(or the end of the stream behind a STOP). An answer longer than the kernel's buffers wakes early, and
+one that stands still is read as far as it came: where segments are long (loopback's are 64 KiB) the
+sender may wait for more window than is left before the mark, and nothing else would ever end that.
+The mark holds for whoever reads, too: a reader that has some and sleeps for the rest is not woken by
+less than the mark, so it is taken away before anything is read.
+"""
+
+import math
+import select
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from testbed.encoding_choice import EncodingChoice, Pulls
+from testbed.roles.transport.kernel_queues import unread
+from testbed.roles.transport.receiving import receive_exactly, receive_header
+from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
+from testbed.wire import WireError
+from testbed.wire.encodings import DENSE, Codec
+from testbed.wire.frames import HEADER, Kind
+
+STALLED = 1.0
+"""Seconds without a further byte after which an answer stands still."""
+
+
+class Answers(ABC):
+    """The answers to the pulls of one connection.
+
+    Usage, for each answer: ``listen``; ``wait``; then ``take`` what was announced.
+
+    Attributes:
+        idle: called about once a second while nothing comes.
+    """
+
+    idle: Callable[[], None] | None = None
+
+    def __init__(self, connection: socket.socket, longest: int) -> None:
+        self._connection = connection
+        self._accepts = {Kind.PARAMETERS: longest, Kind.STOP: 0}
+        self._arrived = select.poll()
+        self._arrived.register(connection, select.POLLIN)
+        self._encoding = 0
+        self._length = 0
+        self._there = 0
+
+    def begin_with(self, parameters: FloatVector) -> None:
+        """These are what the answer before the first one brought, over another connection."""
+        return  # who needs to know says so
+
+    @abstractmethod
+    def listen(self) -> None:
+        """Be woken by the next answer."""
+
+    def wait(self) -> int | None:
+        """Wait for the answer; returns the version that it brings, or None for a STOP.
+
+        Raises:
+            WireError: it is not what this run's server answers.
+            ConnectionError: the connection ended.
+        """
+        self.arrived(None)
+        kind, self._encoding, version, _, self._length = receive_header(
+            self._connection, self._accepts
+        )
+        return None if kind is Kind.STOP else version
+
+    @abstractmethod
+    def take(self, parameters: FloatVector) -> None:
+        """Receive what ``wait`` announced; ``parameters`` become those of its version.
+
+        Raises:
+            WireError: it is not what this run's server answers.
+            ConnectionError: the connection ended.
+        """
+
+    def arrived(self, seconds: float | None) -> bool:
+        """Wait for an answer, at most so many seconds; whether there is one (whole, where possible)."""
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while not self._arrived.poll(1000 * min(STALLED, max(0.0, until - time.monotonic()))):
+            if self.stands_still():
+                break
+            if self.idle is not None:
+                self.idle()
+            if time.monotonic() >= until:
+                return False
+        self._wake_at(1)
+        return True
+
+    def stands_still(self) -> bool:
+        """Whether some of an answer is there, and no more than when this was asked last."""
+        before, self._there = self._there, unread(self._connection)
+        return 0 < before == self._there
+
+    def _wake_at(self, count: int) -> None:
+        """Make the connection readable from so many bytes on."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
+
+class FullAnswers(Answers):
+    """Every answer is the whole vector, received straight into the model's memory."""
+
+    def __init__(self, connection: socket.socket, layout: Layout) -> None:
+        self._size = 4 * layout.total
+        super().__init__(connection, self._size)
+
+    def listen(self) -> None:
+        self._wake_at(HEADER.size + self._size)
+
+    def take(self, parameters: FloatVector) -> None:
+        if self._length != self._size or self._encoding != DENSE:
+            raise WireError(
+                f"parameters of {self._length} bytes in encoding {self._encoding}, expected "
+                f"{self._size} in encoding {DENSE}"
+            )
+        receive_exactly(self._connection, as_bytes(parameters))
+
+
+class ChangedAnswers(Answers):
+    """An answer holds what changed since the one before; this side keeps the vector between them.
+
+    The vector is a copy of the worker's own, because the models that workers compute with are
+    shared among them.
+    """
+
+    def __init__(self, connection: socket.socket, layout: Layout) -> None:
+        self._codec = Codec(EncodingChoice(), layout.sizes)
+        super().__init__(connection, self._codec.longest)
+        self._own = np.empty(layout.total, np.float32)
+        self._complete = False
+
+    def begin_with(self, parameters: FloatVector) -> None:
+        np.copyto(self._own, parameters)
+        self._complete = True
+
+    def listen(self) -> None:
+        # The first answer is the whole vector; later ones say how long they are.
+        self._wake_at(HEADER.size + (0 if self._complete else 4 * len(self._own)))
+
+    def wait(self) -> int | None:
+        version = super().wait()
+        if version is not None and self._length:
+            self._wake_at(self._length)
+            self.arrived(None)
+        return version
+
+    def take(self, parameters: FloatVector) -> None:
+        if self._encoding == DENSE and self._length == as_bytes(self._own).nbytes:
+            receive_exactly(self._connection, as_bytes(self._own))
+            self._complete = True
+        else:
+            body = memoryview(bytearray(self._length))
+            receive_exactly(self._connection, body)
+            changes = self._codec.decode(self._encoding, body)
+            if not self._complete or not isinstance(changes, SparseUpdate):
+                raise WireError("changed parameters before there were any to change")
+            self._own[changes.indices] = changes.values
+        np.copyto(parameters, self._own)
+
+
+ANSWERS: dict[Pulls, type[FullAnswers] | type[ChangedAnswers]] = {
+    "full": FullAnswers,
+    "changed": ChangedAnswers,
+}

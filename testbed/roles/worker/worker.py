@@ -1,0 +1,101 @@
+"""A worker: its data, its half of the algorithm, its connection, and how it comes by parameters."""
+
+import socket
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.encoding_choice import EncodingChoice
+from testbed.learning.data import datasets
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.standstill import Standstill
+from testbed.roles.transport.greeting import Greeted, Who, connect
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.worker.asking import ask
+from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.roles.worker.listener import Listener
+from testbed.roles.worker.pauses import VirtualPause, WallPause
+from testbed.roles.worker.pulling import ANSWERS
+from testbed.telemetry.board import DeviceLine
+from testbed.training import computation
+from testbed.training.computation import Computation, Times
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.wire.encodings import Codec
+
+# What a worker that is killed had handed to its kernel must not travel on without it: over a link that
+# was down it would still come when the next incarnation is at work.
+_RESET, _LEAVE = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+
+
+def work(  # noqa: PLR0917 - what a worker is made of
+    settings: Settings,
+    who: Who,
+    dataset: datasets.Dataset,
+    part: npt.NDArray[np.int64],
+    learners: TurnTaking,
+    times: Times,
+    leave: OrderChannel | None,
+    line: DeviceLine | None = None,
+    parking: FaultsAfterPushes | None = None,
+) -> None:
+    """Be a worker until training ends.
+
+    Args:
+        part: the indices of its training images.
+        leave: the virtual clock's channel; None under the wall clock.
+        line: where to write how it stands, if there is a board.
+        parking: what strikes it behind its pushes, if anything does.
+    """
+    number, incarnation = who.number, who.incarnation
+    parking = parking or FaultsAfterPushes.nothing(number)
+    layout = learners.own.layout
+    batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
+    half = computation.worker_half(settings, layout, number)
+    codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+    mine = Computation(half, batches, codec)
+    own_times = parking.paced(times.of_device(number, half.local_steps))
+    line = line or DeviceLine.unread()
+
+    def session(greeted: Greeted) -> None:
+        """Work over one connection until training ends."""
+        connection = greeted.connection
+        protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
+        answers = ANSWERS[settings.pulls](connection, layout)
+        standstill = Standstill(connection, leave) if leave else None
+        answers.idle = standstill.claim if standstill else None
+        if greeted.goes_on:
+            assert leave is not None
+            if greeted.base is not None:
+                answers.begin_with(greeted.base)
+            order = leave.take()
+            assert order is not None
+            assert order.what is OrderKind.RESUME
+            mine.draw_behind(order.number)
+        if protocol.asks:
+            pause = VirtualPause(standstill) if standstill else WallPause(own_times)
+            asked = greeted.goes_on
+            ask(connection, answers, mine, learners, pause, line, parking, asked=asked)
+        else:
+            listener = Listener(connection, answers, mine, learners, protocol, line, parking)
+            if standstill:
+                listener.by_virtual_clock(standstill)
+            else:
+                listener.by_wall_clock(own_times)
+
+    # Whatever the clock told somebody who was killed, or told before it was killed itself, is over.
+    forget = leave.forget if leave is not None else lambda: None
+    while True:
+        greeted = connect(settings, who, layout.total, before=forget)
+        with greeted.connection as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            try:
+                session(greeted)
+            except (ConnectionError, TimeoutError):
+                if settings.server_absence is None:
+                    raise
+                continue  # the server may have been killed, and comes back
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LEAVE)
+            break
+    line.done()

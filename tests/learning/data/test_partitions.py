@@ -1,0 +1,164 @@
+"""Partitions: disjoint and complete whatever is asked for, and each as its paper has it."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.errors import SpecError
+from testbed.learning.data.partitions import dirichlet, equal, parts, shards, sizes
+
+Labels = npt.NDArray[np.int64]
+
+
+def labels_of(images: int, seed: int = 0) -> Labels:
+    return np.random.default_rng(seed).integers(0, 10, images)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[dict[str, Any], Labels, int, int, int]:
+    devices = draw(st.integers(1, 60))
+    least = draw(st.integers(1, 6))
+    each = max(least, draw(st.integers(1, 12)))
+    kinds: dict[str, dict[str, Any]] = {
+        "equal": {},
+        "dirichlet": {"alpha": draw(st.sampled_from([0.001, 0.05, 0.5, 10.0, 1e6]))},
+        "shards": {"per_worker": draw(st.integers(1, each))},
+        "sizes": {"weights": draw(st.lists(st.floats(1e-3, 1e6), min_size=60, max_size=60))},
+    }
+    kind = draw(st.sampled_from(sorted(kinds)))
+    images = devices * each + draw(st.integers(0, 50))
+    labels = draw(st.sampled_from([labels_of(images), np.zeros(images, np.int64)]))
+    return {"kind": kind, **kinds[kind]}, labels, devices, draw(st.integers(0, 9)), least
+
+
+@given(cases())
+def test_every_image_is_somebodys_and_nobody_elses(
+    case: tuple[dict[str, Any], Labels, int, int, int],
+) -> None:
+    partition, labels, devices, seed, least = case
+    found = parts(partition, labels, devices, seed, least)
+    assert len(found) == devices
+    assert all(part.dtype == np.int64 for part in found)
+    assert np.array_equal(np.sort(np.concatenate(found)), np.arange(len(labels)))
+    again = parts(partition, labels.astype(np.uint8), devices, seed, least)
+    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+    if partition["kind"] == "dirichlet":
+        assert min(map(len, found)) >= least
+
+
+@pytest.mark.parametrize(
+    ("images", "devices", "seed", "digest"),
+    [
+        (1442, 20, 1, "986755778a1ca203ef00e7e31781e366a1d714d4b153f8d0f92059e4f9464194"),
+        (60_000, 200, 7, "1ab2ca3a4f18e96cbff8aa7cc53926031eec5d308bdc984f11f92bb126f8c593"),
+        (103, 10, 2**62, "9ea406cd750b51fa195fc7e4c4ee15cee0a28dde990d50ca9fb5844af4bad2ca"),
+    ],
+)
+def test_equal_parts_are_those_of_earlier_versions(
+    images: int, devices: int, seed: int, digest: str
+) -> None:
+    """So that an experiment without ``partition`` has the results that it had."""
+    found = hashlib.sha256()
+    for part in parts({"kind": "equal"}, np.zeros(images, np.uint8), devices, seed):
+        found.update(part.tobytes() + b"|")
+    assert found.hexdigest() == digest
+
+
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 5))
+def test_equal_parts_differ_by_one_image_at_most(devices: int, more: int, seed: int) -> None:
+    lengths = [len(part) for part in equal(devices + more, devices, seed)]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        {"kind": "equal"},
+        {"kind": "dirichlet", "alpha": 0.5},
+        {"kind": "shards", "per_worker": 2},
+        {"kind": "sizes", "weights": [1.0] * 10},
+    ],
+    ids=lambda partition: partition["kind"],
+)
+def test_each_is_the_seeds(partition: dict[str, Any]) -> None:
+    one, other = (parts(partition, labels_of(1000), 10, seed) for seed in (1, 2))
+    assert not np.array_equal(one[0], other[0])
+
+
+def counts(labels: Labels, found: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    return np.array([np.bincount(labels[part], minlength=10) for part in found])
+
+
+def test_a_small_alpha_leaves_few_labels_and_a_large_one_all() -> None:
+    labels = labels_of(60_000)
+    few, many = (counts(labels, dirichlet(labels, 20, a, 1, 10)) for a in (0.05, 1000.0))
+    assert np.median((few > 0.05 * few.sum(axis=1, keepdims=True)).sum(axis=1)) <= 3
+    assert (abs(many / 300 - 1) < 0.25).all()
+
+
+def test_the_variance_of_a_labels_shares_is_dirichlets() -> None:
+    """Var p = (n − 1) / (n² (n·α + 1)) for each of n devices."""
+    labels, devices, alpha = labels_of(40_000), 10, 0.5
+    shares = np.concatenate(
+        [
+            counts(labels, dirichlet(labels, devices, alpha, seed, 1)).ravel() / 4000
+            for seed in range(60)
+        ]
+    )
+    expected = (devices - 1) / (devices**2 * (devices * alpha + 1))
+    # 6,000 draws, of a kurtosis of about 10: the variance's standard error is about 4 %.
+    assert shares.var() == pytest.approx(expected, rel=0.15)
+
+
+def test_who_is_short_is_topped_up_from_the_largest() -> None:
+    """With 200 devices and α = 0.05 no draw gives everybody ten images; the largest give them."""
+    labels = labels_of(60_000)
+    alone = dirichlet(labels, 200, 0.05, 1, 1)
+    found = dirichlet(labels, 200, 0.05, 1, 10)
+    lengths = np.array([len(part) for part in found])
+    assert lengths.min() == 10
+    assert (lengths == 10).sum() > 10
+    assert lengths.max() > 1000
+    assert min(map(len, alone)) < 10
+
+
+def test_everybody_can_be_given_the_least_and_nothing_else() -> None:
+    lengths = {len(part) for part in dirichlet(labels_of(200), 20, 0.01, 1, 10)}
+    assert lengths == {10}
+
+
+def test_shards_are_of_neighbouring_labels() -> None:
+    labels = np.repeat(np.arange(10), 600)
+    found = counts(labels, shards(labels, 100, 2, 1))
+    # 200 shards of 30 images, 20 of each label: nobody has more than two.
+    assert ((found > 0).sum(axis=1) <= 2).all()
+    assert (found % 30 == 0).all()
+    assert (found.sum(axis=1) == 60).all()
+    assert ((found > 0).sum(axis=1) == 2).sum() > 70
+
+
+def test_sizes_are_in_proportion() -> None:
+    lengths = [len(part) for part in sizes(1000, [1.0, 1.0, 2.0, 6.0], 1)]
+    assert lengths == [100, 100, 200, 600]
+    labels = np.zeros(90, np.int64)
+    of_some = parts({"kind": "sizes", "weights": [1.0, 2.0, 9.0]}, labels, 2, 1)
+    assert [len(part) for part in of_some] == [30, 60]
+
+
+@pytest.mark.parametrize(
+    ("partition", "needs"),
+    [
+        ({"kind": "equal"}, "one"),
+        ({"kind": "sizes", "weights": [1.0] * 11}, "one"),
+        ({"kind": "dirichlet", "alpha": 1.0}, "10"),
+        ({"kind": "shards", "per_worker": 3}, "3"),
+    ],
+)
+def test_too_few_images_are_refused(partition: dict[str, Any], needs: str) -> None:
+    with pytest.raises(SpecError, match=f"^10 training images .* 11 workers: each needs {needs};"):
+        parts(partition, labels_of(10), 11, 1, least=10)

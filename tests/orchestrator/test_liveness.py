@@ -1,0 +1,91 @@
+"""Who is killed when training is over, and who only later."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from testbed.orchestrator.liveness import (
+    LEAVING_TIMEOUT,
+    LOOK_PERIOD,
+    PAUSED_TIMEOUT,
+    SUSPECTED_TIMEOUT,
+    Liveness,
+)
+from testbed.orchestrator.standing_still import stands_still
+
+WORKERS = ("worker-0", "worker-1", "worker-2")
+
+
+def there() -> Liveness:
+    attendance = Liveness(WORKERS)
+    for device in ("server", *WORKERS):
+        attendance.started(device)
+    return attendance
+
+
+def test_who_does_not_end_in_time_is_killed_once() -> None:
+    attendance = there()
+    assert list(attendance.overdue(1e9)) == []  # training goes on
+    attendance.over(100.0)
+    attendance.exited("worker-1")
+    assert list(attendance.overdue(100.0 + LEAVING_TIMEOUT - 1)) == []
+    late = 100.0 + LEAVING_TIMEOUT
+    left = [("worker-0", LEAVING_TIMEOUT), ("worker-2", LEAVING_TIMEOUT)]
+    assert list(attendance.overdue(late)) == left
+    assert list(attendance.overdue(late + 1)) == []
+    assert attendance.anybody
+    for device in ("server", "worker-0", "worker-2"):
+        attendance.exited(device)
+    assert not attendance.anybody
+
+
+def test_one_that_was_killed_and_is_back_is_not_suspected_any_more() -> None:
+    attendance = there()
+    attendance.suspected("worker-0", yes=True)
+    attendance.exited("worker-0")
+    attendance.started("worker-0")
+    attendance.over(100.0)
+    assert list(attendance.overdue(100.0 + SUSPECTED_TIMEOUT)) == []
+
+
+def test_whom_the_server_suspects_has_less_time_and_another_server_suspects_nobody() -> None:
+    attendance = there()
+    for worker in WORKERS[:2]:
+        attendance.suspected(worker, yes=True)
+    attendance.nobody_suspected()
+    attendance.suspected("worker-1", yes=True)
+    attendance.suspected("worker-2", yes=True)
+    attendance.suspected("worker-2", yes=False)
+    attendance.over(100.0)
+    assert list(attendance.overdue(101.0)) == [("worker-1", SUSPECTED_TIMEOUT)]
+
+
+def test_who_stands_still_is_not_waited_for_as_one_that_computes_is() -> None:
+    attendance = there()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
+        processes = {"worker-0": worker.pid, "worker-1": os.getpid()}
+        os.kill(worker.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + 20
+        while not stands_still(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert list(attendance.overdue(90.0)) == []  # training goes on
+        attendance.stopping(100.0, processes)
+        assert list(attendance.overdue(100.0)) == []
+        os.kill(worker.pid, signal.SIGCONT)
+        while stands_still(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert list(attendance.overdue(100.0 + PAUSED_TIMEOUT)) == []
+        os.kill(worker.pid, signal.SIGSTOP)
+        while not stands_still(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        again = 100.0 + PAUSED_TIMEOUT + LOOK_PERIOD
+        assert list(attendance.overdue(again)) == []
+        # The server may wait for it still.
+        assert list(attendance.overdue(again + PAUSED_TIMEOUT)) == [("worker-0", PAUSED_TIMEOUT)]
+        worker.kill()
+    assert not stands_still(worker.pid)

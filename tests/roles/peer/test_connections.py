@@ -1,0 +1,617 @@
+"""Peers' connections over real sockets: each peer has an address of loopback, and a thread.
+
+Strangers speak raw frames, so that nothing of the peers' code decides what they send.
+"""
+
+import contextlib
+import dataclasses
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.channel import Channel
+from testbed.experiment.spec import Spec
+from testbed.planning.plan import plan
+from testbed.roles.orders import Order, OrderChannel, OrderKind
+from testbed.roles.peer import connections as meeting
+from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.reporting import Report
+from testbed.roles.transport import greeting
+from testbed.training.settings import Settings
+from testbed.wire.frames import HEADER, Kind, header, parse
+
+SIZE = 1000
+LONGEST = 8 * SIZE
+SECRET = bytes(range(32))
+EVERYTHING = dict.fromkeys(Kind, 1 << 25)
+
+
+def settings(peers: int, **changes: Any) -> Settings:
+    spec = {
+        "name": "meeting",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 4},
+        "algorithms": ["all-to-all"],
+        "devices": {"workers": peers},
+        "clock": "virtual",
+        "compute": {"distribution": "constant", "mean": "1s"},
+    }
+    fields: dict[str, Any] = {
+        "peer_addresses": tuple(map(address, range(peers))),
+        "own_processors": False,
+        "secret": SECRET.hex(),
+    }
+    return dataclasses.replace(plan(Spec.model_validate(spec))[0].settings, **fields | changes)
+
+
+def address(peer: int) -> str:
+    return f"127.0.0.{peer + 1}"
+
+
+class Place:
+    """Makes peers that find each other on loopback."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with socket.create_server(("", 0)) as free:
+            self.port = free.getsockname()[1]
+        monkeypatch.setattr(meeting, "PORT", self.port)
+        monkeypatch.setattr(greeting, "PORT", self.port)
+        self.made: list[PeerConnections] = []
+        self.threads: list[threading.Thread] = []
+        self.connections: list[socket.socket] = []
+        self.reports: dict[int, Channel] = {}
+        self.errors: list[BaseException] = []
+        self.spill: int | None = None
+
+    def peer(self, number: int, peers: int, size: int = SIZE, **changes: Any) -> PeerConnections:
+        """A peer that listens at its own address, where in a run it would at its node's all."""
+        listen = socket.create_server
+
+        def at_its_address(where: tuple[str, int], **how: Any) -> socket.socket:
+            return listen((address(number), where[1]), **how)
+
+        ours, theirs = Channel.pair()
+        self.reports[number] = ours
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(socket, "create_server", at_its_address)
+            plan = settings(peers, **changes)
+            one = PeerConnections(plan, number, size, LONGEST, Report(theirs), spill=self.spill)
+        self.made.append(one)
+        return one
+
+    def do(self, what: Callable[[], None]) -> threading.Thread:
+        """Do something in a thread; what it raises is raised when the test ends."""
+
+        def run() -> None:
+            try:
+                what()
+            except BaseException as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.threads.append(thread)
+        return thread
+
+    def together(self, *tasks: Callable[[], None]) -> None:
+        for thread in [self.do(task) for task in tasks]:
+            thread.join(20)
+            assert not thread.is_alive()
+        if self.errors:
+            raise self.errors.pop(0)
+
+    def meet(self, peers: int, evaluator: bool = True, **changes: Any) -> list[PeerConnections]:
+        """As many peers, which have met."""
+        all_of_them = [self.peer(number, peers, **changes) for number in range(peers)]
+        if evaluator:
+            self.greeted(0, peers)
+        self.together(*(one.meet for one in all_of_them))
+        return all_of_them
+
+    def connect(self, peer: int, data: bytes) -> socket.socket:
+        connection = socket.create_connection((address(peer), self.port), timeout=10)
+        self.connections.append(connection)
+        connection.sendall(data)
+        return connection
+
+    def greeted(self, peer: int, number: int) -> socket.socket:
+        """Connect and greet, without waiting for the answer."""
+        return self.connect(peer, hello(number))
+
+    def told(self, peer: int) -> list[dict[str, Any]]:
+        """What a peer has reported so far."""
+        fields = []
+        ours = self.reports[peer]
+        ours._socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while message := ours.receive():
+                fields.append(message.fields)
+        return fields
+
+    def events(self, peer: int) -> list[str]:
+        return [one["event"] for one in self.told(peer) if "event" in one]
+
+    def close(self) -> None:
+        for stranger in self.connections:
+            stranger.close()
+        for one in self.made:
+            for connection in (*one._peers.values(), *one._strangers):
+                connection.socket.close()
+            if one._evaluator is not None:
+                one._evaluator.socket.close()
+            one._listener.close()
+            one.selector.close()
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    one = Place(monkeypatch)
+    yield one
+    one.close()
+    assert not one.errors
+
+
+def hello(number: int, secret: bytes = SECRET) -> bytes:
+    return header(Kind.HELLO, number, length=len(secret)) + secret
+
+
+def push(number: int, value: float) -> list[bytes]:
+    body = np.full(SIZE, value, np.float32).tobytes()
+    return [header(Kind.PUSH, number, encoding=1, length=len(body)), body]
+
+
+def receive(connection: socket.socket) -> tuple[Kind, int, bytes]:
+    kind, _, number, _, length = parse(exactly(connection, HEADER.size), EVERYTHING)
+    return kind, number, exactly(connection, length)
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        assert more, "the peer closed the connection"
+        data += more
+    return data
+
+
+def turned(one: PeerConnections, until: Callable[[], Any]) -> Any:
+    """Turn until something is true; returns it."""
+    deadline = time.monotonic() + 10
+    while True:
+        if value := until():
+            return value
+        assert time.monotonic() < deadline
+        one.turn(0.05)
+
+
+def test_three_meet_exchange_and_part(place: Place) -> None:
+    peers = place.meet(3)
+    got: list[list[tuple[int, int, float]]] = [[], [], []]
+    # A greeting holds the secret where it is received, a welcome is a header.
+    assert [one.message_bytes for one in peers] == [2 * 64, 64 + 32, 2 * 32]
+
+    def exchange(number: int) -> None:
+        one = peers[number]
+        for step in range(20):
+            for other in range(3):
+                if other != number:
+                    one.send(other, push(step, number + step / 32))
+        while len(got[number]) < 40:
+            one.turn(1.0)
+            for sender, frame in one.frames():
+                values = np.frombuffer(frame.body, np.float32)
+                assert (values == values[0]).all()
+                got[number].append((sender, frame.number, float(values[0])))
+
+    place.together(*(lambda number=number: exchange(number) for number in range(3)))
+    for number in range(3):
+        for other in {0, 1, 2} - {number}:
+            # Each sender's come in its order.
+            mine = [one[1:] for one in got[number] if one[0] == other]
+            assert mine == [(step, other + step / 32) for step in range(20)]
+    evaluator = place.connections[0]
+    assert receive(evaluator)[:2] == (Kind.WELCOME, SIZE)
+    evaluator.settimeout(10)
+
+    def watch() -> None:
+        assert receive(evaluator)[0] is Kind.STOP
+        evaluator.close()
+
+    place.together(*(one.part for one in peers), watch)
+    for number, one in enumerate(peers):
+        assert list(one.lost()) == []
+        assert one.payload_bytes == 40 * 4 * SIZE
+        meeting_bytes = [128, 96, 64][number]
+        assert one.message_bytes == meeting_bytes + 40 * (4 * SIZE + 32) + 2 * 32
+        assert place.events(number) == []
+
+
+def test_the_evaluated_peer_tells_of_each_connection(place: Place) -> None:
+    peers = place.meet(2)
+    peers[1].send(0, push(0, 1.0))
+    turned(peers[0], lambda: list(peers[0].frames()))
+    place.connections[0].close()
+    place.together(*(one.part for one in peers))
+    (told,) = [one for one in place.told(0) if "connection" in one]
+    assert told["connection"] == 1
+    assert told["payload_bytes"] == 4 * SIZE
+    assert told["message_bytes"] == peers[0].message_bytes
+    assert told["sent_bytes"] == peers[1].message_bytes
+    assert told["local_port"] == place.port
+    assert told["reason"] is None
+    assert [one for one in place.told(1) if "connection" in one] == []
+
+
+def until_there(one: PeerConnections, sender: int) -> None:
+    """Wait until what a peer has sent can be read."""
+    assert select.select([one._peers[sender].socket], [], [], 30)[0]
+
+
+def test_only_one_is_read_from_when_only_its_update_is_wanted(place: Place) -> None:
+    peers = place.meet(3)
+    peers[1].send(0, push(1, 1.0))
+    peers[2].send(0, push(2, 2.0))
+    for sender in (1, 2):
+        until_there(peers[0], sender)
+    before = peers[0].message_bytes
+    frame = peers[0].next_from(2)
+    assert frame is not None
+    assert frame.number == 2
+    assert peers[0].message_bytes == before + 4 * SIZE + 32
+    frame = peers[0].next_from(1)
+    assert frame is not None
+    assert frame.number == 1
+    assert np.frombuffer(frame.body, np.float32)[0] == 1.0
+
+
+def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
+    peers = place.meet(3)
+    assert peers[1].under_way() == []
+    assert not peers[0].has_from(1)
+    messages = 50
+    for one, other in ((0, 1), (1, 0)):
+        for queue in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            peers[one]._peers[other].socket.setsockopt(socket.SOL_SOCKET, queue, 20_000)
+    for number in range(messages):
+        peers[1].send(0, push(number, 1.0))
+    assert peers[1]._peers[0].pending
+    assert peers[1].under_way() == [0]
+    until_there(peers[0], 1)
+    assert peers[0].has_from(1)
+    assert not peers[0].has_from(2)
+    taken = 0
+    while peers[1]._peers[0].pending:
+        peers[1].turn(0.0)
+        peers[0].turn(0.0)
+        taken += len(list(peers[0].frames()))
+    # What the kernel still has is under way until the other's kernel has received it.
+    deadline = time.monotonic() + 10
+    while taken < messages:
+        assert time.monotonic() < deadline
+        assert peers[1].under_way() == [0] or peers[0].has_from(1)
+        peers[0].turn(0.01)
+        if peers[0]._received:
+            assert peers[0].has_from(1)
+        taken += len(list(peers[0].frames()))
+    turned(peers[1], lambda: peers[1].under_way() == [])
+    assert not peers[0].has_from(1)
+    waited: list[bool] = []
+
+    def waiting() -> None:
+        waited.append(peers[0].has_from(1))
+        peers[1].send(0, push(7, 1.0))
+
+    peers[1].send(2, push(7, 1.0))
+    frame = peers[0].next_from(1, waiting)
+    assert frame is not None
+    assert frame.number == 7
+    assert waited[0] is False
+    peers[1]._peers[0].socket.close()
+    turned(peers[0], lambda: 1 not in peers[0]._peers)
+    assert peers[0].has_from(1)
+
+
+def test_while_nobody_is_read_a_leave_is_heard(place: Place) -> None:
+    peers = place.meet(2)
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    clock, mine = (OrderChannel(end) for end in pair)
+    peers[0].selector.register(mine, 1)
+    peers[1].send(0, push(1, 1.0))
+    assert not peers[0].turn(0.1, mine, reading=None)
+    assert list(peers[0].frames()) == []
+    clock.give(OrderKind.STOP)
+    turned(peers[0], lambda: peers[0].turn(0.1, mine, reading=None))
+    assert mine.take() == Order(OrderKind.STOP)
+    assert peers[0].next_from(1) is not None
+    clock.close()
+    mine.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "not the testbed's protocol"),
+        (hello(2, bytes(32)), "without this run's secret"),
+        (hello(2, b"short"), "without this run's secret"),
+        (hello(0), "has no business here"),
+        (hello(1), "has no business here"),
+        (hello(3), "has no business here, or is connected already"),
+        (hello(4), "has no business here"),
+        (hello(2**64 - 1), "has no business here"),
+        (header(Kind.HELLO, 0, length=2**40), "over the limit of 32"),
+        (push(0, 1.0)[0], "allowed now: HELLO"),
+        (header(Kind.WELCOME, SIZE), "allowed now: HELLO"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_strangers_are_shown_out(place: Place, data: bytes, reason: str) -> None:
+    one = place.peer(1, 3, evaluated_peer=1)
+    place.greeted(1, 3)  # the evaluator
+    turned(one, lambda: one._evaluator)
+    stranger = place.connect(1, data)
+    (text,) = turned(one, lambda: place.events(1))
+    assert reason in text
+    with contextlib.suppress(ConnectionResetError):
+        assert stranger.recv(1) == b""
+    assert list(one.lost()) == []
+    # Peer 2 itself is welcome afterwards.
+    place.greeted(1, 2)
+    turned(one, lambda: 2 in one._peers)
+    assert one.message_bytes == 64
+
+
+def test_after_the_greeting_only_updates_of_the_model_s_length_are_taken(place: Place) -> None:
+    one = place.peer(0, 2)
+    other = place.greeted(0, 1)
+    turned(one, lambda: 1 in one._peers)
+    other.sendall(header(Kind.PUSH, 0, encoding=1, length=LONGEST + 1))
+    (text,) = turned(one, lambda: place.events(0))
+    assert f"over the limit of {LONGEST}" in text
+    assert list(one.lost()) == [1]
+
+
+def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None:
+    peers = place.meet(3)
+    gone = peers[2]
+    peers[2].send(0, push(7, 1.0))
+    until_there(peers[0], 2)
+    for connection in gone._peers.values():
+        connection.socket.close()
+    gone._peers.clear()
+    frame = peers[0].next_from(2)  # what it had sent still counts
+    assert frame is not None
+    assert frame.number == 7
+    assert peers[0].next_from(2) is None
+    assert list(peers[0].lost()) == [2]
+    assert list(peers[0].lost()) == []
+    assert any("it closed the connection" in text for text in place.events(0))
+    turned(peers[1], lambda: list(peers[1].lost()) == [2])
+    peers[0].send(2, push(0, 1.0))  # to nobody
+    assert peers[0].left(peers[0].given())
+    peers[0].send(1, push(8, 1.0))
+    frame = peers[1].next_from(0)
+    assert frame is not None
+    assert frame.number == 8
+    place.connections[0].close()
+    place.together(*(one.part for one in peers[:2]))
+
+
+def test_a_reset_in_mid_message_is_a_loss(place: Place) -> None:
+    one = place.peer(0, 2)
+    other = place.greeted(0, 1)
+    turned(one, lambda: 1 in one._peers)
+    other.sendall(push(0, 1.0)[0] + bytes(100))
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    other.close()
+    assert turned(one, lambda: list(one.lost())) == [1]
+    assert one.payload_bytes == 0
+
+
+def test_who_says_stop_and_ends_is_not_lost_and_is_still_sent_to(place: Place) -> None:
+    one = place.peer(0, 2)
+    other = place.greeted(0, 1)
+    turned(one, lambda: 1 in one._peers)
+    other.sendall(b"".join(push(3, 1.0)) + header(Kind.STOP))
+    other.shutdown(socket.SHUT_WR)
+    turned(one, lambda: one._peers[1].ended)
+    frame = one.next_from(1)
+    assert frame is not None
+    assert frame.number == 3
+    assert one.next_from(1) is None
+    one.send(1, push(4, 2.0))
+    assert list(one.lost()) == []
+    parting = place.do(one.part)
+    assert receive(other)[0] is Kind.WELCOME
+    assert receive(other)[:2] == (Kind.PUSH, 4)
+    assert receive(other)[0] is Kind.STOP
+    assert other.recv(1) == b""
+    parting.join(10)
+    assert not parting.is_alive()
+    assert place.events(0) == []
+
+
+def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
+    peers = place.meet(2)
+    count = 300  # 1.2 MB, more than these buffers hold
+    for one, other in ((0, 1), (1, 0)):
+        connection = peers[one]._peers[other].socket
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    for step in range(count):
+        peers[0].send(1, push(step, 1.0))
+    assert not peers[0].left(peers[0].given())
+    numbers: list[int] = []
+
+    def drain() -> None:
+        while len(numbers) < count:
+            peers[1].turn(1.0)
+            numbers.extend(frame.number for _, frame in peers[1].frames())
+
+    def send() -> None:
+        while not peers[0].left(peers[0].given()):
+            peers[0].turn(1.0)
+
+    place.together(drain, send)
+    assert numbers == list(range(count))
+    # Parting brings what is pending to its receiver first.
+    for step in range(count):
+        peers[1].send(0, push(step, 1.0))
+    assert not peers[1].left(peers[1].given())
+    place.connections[0].close()
+    place.together(*(one.part for one in peers))
+    assert peers[0].payload_bytes == count * 4 * SIZE
+
+
+def test_evaluations_wait_for_a_slow_evaluator(place: Place, tmp_path: Path) -> None:
+    with (tmp_path / "spill").open("w+b") as file:
+        place.spill = file.fileno()
+        _evaluate_2000_times(place)
+
+
+def _evaluate_2000_times(place: Place) -> None:
+    one = place.peer(0, 1)
+    evaluator = place.greeted(0, 1)
+    one.meet()
+    parameters = np.zeros(SIZE, np.float32)
+    for iteration in range(2000):
+        one.evaluate(iteration, parameters)
+        parameters += 1  # it was sent a copy
+    parting = place.do(one.part)
+    assert receive(evaluator)[0] is Kind.WELCOME
+    for iteration in range(2000):
+        kind, number, body = receive(evaluator)
+        assert (kind, number) == (Kind.PARAMETERS, iteration)
+        assert set(np.frombuffer(body, np.float32).tolist()) == {float(iteration)}
+    assert receive(evaluator)[0] is Kind.STOP
+    evaluator.close()
+    parting.join(10)
+    assert not parting.is_alive()
+    assert one.message_bytes == one.payload_bytes == 0
+
+
+def _peer_and_evaluator(place: Place, **changes: Any) -> tuple[PeerConnections, socket.socket]:
+    """A peer that has nowhere to put what its evaluator, which reads nothing, has no room for."""
+    one = place.peer(0, 1, **changes)
+    evaluator = place.greeted(0, 1)
+    one.meet()
+    assert receive(evaluator)[0] is Kind.WELCOME
+    return one, evaluator
+
+
+def test_under_the_virtual_clock_it_waits_for_an_evaluator_that_cannot_follow(
+    place: Place,
+) -> None:
+    one, evaluator = _peer_and_evaluator(place)
+    parameters = np.zeros(SIZE, np.float32)
+    evaluated: list[int] = []
+
+    def evaluate() -> None:
+        for iteration in range(5000):
+            one.evaluate(iteration, parameters)
+            evaluated.append(iteration)
+
+    evaluating = place.do(evaluate)
+    while not one._snapshots.crowded:
+        assert evaluating.is_alive()
+        time.sleep(0.01)
+    assert len(evaluated) < 5000
+    for iteration in range(5000):
+        assert receive(evaluator)[:2] == (Kind.PARAMETERS, iteration)
+        if iteration % 100 == 99:
+            evaluator.sendall(header(Kind.FINISHED, iteration))
+    evaluating.join(20)
+    assert not evaluating.is_alive()
+    evaluator.close()
+
+
+@pytest.mark.parametrize("evaluations", [5000, 1], ids=["in training", "when it is over"])
+def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+    place: Place, monkeypatch: pytest.MonkeyPatch, evaluations: int
+) -> None:
+    monkeypatch.setattr(meeting, "EVALUATOR_TIMEOUT", 0.5)
+    one, evaluator = _peer_and_evaluator(place)
+    parameters = np.zeros(SIZE, np.float32)
+
+    def evaluate() -> None:
+        for iteration in range(evaluations):
+            one.evaluate(iteration, parameters)
+        one.part()
+
+    evaluating = place.do(evaluate)
+    evaluating.join(20)
+    given_up = not evaluating.is_alive()
+    evaluator.close()  # which ends the wait in any case
+    evaluating.join(20)
+    assert given_up
+    assert any("nothing was heard of it for 0.5 s" in text for text in place.events(0))
+
+
+def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -> None:
+    one, evaluator = _peer_and_evaluator(place, clock="wall", updates=5000)
+    parameters = np.zeros(SIZE, np.float32)
+
+    def evaluate() -> None:
+        for iteration in range(5001):
+            one.evaluate(iteration, parameters)
+        one.part()
+
+    evaluating = place.do(evaluate)
+    left_out: list[int] = []
+    while not left_out or left_out[-1] < 4999:  # it is full by then, and nothing is read
+        message = place.reports[0].receive()
+        assert message is not None
+        if "left_out" in message.fields:
+            left_out.append(message.fields["left_out"])
+    told: list[int] = []
+    while (received := receive(evaluator))[0] is Kind.PARAMETERS:
+        told.append(received[1])
+    evaluator.close()
+    evaluating.join(20)
+    assert told[-1] == 5000  # what it came to is evaluated, whatever was left out
+    assert sorted(told + left_out) == list(range(5001))
+    assert told == sorted(told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"size": SIZE + 1}, f"its model has {SIZE} parameters, not {SIZE + 1}"),
+        ({"secret": bytes(32).hex()}, "it closed the connection"),
+    ],
+)
+def test_who_is_refused_has_not_met(place: Place, changes: dict[str, Any], reason: str) -> None:
+    called = place.peer(0, 2)
+    caller = place.peer(1, 2, **changes)
+    stop = threading.Event()
+
+    def listen() -> None:
+        while not stop.is_set():
+            called.turn(0.05)
+
+    listening = place.do(listen)
+    try:
+        with pytest.raises(ConnectionError, match="peer 0 refused peer 1's greeting"):
+            caller.meet()
+    finally:
+        stop.set()
+        listening.join(5)
+    assert any(reason in text for text in place.events(1))
+
+
+def test_who_is_alone_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "MEETING_TIMEOUT", 0.3)
+    with pytest.raises(ConnectionRefusedError):
+        place.peer(1, 3).meet()
+    with pytest.raises(TimeoutError, match=r"only 0 of 2 other peers were there after 0\.3 s"):
+        place.peer(0, 3).meet()  # and answers nobody from now on
+    with pytest.raises(TimeoutError, match="peer 0 does not answer"):
+        place.peer(2, 3).meet()

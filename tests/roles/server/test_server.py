@@ -1,0 +1,605 @@
+"""The server with real sockets: what it answers, what it refuses, what it reports.
+
+It runs in a thread, on loopback; the peers speak raw frames, so that nothing of the worker's code
+decides what is sent.
+"""
+
+import errno
+import os
+import resource
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.asgd import StalenessDivided
+from testbed.channel import Channel, Message
+from testbed.encoding_choice import EncodingChoice
+from testbed.roles.evaluation.snapshots import IN_MEMORY
+from testbed.roles.server import server as server_module
+from testbed.roles.server.server import Server
+from testbed.roles.server.serving import Serving
+from testbed.roles.transport import accepting
+from testbed.telemetry.records import UPDATE
+from testbed.training.settings import Settings
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
+from testbed.wire.encodings import Codec
+from testbed.wire.frames import HEADER, Kind, header, parse
+
+SIZE = 1000
+SECRET = bytes(range(32))
+EVERYTHING = dict.fromkeys(Kind, 1 << 25)
+
+
+def settings(**changes: Any) -> Settings:
+    fields: dict[str, Any] = {
+        "seed": 1,
+        "workers": 2,
+        "dataset": "digits",
+        "scaling": "unit",
+        "train_images": None,
+        "partition": {"kind": "equal"},
+        "model": "cnn",
+        "initialisation": "paper",
+        "batch_size": 10,
+        "learning_rate": 0.5,
+        "updates": 4,
+        "algorithm": {"name": "asgd"},
+        "encoding": {"indices": "auto", "values": "float32"},
+        "pulls": "full",
+        "compute": {"distribution": "constant", "mean": 0.0},
+        "waiting": {"distribution": "exponential", "mean": 0.0},
+        "faults": (),
+        "classes": (),
+        "class_of": (),
+        "suspect_after": None,
+        "evaluate_every": 2,
+        "evaluation_images": None,
+        "batched": False,
+        "device": "cpu",
+        "clock": "wall",
+        "uplink": None,
+        "downlink": None,
+        "delay": 0.0,
+        "gradient_time": None,
+        "evaluated_peer": 0,
+        "server_address": "127.0.0.1",
+        "peer_addresses": (),
+        "own_processors": False,
+        "secret": SECRET.hex(),
+    }
+    return Settings(**fields | changes)
+
+
+class Running:
+    """A server in a thread."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        make: Callable[..., Server] = Server,
+        spill: int | None = None,
+        **changes: Any,
+    ) -> None:
+        with socket.create_server(("", 0)) as free:
+            self.port = free.getsockname()[1]
+        monkeypatch.setattr(server_module, "PORT", self.port)
+        self.report, theirs = Channel.pair()
+        half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
+        self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
+        self.server = make(Serving(settings(**changes), half, self.layout, theirs, spill=spill))
+        self.messages: list[Message] = []
+        self._read = 0
+        self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
+        self.reader = threading.Thread(target=self._collect, daemon=True)
+        self.thread.start()
+        self.reader.start()
+        self.connections: list[socket.socket] = []
+        self.until("listening")
+
+    def _serve(self, theirs: Channel) -> None:
+        try:
+            self.server.serve()
+        finally:
+            theirs.close()
+
+    def _collect(self) -> None:
+        while message := self.report.receive():
+            self.messages.append(message)
+
+    def until(self, name: str, text: str = "") -> dict[str, Any]:
+        """Wait for a report that was not waited for yet."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            for message in self.messages[self._read :]:
+                self._read += 1
+                if name in message.fields and text in str(message.fields[name]):
+                    return message.fields
+            time.sleep(0.01)
+        raise AssertionError(f"no {name} {text!r}; got {[m.fields for m in self.messages]}")
+
+    def connect(self, number: int | None = None) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        self.connections.append(connection)
+        if number is not None:
+            connection.sendall(hello(number))
+            assert receive(connection) == (Kind.WELCOME, SIZE, b"")
+        return connection
+
+    def close(self) -> None:
+        """Hang up, end the server's loop and wait until it has drained."""
+        for connection in self.connections:
+            connection.close()
+        self.server._finished = True
+        self.thread.join(20)
+        self.reader.join(20)
+        assert not self.thread.is_alive()
+        self.report.close()
+
+
+@pytest.fixture
+def run_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def make(**changes: Any) -> Running:
+        made.append(Running(monkeypatch, **changes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def running(run_server: Callable[..., Running]) -> Running:
+    return run_server()
+
+
+def hello(number: int, secret: bytes = SECRET) -> bytes:
+    return header(Kind.HELLO, number, length=len(secret)) + secret
+
+
+def dense(base: int, value: float, loss: float = 1.0) -> bytes:
+    body = np.full(SIZE, value, np.float32).tobytes()
+    return header(Kind.PUSH, base, encoding=1, loss=loss, length=len(body)) + body
+
+
+def receive(connection: socket.socket) -> tuple[Kind, int, bytes]:
+    head = exactly(connection, HEADER.size)
+    kind, _, number, _, length = parse(head, EVERYTHING)
+    return kind, number, exactly(connection, length)
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        assert more, "the server closed the connection"
+        data += more
+    return data
+
+
+def pull(connection: socket.socket) -> tuple[int, float]:
+    connection.sendall(header(Kind.PULL))
+    kind, version, body = receive(connection)
+    assert kind is Kind.PARAMETERS
+    values = np.frombuffer(body, np.float32)
+    assert len(set(values.tolist())) == 1, "parameters of two versions in one answer"
+    return version, float(values[0])
+
+
+def test_a_run_from_greeting_to_stop(running: Running) -> None:
+    a = running.connect(0)
+    a.sendall(header(Kind.PULL))
+    a.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        a.recv(1)  # training waits for the second worker
+    a.settimeout(10)
+    b = running.connect(1)
+    evaluator = running.connect(2)
+    assert receive(a)[:2] == (Kind.PARAMETERS, 0)
+    assert pull(b) == (0, 0.0)
+    a.sendall(dense(0, 1.0, loss=2.5))
+    assert pull(a) == (1, -0.5)  # delay 0: the whole step
+    b.sendall(dense(0, 1.0))
+    assert pull(b) == (2, -1.0)  # delay 1
+    a.sendall(dense(1, 1.0) + header(Kind.PULL))
+    assert receive(a)[1] == 3
+    a.sendall(dense(3, 2.0))
+    b.sendall(dense(2, 8.0))  # one of these two is the fourth and last
+    assert receive(a)[0] is Kind.STOP
+    assert receive(b)[0] is Kind.STOP
+    assert [receive(evaluator)[:2] for _ in range(4)] == [
+        (Kind.PARAMETERS, 0),
+        (Kind.PARAMETERS, 2),
+        (Kind.PARAMETERS, 4),
+        (Kind.STOP, 0),
+    ]
+    for connection in (a, b, evaluator):
+        connection.close()
+    finished = running.until("finished")
+    running.thread.join(5)
+    rows = np.concatenate(
+        [np.frombuffer(m.raw, UPDATE) for m in running.messages if "updates" in m.fields]
+    )
+    assert rows["iteration"].tolist() == [1, 2, 3, 4]
+    assert rows["worker"].tolist()[:3] == [0, 1, 0]
+    assert rows["base_version"].tolist()[:3] == [0, 0, 1]
+    assert rows["staleness"].tolist()[:3] == [0, 1, 1]
+    assert rows["loss"].tolist()[0] == 2.5
+    assert set(rows["payload_bytes"].tolist()) == {4 * SIZE}
+    # Greeting and pull, then the push; later a pull and a push.
+    assert rows["message_bytes"].tolist()[:3] == [64 + 32 + 32 + 4 * SIZE] * 2 + [
+        32 + 32 + 4 * SIZE
+    ]
+    # Five pushes arrived, the fifth too late to count as an update.
+    assert finished["finished"] == 4
+    assert finished["payload_bytes"] == 5 * 4 * SIZE
+    assert finished["message_bytes"] == 5 * (4 * SIZE + 32) + 5 * 32 + 2 * 64
+    checkpoints = [m.fields for m in running.messages if "checkpoint" in m.fields]
+    assert [c["checkpoint"] for c in checkpoints] == [0, 2, 4]
+    assert checkpoints[-1]["payload_bytes"] == 4 * 4 * SIZE
+    parameters = b"".join(m.raw for m in running.messages if "parameters" in m.fields)
+    assert np.frombuffer(parameters, np.float32).shape == (SIZE,)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "not the testbed's protocol"),
+        (hello(0, bytes(32)), "without this run's secret"),
+        (hello(0, b"short"), "without this run's secret"),
+        (hello(3), "device 3 is not of this run"),
+        (hello(2**64 - 1), "is not of this run"),
+        (header(Kind.HELLO, 0, length=2**40), "over the limit of 32"),
+        (dense(0, 1.0), "allowed now: HELLO"),
+        (hello(0) + header(Kind.PUSH, length=2**50), "over the limit of 8018"),
+        (hello(0) + header(Kind.PUSH, 0, encoding=9, length=0), "encoded as dense float16"),
+        (
+            hello(0) + header(Kind.PUSH, 7, encoding=1, length=4 * SIZE) + bytes(4 * SIZE),
+            "a push before training began",
+        ),
+        (hello(0) + header(Kind.PULL) + header(Kind.PULL), "a pull before"),
+        (hello(0) + header(Kind.STOP), "allowed now: PUSH, PULL"),
+        (hello(2) + header(Kind.PULL), "allowed now: FINISHED"),
+    ],
+)
+def test_what_is_not_ours_is_closed_and_the_server_goes_on(
+    running: Running, data: bytes, reason: str
+) -> None:
+    stranger = running.connect()
+    stranger.sendall(data)
+    event = running.until("event", reason)
+    assert event["level"] == "warning"
+    with stranger:
+        while stranger.recv(1 << 16):  # what was sent before the offence, then the end
+            pass
+    a, b = running.connect(0), running.connect(1)
+    assert pull(a) == (0, 0.0)
+    assert pull(b) == (0, 0.0)
+
+
+def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None:
+    running.connect(0)
+    running.connect().sendall(hello(0))
+    running.until("event", "is connected already")
+
+
+def test_a_silent_stranger_is_shown_out(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "GREETING_TIMEOUT", 0.3)
+    with running.connect() as stranger:
+        running.until("event", "no greeting within 0.3 s")
+        assert stranger.recv(1) == b""
+
+
+def test_a_reset_in_mid_message_is_told_and_training_goes_on(running: Running) -> None:
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.sendall(dense(0, 1.0)[:500])
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    b.close()
+    running.until("event", "closed")
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+
+
+def test_without_workers_the_run_ends(running: Running) -> None:
+    for connection in [running.connect(0), running.connect(1)]:
+        connection.close()
+    running.until("event", "no worker is left")
+    assert running.until("finished")["finished"] == 0
+
+
+def test_who_calls_when_training_is_over_is_heard_out_and_told(running: Running) -> None:
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    a.sendall(dense(3, 1.0))
+    assert receive(a)[0] is Kind.STOP
+    back = running.connect(1)
+    back.sendall(header(Kind.PULL))
+    assert receive(back)[0] is Kind.STOP
+    back.close()
+    silent = running.connect()
+    silent.sendall(hello(1)[:20])
+    assert silent.recv(1) == b""  # it has not greeted in time
+    a.close()
+    running.until("finished")
+    told = [m.fields for m in running.messages if "connection" in m.fields]
+    of_late = [(one["message_bytes"], one["incomplete_bytes"]) for one in told[1:3]]
+    assert of_late == [(len(hello(1)) + HEADER.size, 0), (0, 20)]
+
+
+def test_training_begins_without_those_who_never_come(
+    run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "GATHERING_TIMEOUT", 0.5)
+    running = run_server()
+    a = running.connect(0)
+    assert pull(a) == (0, 0.0)
+    running.until("event", "training begins without 1 workers")
+
+
+def test_an_answer_that_waits_stays_the_version_that_was_pulled(
+    run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that reads slowly must not see parameters change under way."""
+    monkeypatch.setattr(f"{__name__}.SIZE", 4_000_000)
+    running = Running(monkeypatch, updates=100)
+    a, b = running.connect(0), running.connect(1)
+    a.sendall(header(Kind.PULL))
+    assert select.select([a], [], [], 30)[0]  # its answer has begun
+    base, _ = pull(b)
+    for _ in range(3):
+        b.sendall(dense(base, 1.0))
+        base, _ = pull(b)
+    kind, version, body = receive(a)
+    assert (kind, version) == (Kind.PARAMETERS, 0)
+    assert set(np.frombuffer(body, np.float32).tolist()) == {0.0}
+
+
+def test_the_evaluator_misses_no_version_however_slow_it_is(
+    run_server: Callable[..., Running], tmp_path: Path
+) -> None:
+    file = os.open(tmp_path / "spill", os.O_RDWR | os.O_CREAT)
+    running = run_server(updates=300, evaluate_every=1, workers=1, spill=file)
+    evaluator, a = running.connect(1), running.connect(0)
+    # Room for a few versions at the server's end and for one here: the others wait in its queue.
+    evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    assert running.server._evaluator is not None
+    running.server._evaluator.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
+    a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    base, _ = pull(a)
+    for _ in range(300):
+        a.sendall(dense(base, 1.0))
+        a.sendall(header(Kind.PULL))
+        kind, base, _ = receive(a)
+    assert kind is Kind.STOP
+    a.close()
+    time.sleep(0.3)  # what the kernel has no room for waits in the server by now
+    versions = []
+    while (message := receive(evaluator))[0] is Kind.PARAMETERS:
+        versions.append((message[1], float(np.frombuffer(message[2], np.float32)[0])))
+    assert versions == [(v, -0.5 * v) for v in range(301)]
+    evaluator.close()
+    assert running.until("finished")["finished"] == 300
+    os.close(file)
+
+
+def test_only_the_run_s_encoding_is_read(run_server: Callable[..., Running]) -> None:
+    running = run_server(encoding={"values": "float16"})
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    update = SparseUpdate(np.array([3, 700], np.uint32), np.array([1, 2.5], np.float32))
+    codec = Codec(EncodingChoice(values="float16"), running.layout.sizes)
+    a.sendall(push(0, codec, update))
+    a.sendall(header(Kind.PULL))
+    kind, version, body = receive(a)
+    assert (kind, version) == (Kind.PARAMETERS, 1)
+    changed = {i: v for i, v in enumerate(np.frombuffer(body, np.float32).tolist()) if v}
+    assert changed == {3: -0.5, 700: -1.25}
+    b.sendall(dense(0, 1.0))
+    running.until("event", "encoded as dense float32; this run's encoding is compact-16")
+
+
+def test_pulls_bring_what_changed_since_the_worker_s_last(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(updates=100, pulls="changed")
+    a, b = running.connect(0), running.connect(1)
+    codec = Codec(EncodingChoice(), running.layout.sizes)
+    rng = np.random.default_rng(1)
+    own: dict[socket.socket, np.ndarray[Any, np.dtype[np.float32]]] = {}
+    based = dict.fromkeys((a, b), 0)
+    touched: list[set[int]] = []
+    expected = np.zeros(SIZE, np.float32)
+
+    def pull_changes(connection: socket.socket) -> int:
+        connection.sendall(header(Kind.PULL))
+        head = exactly(connection, HEADER.size)
+        kind, encoding, version, _, length = parse(head, EVERYTHING)
+        assert kind is Kind.PARAMETERS
+        update = codec.decode(encoding, memoryview(exactly(connection, length)))
+        if connection in own and not isinstance(update, DenseUpdate):
+            since = set().union(*touched[based[connection] :])
+            assert set(update.indices.tolist()) == since
+            own[connection][update.indices] = update.values
+        else:
+            assert isinstance(update, DenseUpdate)
+            own[connection] = update.values.copy()
+        based[connection] = version
+        assert own[connection].tobytes() == expected.tobytes()
+        return length
+
+    assert pull_changes(a) == 4 * SIZE
+    assert pull_changes(b) == 4 * SIZE
+    assert pull_changes(b) < 10  # nothing has changed
+    for n in range(30):
+        count = SIZE if n == 20 else int(rng.integers(1, 60))
+        indices = np.sort(rng.choice(SIZE, count, replace=False)).astype(np.uint32)
+        update = SparseUpdate(indices, rng.normal(size=count).astype(np.float32))
+        expected[indices] -= np.float32(0.5 / max(1, n - based[a])) * update.values
+        touched.append(set(indices.tolist()))
+        a.sendall(push(based[a], codec, update))
+        length = pull_changes(a)
+        assert length == 4 * SIZE if n == 20 else length < 4 * count + 100
+        if n % 7 == 6:
+            pull_changes(b)
+    pull_changes(b)
+
+
+def push(base: int, codec: Codec, update: Update) -> bytes:
+    encoding, pieces = codec.encode(update)
+    body = b"".join(pieces)
+    return header(Kind.PUSH, base, encoding=encoding, loss=1.0, length=len(body)) + body
+
+
+def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(workers=1, updates=60, evaluate_every=1)
+    worker = running.connect(0)
+    for version in range(60):  # and no evaluator has come yet
+        assert pull(worker)[0] == version
+        worker.sendall(dense(version, 1.0))
+    assert receive(worker)[0] is Kind.STOP
+    evaluator = running.connect(1)
+    evaluated = []
+    while (received := receive(evaluator))[0] is Kind.PARAMETERS:
+        evaluated.append(received[1])
+    assert evaluated == [*range(IN_MEMORY), 60]  # the last one always
+    worker.close()
+    evaluator.close()
+    assert running.until("finished")["finished"] == 60
+    told = [m.fields for m in running.messages if "left_out" in m.fields]
+    assert [one["left_out"] for one in told] == list(range(IN_MEMORY, 60))
+    assert "32 wait for the evaluator" in told[0]["reason"]
+    assert not [m.fields for m in running.messages if m.fields.get("level") == "warning"]
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process has as many descriptors as it may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)  # the lowest one that is not in use
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_out_of_descriptors_it_says_so_once_and_goes_on(running: Running) -> None:
+    a = running.connect(0)
+    late = socket.socket()
+    running.connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", running.port))
+        late.sendall(hello(1))
+        running.until("event", "no connection can be accepted for now (Too many open files)")
+        began = time.process_time()
+        time.sleep(1.5)
+        assert time.process_time() - began < 1.0, "it asks again and again"
+    assert receive(late)[0] is Kind.WELCOME
+    assert pull(a) == (0, 0.0)
+    assert len([m for m in running.messages if m.fields.get("level") == "warning"]) == 1
+
+
+def test_a_descriptor_that_is_free_again_is_used_at_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "REST", 3600.0)
+    a = running.connect(0)
+    late = socket.socket()
+    running.connections.append(late)
+    late.settimeout(20)
+    with no_descriptors():
+        late.connect(("127.0.0.1", running.port))
+        late.sendall(hello(1))
+        running.until("event", "no connection can be accepted for now")
+        a.shutdown(socket.SHUT_RDWR)  # the server closes its end, whose descriptor is free then
+        assert receive(late)[0] is Kind.WELCOME
+
+
+def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: raised.append(told.exc_value))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(running.server._service.half, "push", full)
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    a.sendall(dense(0, 1.0))
+    running.thread.join(10)
+    assert not running.thread.is_alive()
+    running.reader.join(10)
+    assert not [m.fields for m in running.messages if "connection" in m.fields]
+    (error,) = raised
+    assert isinstance(error, OSError)
+    assert error.errno == errno.ENOSPC
+
+
+def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "EVALUATOR_TIMEOUT", 0.5)
+    evaluator = running.connect(2)  # and reads no more
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    evaluator.sendall(header(Kind.FINISHED, 0))
+    time.sleep(1.0)  # while training goes on, nothing is waited for
+    a.sendall(dense(3, 1.0))
+    assert receive(a)[0] is Kind.STOP
+    a.close()
+    event = running.until("event", "nothing was heard of it for 0.5 s: 2 evaluations are missing")
+    assert (event["level"], event["number"]) == ("error", 2)
+    assert running.until("finished")["finished"] == 4
+
+
+def test_an_evaluator_that_has_told_everything_may_go(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT", 0.5)
+    evaluator = running.connect(2)
+    a, b = running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    b.close()
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+    a.sendall(dense(3, 1.0))
+    a.close()
+    for version in (0, 2, 4):
+        assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
+        evaluator.sendall(header(Kind.FINISHED, version))
+    assert receive(evaluator)[0] is Kind.STOP  # and does not close its end
+    assert running.until("finished")["finished"] == 4
+    assert not [m.fields for m in running.messages if m.fields.get("level") == "error"]

@@ -1,0 +1,119 @@
+"""The server's sockets while workers are killed and come back."""
+
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.synchronous_sgd import SynchronousServer
+from testbed.faults.fault import Fault
+from testbed.roles.server.server import Server
+from testbed.roles.server.serving import Serving
+from testbed.wire.frames import Kind, header
+from tests.roles.server.test_server import SIZE, Running, dense, pull, receive, run_server
+
+__all__ = ["run_server"]
+KILLED = {
+    "stream": "faults 0",
+    "fault": Fault(0, "kill", 1.0).to_json(),
+    "devices": [0],
+    "time": 1000.0,
+}
+AT_TWO = {
+    "stream": "faults 1",
+    "fault": Fault(1, "freeze").to_json(),
+    "devices": [1],
+    "iteration": 2,
+}
+
+
+def test_who_comes_back_replaces_a_connection_whose_end_nobody_told(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(faults=(KILLED,), updates=100)
+    old, _ = running.connect(0), running.connect(1)
+    assert pull(old) == (0, 0.0)
+    old.sendall(dense(0, 1.0))
+    new = running.connect(0)
+    told = running.until("connection")
+    assert told["connection"] == 0 and "another connection" in told["reason"]
+    # What had arrived over the old one is an update.
+    assert pull(new) == (1, -0.5)
+    new.sendall(dense(1, 1.0))
+    assert pull(new) == (2, -1.0)
+
+
+def test_what_arrived_before_a_connection_broke_is_taken_in(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(updates=100)
+    second = running.connect(1)
+    for times in range(1, 4):
+        first = running.connect(0)
+        first.sendall(header(Kind.PULL))
+        receive(first)
+        # All at once, and gone: the server finds out when it answers, with a push still unread.
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        first.sendall(header(Kind.PULL) + dense(times - 1, 1.0))
+        first.close()
+        told = running.until("connection")
+        assert told["connection"] == 0
+        assert told["incomplete_bytes"] == 0 and told["payload_bytes"] == len(dense(0, 1.0)) - 32
+        assert pull(second)[0] == times
+
+
+def test_the_orchestrator_hears_of_versions_and_of_the_end_at_once(
+    run_server: Callable[..., Running],
+) -> None:
+    running = run_server(faults=(AT_TWO,), updates=3)
+    first, _ = running.connect(0), running.connect(1)
+    for version in range(3):
+        assert pull(first)[0] == version
+        first.sendall(dense(version, 1.0))
+    assert running.until("reached")["reached"] == 2
+    assert running.until("stopping")["stopping"] == 3
+    first.close()
+    running.until("connection")
+    # Their rows were told before.
+    kinds = [next(iter(message.fields)) for message in running.messages]
+    assert kinds.index("updates") < kinds.index("reached")
+    assert kinds.index("stopping") < kinds.index("connection")
+
+
+def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> None:
+    running = run_server(faults=(KILLED,), updates=100, workers=1)
+    first = running.connect(0)
+    assert pull(first) == (0, 0.0)
+    first.close()
+    running.until("connection")
+    again = running.connect(0)
+    again.sendall(header(Kind.PULL))
+    assert receive(again)[:2] == (Kind.PARAMETERS, 0)
+
+
+def test_the_orchestrator_hears_of_a_version_that_came_about_as_somebody_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make(serving: Serving) -> Server:
+        half = SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 2, "pull")
+        return Server(replace(serving, half=half))
+
+    later = AT_TWO | {"stream": "faults 2", "iteration": 3}
+    running = Running(monkeypatch, make, faults=(AT_TWO, later), updates=4, evaluate_every=100)
+    first, second = running.connect(0), running.connect(1)
+    for version in (0, 1):
+        for worker in (first, second):
+            assert pull(worker)[0] == version
+        if version == 0:
+            second.sendall(dense(0, 1.0))
+        first.sendall(dense(version, 1.0))
+    running.until("updates")
+    second.close()  # the first one's gradient was waiting for this one's
+    assert running.until("reached")["reached"] == 2
+    assert pull(first)[0] == 2
+    first.sendall(dense(2, 1.0))
+    assert running.until("reached")["reached"] == 3
+    running.close()

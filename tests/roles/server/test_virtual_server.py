@@ -1,0 +1,221 @@
+"""The server under the virtual clock, with real sockets, in a thread on loopback."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.synchronous_sgd import SynchronousServer
+from testbed.faults.fault import Fault
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.server.virtual_server import VirtualServer
+from testbed.roles.transport.greeting import Who
+from testbed.telemetry.records import UPDATE
+from testbed.training.computation import Times
+from testbed.wire.frames import HEADER, Kind, header
+from tests.roles import test_server
+from tests.roles.server.test_server import SIZE, Running, dense, hello, receive, settings
+
+TIMES = {"distribution": "constant", "mean": 0.1}
+CUT_OFF = (Fault(0, "stop-network", 0.5), 0.15)
+KILLED = (Fault(1, "kill", 0.1), 0.35)
+CUT_OFF_TO_THE_END = (Fault(0, "stop-network", 1000.0), 0.05)
+
+
+class Worker:
+    """One that asks, in a thread; ``stopped`` says whether it was told that training is over."""
+
+    def __init__(self, connection: socket.socket, leave: OrderChannel) -> None:
+        self.stopped = False
+        self._connection = connection
+        self._leave = leave
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        self._connection.sendall(header(Kind.PULL))
+        while self._connection.recv(1, socket.MSG_PEEK):
+            kind, version, _ = receive(self._connection)
+            if kind is Kind.STOP:
+                self.stopped = True
+                break
+            order = self._leave.take()
+            assert order is not None
+            if order.what is OrderKind.FINISHED:
+                self._connection.sendall(dense(version, 0.01) + header(Kind.PULL))
+        self._connection.close()
+
+    def end(self) -> None:
+        """Wait for the end of its connection."""
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def virtual(
+    monkeypatch: pytest.MonkeyPatch, *faults: tuple[Fault, float], **changes: Any
+) -> Iterator[tuple[Running, list[OrderChannel]]]:
+    """A server under the virtual clock, and its workers' ends of the clock's channels.
+
+    Args:
+        monkeypatch: the test's.
+        faults: what happens to worker 0, and when.
+        changes: of the settings.
+    """
+    told = tuple(
+        {"stream": f"faults {fault.rule}", "fault": fault.to_json(), "devices": [0], "time": time}
+        for fault, time in faults
+    )
+    run = {"clock": "virtual", "compute": TIMES, "waiting": TIMES | {"mean": 0.0}} | changes
+    chosen = settings(**run)
+    ends = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(chosen.workers))
+    ours, theirs = ([OrderChannel(end) for end in side] for side in zip(*ends, strict=True))
+    make = partial(VirtualServer, times=Times.of(chosen), local_steps=1, leaves=ours)
+    running = Running(monkeypatch, make, None, faults=told, **run)
+    try:
+        yield running, theirs
+    finally:
+        running.close()
+        for leave in (*ours, *theirs):
+            leave.close()
+
+
+def finished(leave: OrderChannel) -> None:
+    """Wait until a worker is told that its computation is over."""
+    while (order := leave.take()) is not None and order.what is not OrderKind.FINISHED:
+        pass
+    assert order is not None
+
+
+def test_one_that_was_killed_while_it_was_cut_off_hears_of_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with virtual(monkeypatch, CUT_OFF, KILLED, updates=30) as (running, theirs):
+        connections = [running.connect(number) for number in (0, 1)]
+        first, other = map(Worker, connections, theirs)
+        assert running.until("fault", "kill")["phase"] == "begin"
+        connections[0].shutdown(socket.SHUT_RDWR)
+        first.end()
+        assert running.until("fault", "kill")["phase"] == "end"
+        second = Worker(running.connect(int(Who(0, 1))), theirs[0])
+        for worker in (second, other):
+            worker.end()
+            assert worker.stopped
+
+
+def synchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the servers of this test take one gradient for each version, and send versions to all."""
+    half = partial(SynchronousServer, learning_rate=0.5, wait_for=1, protocol="push-and-wait")
+    monkeypatch.setattr(test_server, "StalenessDivided", lambda zeros, _rate: half(zeros))
+
+
+def test_two_messages_of_a_worker_in_one_read_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was cut off may send its next message before the clock comes to the last."""
+    synchronous(monkeypatch)
+    with virtual(monkeypatch, workers=1, updates=3) as (running, theirs):
+        worker = running.connect(0)
+        assert receive(worker)[:2] == (Kind.PARAMETERS, 0)
+        finished(theirs[0])
+        worker.sendall(dense(0, 1.0, loss=1.0) + dense(1, 1.0, loss=2.0))
+        for version in (1, 2):
+            assert receive(worker)[:2] == (Kind.PARAMETERS, version)
+        finished(theirs[0])
+        finished(theirs[0])
+        worker.sendall(dense(2, 1.0, loss=3.0))
+        assert receive(worker)[0] is Kind.STOP
+        worker.close()
+        told = running.until("finished")
+        rows = b"".join(m.raw for m in running.messages if "updates" in m.fields)
+    assert np.frombuffer(rows, UPDATE)["base_version"].tolist() == [0, 1, 2]
+    assert np.frombuffer(rows, UPDATE)["loss"].tolist() == [1.0, 2.0, 3.0]
+    assert told["payload_bytes"] == 3 * 4 * SIZE
+
+
+def test_a_push_is_what_was_sent_whoever_else_is_read_in_the_same_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All connections are read into one memory, in which a push may lie whole."""
+    synchronous(monkeypatch)
+    between, go_on = threading.Event(), threading.Event()
+    with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
+        worker, other = running.connect(0), running.connect()
+        finished(theirs[0])
+        look_after = running.server._look_after
+
+        def held() -> None:
+            between.set()
+            go_on.wait(20)
+            look_after()
+
+        monkeypatch.setattr(running.server, "_look_after", held)
+        assert between.wait(20)
+        worker.sendall(dense(0, 1.0))
+        other.sendall(hello(0))
+        go_on.set()
+        assert receive(worker)[0] is Kind.PARAMETERS
+        assert receive(worker)[0] is Kind.STOP
+        worker.close()
+        running.until("finished")
+        parameters = b"".join(m.raw for m in running.messages if "parameters" in m.fields)
+    assert np.unique(np.frombuffer(parameters, np.float32)).tolist() == [-0.5]
+
+
+def test_a_push_that_came_although_its_worker_is_cut_off_is_in_its_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock does not wait for it, but the link is not down for real yet, and the capture saw it."""
+    synchronous(monkeypatch)
+    with virtual(monkeypatch, CUT_OFF_TO_THE_END, updates=3) as (running, theirs):
+        cut_off, other = running.connect(0), running.connect(1)
+        finished(theirs[0])
+        cut_off.sendall(dense(0, 1.0))
+        for version in range(3):
+            assert receive(other)[:2] == (Kind.PARAMETERS, version)
+            finished(theirs[1])
+            other.sendall(dense(version, 1.0))
+        assert receive(other)[0] is Kind.STOP
+        other.close()
+        running.until("finished")
+        ledgers = {
+            m.fields["connection"]: m.fields for m in running.messages if "connection" in m.fields
+        }
+    assert ledgers[0]["payload_bytes"] == 4 * SIZE
+    assert ledgers[0]["message_bytes"] == len(hello(0)) + HEADER.size + 4 * SIZE
+
+
+def test_a_message_that_was_read_ahead_and_never_taken_is_in_its_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    synchronous(monkeypatch)
+    with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
+        worker = running.connect(0)
+        assert receive(worker)[:2] == (Kind.PARAMETERS, 0)
+        finished(theirs[0])
+        worker.sendall(dense(0, 1.0) + dense(1, 1.0))
+        assert receive(worker)[0] is Kind.STOP
+        worker.close()
+        assert running.until("connection")["payload_bytes"] == 2 * 4 * SIZE
+        assert running.until("finished")["payload_bytes"] == 4 * SIZE
+
+
+def test_who_was_killed_by_the_clock_alone_and_calls_again_is_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a server may come back, a worker whose connection ends calls again, until it is killed."""
+    killed = (Fault(0, "kill", None), 0.15)
+    with virtual(monkeypatch, killed, workers=1, updates=30) as (running, theirs):
+        evaluator, first = running.connect(1), running.connect(0)
+        worker = Worker(first, theirs[0])
+        assert "no worker is left" in running.until("event")["event"]
+        worker.end()
+        again = running.connect(0)
+        again.sendall(header(Kind.PULL))
+        again.shutdown(socket.SHUT_WR)
+        assert again.recv(1) == b""
+        evaluator.close()
+        running.until("finished")

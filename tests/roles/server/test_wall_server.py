@@ -1,0 +1,234 @@
+"""A server that comes back under the wall clock, with real sockets, in a thread on loopback."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.errors import RunError
+from testbed.roles.server import wall_server
+from testbed.roles.server.restoration import STORED, CameBack
+from testbed.roles.server.serving import Serving
+from testbed.roles.server.wall_server import WallServer
+from testbed.wire.frames import Kind, header
+from tests.roles.server.test_server import Running, dense, pull, receive
+
+ALL = {"workers": 2, "updates": 100, "evaluate_every": 2}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
+    with CheckpointFiles.open(tmp_path, STORED) as opened:
+        yield opened
+
+
+@contextmanager
+def running(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: CameBack | None, **changes: Any
+) -> Iterator[Running]:
+    def make(serving: Serving) -> WallServer:
+        return WallServer(replace(serving, checkpoints=Checkpoints(3, files), came_back=back))
+
+    one = Running(monkeypatch, make, **ALL | changes)
+    yield one
+    one.close()
+
+
+def five_updates(server: Running) -> None:
+    """Of two workers that push in turn: the checkpoint is of the third."""
+    workers = [server.connect(number) for number in (0, 1)]
+    for worker in workers:
+        assert pull(worker) == (0, 0.0)
+    for i in range(5):
+        worker = workers[i % 2]
+        version, _ = (0, 0) if i < 2 else pull(worker)
+        worker.sendall(dense(version, 1.0))
+        server.until("updates")
+
+
+def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+        assert [m.fields["keeping"] for m in first.messages if "keeping" in m.fields] == [0, 3]
+        training = first.server._started
+        before = first.server._service.payload_bytes
+        kept = files.newest()
+    assert training is not None
+    back = CameBack(kills=1, training=training)
+    with running(monkeypatch, files, back) as second:
+        assert second.until("restored") == {"restored": 3, "there": [0, 1]}
+        again: list[int] = []
+        deadline = time.monotonic() + 60
+        while len(again) < 2 and time.monotonic() < deadline:
+            told = [message.fields for message in second.messages]
+            again = [fields["checkpoint_again"] for fields in told if "checkpoint_again" in fields]
+        assert again == [0, 2]  # nobody has evaluated anything
+        a = second.connect(0)
+        a.sendall(header(Kind.PULL))
+        a.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            a.recv(1)  # the other one is on its way
+        a.settimeout(10)
+        b = second.connect(1)
+        kind, version, body = receive(a)
+        assert (kind, version) == (Kind.PARAMETERS, 3)
+        assert np.array_equal(np.frombuffer(body, np.float32), kept["half"]["parameters"])
+        assert pull(b)[0] == 3
+        # Not what they sent to the dead one.
+        assert second.server._service.payload_bytes == kept["payload_bytes"] < before
+        a.sendall(dense(3, 1.0))
+        assert second.until("updates")["version"] == 4
+        started_before = time.monotonic() - training
+        assert started_before <= second.server._now() <= time.monotonic() - training
+
+
+def test_it_can_come_back_before_anybody_knows_that_training_begins(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as server:
+        for number in (0, 1):
+            server.connect(number)
+        server.until("training")
+        kinds = [next(iter(message.fields)) for message in server.messages]
+        assert kinds.index("keeping") < kinds.index("training")
+        assert files.newest()["version"] == 0
+
+
+def test_a_checkpoint_that_cannot_be_written_is_no_worker_s_doing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: raised.append(told.exc_value))
+    full = [os.open("/dev/full", os.O_RDWR) for _ in range(2)]
+    with (
+        CheckpointFiles((full[0], full[1]), STORED) as files,
+        running(monkeypatch, files, None) as server,
+    ):
+        for number in (0, 1):
+            server.connect(number)
+        server.thread.join(10)
+        assert not server.thread.is_alive()
+        server.reader.join(10)
+        assert not [m.fields for m in server.messages if "connection" in m.fields]
+    (error,) = raised
+    assert isinstance(error, RunError)
+    assert "checkpoint of update 0 cannot be written: No space left" in str(error)
+
+
+def test_it_does_not_wait_for_the_dead(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.5)
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+    with running(monkeypatch, files, CameBack(1, time.monotonic())) as second:
+        a = second.connect(0)
+        began = time.monotonic()
+        assert pull(a)[0] == 3
+        assert 0.3 < time.monotonic() - began < 60
+        b = second.connect(1)  # it was cut off, and comes after all
+        assert pull(b)[0] == 3
+
+
+def test_whoever_comes_and_goes_does_not_put_the_others_off(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 1.0)
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+    with running(monkeypatch, files, CameBack(1, time.monotonic())) as second:
+        began = time.monotonic()
+        answered = False
+        while not answered:
+            assert time.monotonic() - began < 60
+            with second.connect(0) as a:  # the other one is dead
+                a.sendall(header(Kind.PULL))
+                a.settimeout(0.3)
+                with suppress(TimeoutError):
+                    answered = receive(a)[:2] == (Kind.PARAMETERS, 3)
+        assert time.monotonic() - began > 0.9
+
+
+def test_the_clock_of_an_interrupted_run_stands_still(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as first:
+        five_updates(first)
+    files.cut_back(0)
+    with running(monkeypatch, files, CameBack(0, None, elapsed=50.0)) as second:
+        assert second.until("restored")["restored"] == 0
+        time.sleep(1)
+        before = time.monotonic()
+        workers = [second.connect(number) for number in (0, 1)]
+        began = second.until("training")["training"]
+        # It went on from 50 s at a moment between these.
+        assert before <= began + 50.0 <= time.monotonic()
+        for worker in workers:
+            assert pull(worker) == (0, 0.0)
+
+
+def test_what_was_evaluated_is_in_no_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    with running(monkeypatch, files, None) as server:
+        evaluator = server.connect(2)
+        done = threading.Event()
+
+        def evaluate(connection: socket.socket) -> None:
+            assert receive(connection)[:2] == (Kind.PARAMETERS, 0)
+            connection.sendall(header(Kind.FINISHED, 0))
+            done.set()
+
+        thread = threading.Thread(target=evaluate, args=(evaluator,))
+        thread.start()
+        workers = [server.connect(number) for number in (0, 1)]
+        thread.join(10)
+        assert done.is_set()
+        for worker in workers:
+            assert pull(worker) == (0, 0.0)
+        for worker in (*workers, workers[0]):
+            version = 0 if worker is workers[1] or server.server._service.half.version == 0 else 2
+            if version:
+                assert pull(worker)[0] == 2
+            worker.sendall(dense(version, 1.0))
+            server.until("updates")
+        deadline = time.monotonic() + 20
+        while (state := files.newest())["version"] != 3:  # the update is told before it is written
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        # The second was sent, and nothing was heard of it.
+        assert [one[0] for one in state["evaluations"]] == [2]
+
+
+def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
+    changes: dict[str, Any] = {"updates": 5, "faults": (rule,)}
+    with running(monkeypatch, files, None, **changes) as first:
+        five_updates(first)
+        assert first.until("stopping")["stopping"] == 5
+    with running(monkeypatch, files, CameBack(1, time.monotonic()), **changes) as second:
+        assert second.until("restored")["restored"] == 5
+        # It waits for those that may not have heard: two workers, and the evaluator of 0, 2, 4 and 5.
+        worker, evaluator = second.connect(0), second.connect(2)
+        told = [receive(evaluator)[:2] for _ in range(4)]
+        assert told == [(Kind.PARAMETERS, version) for version in (0, 2, 4, 5)]
+        assert receive(worker)[0] is Kind.STOP
+        assert receive(evaluator)[0] is Kind.STOP
+        for connection in (worker, evaluator):
+            connection.close()
+        assert second.until("connection")["reason"] is None  # it was told once, and hung up
+        assert second.until("finished")["finished"] == 5

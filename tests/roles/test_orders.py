@@ -1,0 +1,192 @@
+"""The clock's channels to devices, between real processes."""
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from testbed.roles.orders import Order, OrderChannel, OrderChannels, OrderKind
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[OrderChannel, OrderChannel]]:
+    """The clock's end and a device's."""
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    clock, device = (OrderChannel(end) for end in pair)
+    yield clock, device
+    clock.close()
+    device.close()
+
+
+def forked(run: Callable[[], None]) -> int:
+    """Run something in a process of its own; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        run()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def test_orders_come_one_by_one_in_their_order(ends: tuple[OrderChannel, OrderChannel]) -> None:
+    clock, device = ends
+    given = [
+        (OrderKind.BEGIN, 0),
+        (OrderKind.ARRIVED, 2**40),
+        (OrderKind.FINISHED, 0),
+        (OrderKind.ARRIVED, 3),
+    ]
+    for what, number in given:
+        clock.give(what, number)
+    assert [device.take() for _ in given] == [Order(what, number) for what, number in given]
+    assert device.take(wait=False) is None
+
+
+def test_taking_without_waiting_sees_what_is_there(ends: tuple[OrderChannel, OrderChannel]) -> None:
+    clock, device = ends
+    assert device.take(wait=False) is None
+    clock.give(OrderKind.STOP)
+    assert select.select([device], [], [], 1) == ([device], [], [])
+    assert device.take(wait=False) == Order(OrderKind.STOP)
+
+
+def test_what_a_device_tells_is_heard_whole_and_in_order(
+    ends: tuple[OrderChannel, OrderChannel],
+) -> None:
+    clock, device = ends
+    # As many messages as the largest mesh's step: beyond a page, and beyond 64 KiB.
+    messages = [(peer, 10_000_000, 10_000_000) for peer in range(4000)]
+    device.tell(base=7, loss=float("inf"), messages=messages)
+    device.tell(lost=3)
+    heard = clock.hear()
+    assert heard["base"] == 7
+    assert heard["loss"] == float("inf")
+    assert heard["messages"] == [list(message) for message in messages]
+    assert clock.hear() == {"lost": 3}
+
+
+def test_a_device_that_is_gone_is_told_nothing(ends: tuple[OrderChannel, OrderChannel]) -> None:
+    clock, device = ends
+    device.close()
+    clock.give(OrderKind.FINISHED)
+    clock.give(OrderKind.STOP)
+
+
+def test_without_the_clock_a_device_is_told_so(ends: tuple[OrderChannel, OrderChannel]) -> None:
+    clock, device = ends
+    clock.give(OrderKind.FINISHED)
+    clock.close()
+    assert device.take() == Order(OrderKind.FINISHED)  # what it said before still counts
+    with pytest.raises(ConnectionError, match="the virtual clock is gone"):
+        device.take()
+    with pytest.raises(OSError, match="Broken pipe"):
+        device.tell(base=1)
+
+
+def test_who_gives_waits_for_a_device_that_is_far_behind(
+    ends: tuple[OrderChannel, OrderChannel],
+) -> None:
+    clock, device = ends
+    count = 5000
+
+    def give() -> None:
+        for number in range(count):
+            clock.give(OrderKind.ARRIVED, number)
+
+    giving = threading.Thread(target=give)
+    giving.start()
+    giving.join(0.2)
+    assert giving.is_alive(), "the kernel had room for all"
+    assert [device.take() for _ in range(count)] == [
+        Order(OrderKind.ARRIVED, number) for number in range(count)
+    ]
+    giving.join(5)
+    assert not giving.is_alive()
+
+
+def test_who_does_not_wait_is_told_that_a_device_is_far_behind(
+    ends: tuple[OrderChannel, OrderChannel],
+) -> None:
+    clock, device = ends
+    count = 0
+    while clock.give(OrderKind.ARRIVED, count, wait=False):
+        count += 1
+    began = time.monotonic()
+    clock.await_room(0.05)
+    assert time.monotonic() - began >= 0.05
+    assert [device.take() for _ in range(count)] == [
+        Order(OrderKind.ARRIVED, number) for number in range(count)
+    ]
+    clock.await_room(60)
+    assert clock.give(OrderKind.STOP, wait=False)
+    assert device.take() == Order(OrderKind.STOP)
+
+
+def test_claims_never_fill_the_queue(ends: tuple[OrderChannel, OrderChannel]) -> None:
+    clock, device = ends
+    for _ in range(3):
+        for number in range(5000):
+            device.claim(number, orders=3)
+        device.tell(base=1, messages=[[peer, 10_000, 10_000] for peer in range(4000)])
+        assert clock.hear() == {"waits_for": 0, "orders": 3}
+        assert clock.hear()["base"] == 1
+    device.tell(base=2)
+    device.claim("parameters")  # the clock reads nothing, and learns nothing from it
+    assert clock.heard() == [{"base": 2}]
+    device.claim("parameters")
+    assert clock.heard() == [{"waits_for": "parameters"}]
+
+
+def test_each_forked_device_has_its_own() -> None:
+    leaves = OrderChannels(3)
+
+    def answer(number: int) -> None:
+        mine = leaves.of_device(number)
+        order = mine.take()
+        assert order is not None
+        mine.tell(device=number, got=order.number)
+        assert mine.take() == Order(OrderKind.STOP)
+
+    children = [forked(lambda number=number: answer(number)) for number in range(3)]  # type: ignore[misc]
+    clocks = leaves.of_clock()
+    for number in (2, 0, 1):
+        clocks[number].give(OrderKind.ARRIVED, 10 * number)
+    for number, clock in enumerate(clocks):
+        assert clock.hear() == {"device": number, "got": 10 * number}
+        clock.give(OrderKind.STOP)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    for clock in clocks:
+        clock.close()
+
+
+def test_devices_notice_when_the_clock_s_process_ends() -> None:
+    """Every other process has to have closed the clock's ends, for a device to see it."""
+    leaves = OrderChannels(2)
+    ready, go = os.pipe()
+
+    def be_the_clock() -> None:
+        leaves.of_clock()[1].give(OrderKind.BEGIN)
+        os.read(ready, 1)
+
+    def be_somebody_else() -> None:
+        leaves.close()
+        os.read(ready, 1)
+
+    clock = forked(be_the_clock)
+    evaluator = forked(be_somebody_else)
+    device = leaves.of_device(1)
+    assert device.take() == Order(OrderKind.BEGIN)
+    os.write(go, b"12")
+    assert os.waitpid(clock, 0)[1] == os.waitpid(evaluator, 0)[1] == 0
+    with pytest.raises(ConnectionError):
+        device.take()
+    device.close()
+    os.close(ready)
+    os.close(go)

@@ -1,0 +1,87 @@
+"""What strikes a worker behind its own pushes."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from testbed.faults.fault import Fault
+from testbed.faults.schedule import Schedule
+from testbed.roles.pace import Paces
+from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+
+WORKERS = 3
+
+
+def parking(
+    fault: Fault, probability: float = 0.2, pushes: int = 0
+) -> tuple[FaultsAfterPushes, Schedule, Paces, list[dict[str, Any]]]:
+    rule = {
+        "stream": "faults 0",
+        "fault": fault.to_json(),
+        "devices": list(range(WORKERS)),
+        "probability": probability,
+    }
+    told: list[dict[str, Any]] = []
+    paces = Paces(None, WORKERS)
+    schedules = [Schedule([rule], 1, WORKERS) for _ in range(2)]
+    return FaultsAfterPushes(schedules[0], 1, paces, told.append, pushes), schedules[1], paces, told
+
+
+@pytest.mark.parametrize("earlier", [0, 7])
+def test_it_is_told_behind_the_answered_push_that_the_seed_says(earlier: int) -> None:
+    mine, schedule, _, told = parking(Fault(0, "stop-network", 5.0), pushes=earlier)
+    for version in range(40):
+        mine.answered(100 + version)
+        mine.answered(100 + version)  # without another push there is nothing new
+        mine.pushed()
+    mine.answered(140)
+    expected = [n for n in range(earlier + 1, earlier + 41) if schedule.after_push(1, n)]
+    assert [one["pushes"] for one in told] == expected != []
+    assert [one["iteration"] - 100 + earlier for one in told] == expected
+    one = told[0]
+    assert one["devices"] == [1] and one["phase"] == "begin"
+    assert (one["fault"], one["duration"]) == ("stop-network", 5.0)
+
+
+def test_the_next_computation_is_slow() -> None:
+    mine, _, paces, told = parking(Fault(0, "slow", factor=3.0), probability=1.0)
+
+    class Times:
+        def draw(self, now: float) -> tuple[float, float]:
+            return 2.0, now
+
+    paced = mine.paced(Times())
+    assert paced.draw(5.0) == (2.0, 5.0)
+    mine.pushed()
+    mine.answered(1)
+    assert paced.draw(5.0) == (6.0, 15.0) and told[0]["factor"] == 3.0
+    assert [paces[worker] for worker in range(WORKERS)] == [1.0, 3.0, 1.0]
+
+
+def test_frozen_it_does_nothing_for_a_while() -> None:
+    mine, _, _, told = parking(Fault(0, "freeze", 0.1), probability=1.0)
+    mine.pushed()
+    began = time.monotonic()
+    mine.answered(1)
+    assert time.monotonic() - began >= 0.1 and len(told) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault(0, "freeze"), Fault(0, "kill", 0.01)])
+def test_for_good_or_killed_it_never_goes_on(fault: Fault) -> None:
+    mine, _, _, told = parking(fault, probability=1.0)
+    mine.pushed()
+    thread = threading.Thread(target=mine.answered, args=(1,), daemon=True)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive() and told[0]["fault"] == fault.kind
+
+
+def test_paces_are_shared_by_descriptor() -> None:
+    made = Paces.make(WORKERS)
+    assert made.descriptor is not None
+    other = Paces(made.descriptor, WORKERS)
+    assert [other[worker] for worker in range(WORKERS)] == [1.0] * WORKERS
+    made[2] = 5.0
+    assert other[2] == 5.0

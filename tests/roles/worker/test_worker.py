@@ -1,0 +1,311 @@
+"""Workers and a server with real sockets: what pulls bring and encodings lose changes nothing else.
+
+The workers' own code runs in threads against a server on loopback. One worker is a deterministic
+sequence, so its final parameters can be compared to the bit.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from testbed.algorithms.interface import WorkerHalf
+from testbed.channel import Channel
+from testbed.learning.data.datasets import Dataset, load
+from testbed.learning.learner import Learner
+from testbed.learning.models import initialise
+from testbed.nodes.turns import Turns
+from testbed.roles.server import server as server_module
+from testbed.roles.server.server import Server
+from testbed.roles.server.serving import Serving
+from testbed.roles.transport import greeting
+from testbed.roles.transport.greeting import Who
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.worker.worker import work
+from testbed.streams import stream
+from testbed.telemetry.records import UPDATE
+from testbed.training import computation
+from testbed.training.computation import Times
+from testbed.training.settings import Settings
+from testbed.updates import FloatVector, SparseUpdate, Update
+
+UPDATES = 25
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return load("digits")
+
+
+def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
+    fields: dict[str, Any] = {
+        "seed": 1,
+        "workers": 1,
+        "dataset": "digits",
+        "scaling": "standardised",
+        "train_images": None,
+        "partition": {"kind": "equal"},
+        "model": "mlp",
+        "initialisation": "paper",
+        "batch_size": 10,
+        "learning_rate": 0.1,
+        "updates": UPDATES,
+        "algorithm": algorithm,
+        "encoding": {},
+        "pulls": "full",
+        "compute": {"distribution": "constant", "mean": 0.0},
+        "waiting": {"distribution": "constant", "mean": 0.0},
+        "faults": (),
+        "classes": (),
+        "class_of": (),
+        "suspect_after": None,
+        "evaluate_every": 1000,
+        "evaluation_images": 10,
+        "batched": False,
+        "device": "cpu",
+        "clock": "wall",
+        "uplink": None,
+        "downlink": None,
+        "delay": 0.0,
+        "gradient_time": None,
+        "evaluated_peer": 0,
+        "server_address": "127.0.0.1",
+        "peer_addresses": (),
+        "own_processors": False,
+        "secret": bytes(32).hex(),
+    }
+    return Settings(**fields | changes)
+
+
+class Ran:
+    """What a run left: the final parameters and the payload of each update, in bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dataset: Dataset, chosen: Settings) -> None:
+        with socket.create_server(("", 0)) as free:
+            port = free.getsockname()[1]
+        for module in (server_module, greeting):
+            monkeypatch.setattr(module, "PORT", port)
+        learners = [Learner(chosen.model, chosen.batch_size) for _ in range(chosen.workers + 1)]
+        initial = initialise(chosen.model, chosen.initialisation, stream(chosen.seed, "initial"))
+        layout = learners[0].layout
+        self.half = computation.server_half(chosen, layout, initial.copy())
+        report, theirs = Channel.pair()
+        server = Server(Serving(chosen, self.half, layout, theirs))
+        serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
+        serving.start()
+        first = report.receive()
+        assert first is not None
+        assert "listening" in first.fields
+        turns = Turns(1)
+        times = Times.of(chosen)
+        parts = computation.parts(chosen, dataset.train_labels)
+
+        def take_turns(n: int) -> TurnTaking:
+            return TurnTaking(learners[n + 1], (learners[0],), turns)
+
+        workers = [
+            threading.Thread(
+                target=work,
+                args=(chosen, Who(n), dataset, parts[n], take_turns(n), times, None),
+                daemon=True,
+            )
+            for n in range(chosen.workers)
+        ]
+        for thread in workers:
+            thread.start()
+        rows = b""
+        events = []
+        while message := report.receive():
+            rows += message.raw if "updates" in message.fields else b""
+            if "event" in message.fields:
+                events.append(message.fields["event"])
+        for thread in (serving, *workers):
+            thread.join(20)
+            assert not thread.is_alive()
+        report.close()
+        assert events == []
+        self.parameters: FloatVector = self.half.parameters
+        self.payload: npt.NDArray[np.uint32] = np.frombuffer(rows, UPDATE)["payload_bytes"]
+        assert len(self.payload) == chosen.updates
+
+    @staticmethod
+    def _serve(server: Server, theirs: Channel) -> None:
+        try:
+            server.serve()
+        finally:
+            theirs.close()
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, dataset: Dataset) -> Callable[..., Ran]:
+    def run(algorithm: dict[str, Any], **changes: Any) -> Ran:
+        return Ran(monkeypatch, dataset, settings(algorithm, **changes))
+
+    return run
+
+
+ADACOMP = {"name": "adacomp", "ratio": 0.01}
+
+
+@pytest.mark.parametrize("algorithm", [{"name": "asgd"}, ADACOMP], ids=["asgd", "adacomp"])
+def test_exact_encodings_and_pulls_change_no_bit(
+    ran: Callable[..., Ran], algorithm: dict[str, Any]
+) -> None:
+    plain = ran(algorithm, encoding={"indices": "uint32"})
+    changed = ran(algorithm, pulls="changed")
+    waiting = {"distribution": "constant", "mean": 0.002}
+    zstd = ran(algorithm, pulls="changed", encoding={"compression": "zstd"}, waiting=waiting)
+    assert np.isfinite(plain.parameters).all()
+    assert plain.parameters.tobytes() == changed.parameters.tobytes()
+    assert plain.parameters.tobytes() == zstd.parameters.tobytes()
+    if algorithm is ADACOMP:
+        assert plain.payload.max() > changed.payload.max() > zstd.payload.max()
+
+
+def test_a_worker_half_learns_what_the_encoding_lost(
+    ran: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[Update, Update]] = []
+    monkeypatch.setattr(
+        WorkerHalf, "lost", lambda self, update, received: told.append((update, received))
+    )
+    ran(ADACOMP, encoding={"values": "float32"})
+    assert told == []
+    ran(ADACOMP, encoding={"values": "bfloat16"})
+    assert len(told) >= UPDATES
+    for update, received in told:
+        assert isinstance(update, SparseUpdate)
+        assert isinstance(received, SparseUpdate)
+        assert received.indices is update.indices
+        bits = received.values.view(np.uint32)
+        assert not (bits & 0xFFFF).any()
+        assert np.allclose(received.values, update.values, rtol=2**-8, atol=0)
+        assert (received.values != update.values).any()
+
+
+def test_lossy_encodings_round_an_update_and_no_more(ran: Callable[..., Ran]) -> None:
+    # The first update: later ones hold other entries, because those at the threshold change places.
+    exact = ran(ADACOMP, updates=1)
+    for values, tolerance in (("float16", 5e-4), ("bfloat16", 4e-3), ("int8", 1e-2)):
+        lossy = ran(ADACOMP, encoding={"values": values}, updates=1)
+        moved = np.linalg.norm(exact.parameters - initial(exact))
+        apart = np.linalg.norm(lossy.parameters - exact.parameters)
+        assert 0 < apart < tolerance * moved, values
+
+
+def initial(run: Ran) -> FloatVector:
+    start: FloatVector = initialise("mlp", "paper", stream(1, "initial"))
+    assert start.shape == run.parameters.shape
+    return start
+
+
+def test_a_full_answer_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from testbed.roles.worker.pulling import ChangedAnswers, FullAnswers
+    from testbed.updates import Layout
+    from testbed.wire import WireError
+    from testbed.wire.frames import Kind, header
+
+    layout = Layout(("w",), (100,))
+    parameters = np.zeros(100, np.float32)
+    for kind, encoding, body in (
+        (FullAnswers, 4, bytes(3)),
+        (FullAnswers, 1, bytes(396)),
+        (ChangedAnswers, 4, bytes(3)),  # no vector yet that it could change
+        (ChangedAnswers, 1, bytes(396)),
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ours = socket.create_connection(listener.getsockname())
+            theirs, _ = listener.accept()
+        with ours, theirs:
+            answers = kind(ours, layout)
+            answers.listen()
+            head = header(Kind.PARAMETERS, 7, encoding=encoding, length=len(body))
+            theirs.sendall(head + body)
+            theirs.shutdown(socket.SHUT_WR)
+            assert answers.wait() == 7
+            with pytest.raises(WireError):
+                answers.take(parameters)
+
+
+def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
+    from testbed.encoding_choice import EncodingChoice
+    from testbed.roles.worker.pulling import ChangedAnswers
+    from testbed.updates import Layout
+    from testbed.wire.encodings import Codec
+    from testbed.wire.frames import Kind, header
+
+    layout = Layout(("w",), (100_000,))
+    codec = Codec(EncodingChoice(), layout.sizes)
+    rng = np.random.default_rng(1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    expected = rng.normal(size=100_000).astype(np.float32)
+    got = np.empty_like(expected)
+    with ours, theirs:
+        answers = ChangedAnswers(ours, layout)
+        first = header(Kind.PARAMETERS, 0, encoding=1, length=400_000) + expected.tobytes()
+        for version, count in enumerate([None, 5, 20_000, 0, 1, 3000]):
+            message = first
+            if count is not None:
+                indices = np.sort(rng.choice(100_000, count, replace=False)).astype(np.uint32)
+                values = rng.normal(size=count).astype(np.float32)
+                expected[indices] = values
+                encoding, pieces = codec.encode(SparseUpdate(indices, values))
+                body = b"".join(pieces)
+                message = header(Kind.PARAMETERS, version, encoding=encoding, length=len(body))
+                message += body
+            last = max(len(message) - 1, 0)
+            answers.listen()
+            sending = threading.Thread(target=_send_late, args=(theirs, message, last))
+            sending.start()
+            began = time.monotonic()
+            assert answers.wait() == version
+            assert time.monotonic() - began > 0.04 or len(message) == 32
+            answers.take(got)
+            sending.join()
+            assert got.tobytes() == expected.tobytes()
+
+
+def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is missing may wait for the window that only reading opens."""
+    from testbed.roles.worker import pulling
+    from testbed.updates import Layout
+    from testbed.wire.frames import Kind, header
+
+    monkeypatch.setattr(pulling, "STALLED", 0.05)
+    layout = Layout(("w",), (10_000,))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    vector = np.arange(10_000, dtype=np.float32)
+    message = header(Kind.PARAMETERS, 3, encoding=1, length=40_000) + vector.tobytes()
+    got = np.zeros_like(vector)
+    with ours, theirs:
+        answers = pulling.FullAnswers(ours, layout)
+        answers.listen()
+        theirs.sendall(message[:20_000])
+        assert answers.wait() == 3
+        # The rest comes when the reader sleeps already: less than the mark has to wake it.
+        late = threading.Timer(0.2, theirs.sendall, [message[20_000:]])
+        late.start()
+        taking = threading.Thread(target=answers.take, args=(got,), daemon=True)
+        taking.start()
+        taking.join(10)
+        assert not taking.is_alive()
+        late.join()
+    assert got.tobytes() == vector.tobytes()
+
+
+def _send_late(connection: socket.socket, message: bytes, last: int) -> None:
+    """All but the end of a message at once, the end some time later."""
+    connection.sendall(message[:last])
+    time.sleep(0.05)
+    connection.sendall(message[last:])
