@@ -121,7 +121,7 @@ def test_adacomp_keeps_one_copy_per_version_and_only_while_it_is_outstanding() -
     for worker in range(200):
         server.forget(worker)
     assert len(server._contained_at) == 0
-    assert len(server._spare) == 2
+    assert len(server._contained_at._spare) == 2
 
 
 def test_counters_wrap_without_harm() -> None:

@@ -46,7 +46,7 @@ class Harness:
         self.control, theirs = Channel.pair()
         self.report, roles = Channel.pair()
         self.log = log
-        root = Path(__file__).parents[2]
+        root = Path(__file__).parents[3]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [

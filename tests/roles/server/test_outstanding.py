@@ -199,7 +199,7 @@ def test_a_worker_that_was_brought_back_goes_on_as_one_that_never_left(
     scene.come_back()
     assert scene.forgetful.drawn == scene.steady.drawn
     # Nothing is kept but what was sent last, where the next answer says what of it has changed.
-    assert len(scene.outstanding._versions) == (changed and scene.version >= 0)
+    assert len(scene.outstanding._sent) == (changed and scene.version >= 0)
 
 
 def test_an_example_of_one_that_had_computed_and_was_late() -> None:
@@ -232,7 +232,7 @@ def test_of_one_that_is_lost_nothing_is_kept_and_it_comes_back_with_nothing(chan
     outstanding.lose(0)
     assert outstanding.is_lost(0)
     outstanding.sent(0, 6, 6, vector(6))  # who sends it that does not know
-    assert not len(outstanding._versions)
+    assert not len(outstanding._sent)
     outstanding.returned(0)
     assert not outstanding.is_lost(0)
     assert outstanding.again(0) == Again(None, [], [(OrderKind.RESUME, 0)])
@@ -244,7 +244,7 @@ def test_a_vector_is_kept_once_and_as_it_was_sent() -> None:
     for worker in (0, 1):
         outstanding.sent(worker, 7, 7, memory)
     memory[:] = 0
-    assert len(outstanding._versions) == 1
+    assert len(outstanding._sent) == 1
     for worker in (0, 1):
         ((_, sent),) = outstanding.again(worker).frames
         np.testing.assert_array_equal(sent, vector(7))

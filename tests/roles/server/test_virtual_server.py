@@ -18,7 +18,7 @@ from testbed.roles.transport.greeting import Who
 from testbed.telemetry.records import UPDATE
 from testbed.training.computation import Times
 from testbed.wire.frames import HEADER, Kind, header
-from tests.roles import test_server
+from tests.roles.server import test_server
 from tests.roles.server.test_server import SIZE, Running, dense, hello, receive, settings
 
 TIMES = {"distribution": "constant", "mean": 0.1}
