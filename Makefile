@@ -69,10 +69,11 @@ dashboards: install ## generate the Grafana dashboards, and say how to look at t
 test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest -n 2 --dist loadscope
 
-lint: install ## ruff and mypy (strict)
+lint: install ## ruff, mypy (strict), and which rooms may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: install ## put the code into ruff's format
 	$(BIN)/ruff format .

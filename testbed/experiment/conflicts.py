@@ -4,41 +4,39 @@ Each conflict is a path from the top of the file and a sentence: what, and what 
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.algorithms import ALGORITHMS, is_served
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
+from testbed.experiment.contents import Contents
 from testbed.experiment.labels import RESERVED, check_name
 from testbed.experiment.sections.section import Conflict
 
-if TYPE_CHECKING:
-    from testbed.experiment.spec import Spec
 
-
-def conflicts(spec: "Spec") -> list[Conflict]:
+def conflicts(contents: Contents) -> list[Conflict]:
     """Everything that cannot be together."""
-    devices = spec.devices.conflicts()
+    devices = contents.devices.conflicts()
     return [
-        *_labels(spec),
-        *_data(spec),
-        *_clock(spec),
+        *_labels(contents),
+        *_data(contents),
+        *_clock(contents),
         # Algorithms are told of the devices, if these are possible.
-        *(() if devices else _algorithms(spec)),
-        *_evaluation(spec),
-        *_simulation(spec),
-        *fault_conflicts.of_checkpoints(spec),
-        *_suspicion(spec),
-        *fault_conflicts.of_faults(spec),
+        *(() if devices else _algorithms(contents)),
+        *_evaluation(contents),
+        *_simulation(contents),
+        *fault_conflicts.of_checkpoints(contents),
+        *_suspicion(contents),
+        *fault_conflicts.of_faults(contents),
         *devices,
-        *spec.partition.conflicts(spec.devices.classes),
+        *contents.partition.conflicts(contents.devices.classes),
     ]
 
 
-def _labels(spec: "Spec") -> list[Conflict]:
+def _labels(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     first: dict[str, int] = {}
-    for i, options in enumerate(spec.algorithms):
+    for i, options in enumerate(contents.algorithms):
         path, label = ("algorithms", i, "label"), options.label
         if label is None:
             continue
@@ -56,25 +54,25 @@ def _labels(spec: "Spec") -> list[Conflict]:
     return found
 
 
-def _data(spec: "Spec") -> list[Conflict]:
-    images, workers = spec.dataset.train_images, spec.devices.workers
+def _data(contents: Contents) -> list[Conflict]:
+    images, workers = contents.dataset.train_images, contents.devices.workers
     if images is not None and images < workers:
         text = f"{images} images cannot be shared out among {workers} workers: each needs one"
         return [(("dataset", "train_images"), text)]
     return []
 
 
-def _clock(spec: "Spec") -> list[Conflict]:
-    network = spec.network
-    if spec.clock == "wall":
-        if spec.engine == "emulation":
+def _clock(contents: Contents) -> list[Conflict]:
+    network = contents.network
+    if contents.clock == "wall":
+        if contents.engine == "emulation":
             return []
         text = "a simulation has only the virtual clock: take this out, or make it virtual"
         return [(("clock",), text)]
     found: list[Conflict] = []
     links = ("uplink", "downlink", "delay")
-    for i, one in enumerate(spec.devices.classes or (None,)):
-        parts, rates = spec.times_of(one), [getattr(network, key) for key in links]
+    for i, one in enumerate(contents.devices.classes or (None,)):
+        parts, rates = contents.times_of(one), [getattr(network, key) for key in links]
         if one is not None:
             rates = [one.of(key, rate) for key, rate in zip(links, rates, strict=True)]
         if any(part.distribution == "trace" or part.mean for part in parts) or any(rates):
@@ -87,16 +85,17 @@ def _clock(spec: "Spec") -> list[Conflict]:
         found.append((("devices", "classes", i) if one else ("clock",), text))
     losses: list[tuple[tuple[Any, ...], float | None]] = [(("network", "loss"), network.loss)]
     losses += [
-        (("devices", "classes", i, "loss"), one.loss) for i, one in enumerate(spec.devices.classes)
+        (("devices", "classes", i, "loss"), one.loss)
+        for i, one in enumerate(contents.devices.classes)
     ]
     text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
     return found + [(path, text) for path, loss in losses if loss]
 
 
-def _algorithms(spec: "Spec") -> list[Conflict]:
-    shared = spec.conditions()
+def _algorithms(contents: Contents) -> list[Conflict]:
+    shared = contents.conditions()
     found: list[Conflict] = []
-    for i, options in enumerate(spec.algorithms):
+    for i, options in enumerate(contents.algorithms):
         if options.pulls is not None and not is_served(options.name):
             text = "there is no server to pull from: take it out"
             found.append((("algorithms", i, "pulls"), text))
@@ -108,27 +107,27 @@ def _algorithms(spec: "Spec") -> list[Conflict]:
     return found
 
 
-def _evaluation(spec: "Spec") -> list[Conflict]:
-    if spec.evaluation.peer < spec.devices.workers:
+def _evaluation(contents: Contents) -> list[Conflict]:
+    if contents.evaluation.peer < contents.devices.workers:
         return []
-    text = f"there are {spec.devices.workers} peers, numbered from 0: use a smaller number"
+    text = f"there are {contents.devices.workers} peers, numbered from 0: use a smaller number"
     return [(("evaluation", "peer"), text)]
 
 
-def _simulation(spec: "Spec") -> list[Conflict]:
-    if not (spec.simulation.batched or spec.simulation.device != "cpu"):
+def _simulation(contents: Contents) -> list[Conflict]:
+    if not (contents.simulation.batched or contents.simulation.device != "cpu"):
         return []
-    peers = spec.peers
+    peers = contents.peers
     if not peers:
         return []
-    key = "batched" if spec.simulation.batched else "device"
+    key = "batched" if contents.simulation.batched else "device"
     text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
     return [(("simulation", key), text)]
 
 
-def _suspicion(spec: "Spec") -> list[Conflict]:
-    peers = spec.peers
-    if not peers or spec.devices.suspect_after is None:
+def _suspicion(contents: Contents) -> list[Conflict]:
+    peers = contents.peers
+    if not peers or contents.devices.suspect_after is None:
         return []
     text = f"peers ({peers[0]}) have no server that would suspect them: take it out"
     return [(("devices", "suspect_after"), text)]

@@ -1,27 +1,23 @@
 """What faults, and the checkpoints that a server comes back from, cannot be together with."""
 
-from typing import TYPE_CHECKING
-
 from testbed.device_names import worker_name
+from testbed.experiment.contents import Contents
 from testbed.experiment.sections.faults import ClassFaultSpec, FaultSpec
 from testbed.experiment.sections.section import Conflict
 
-if TYPE_CHECKING:
-    from testbed.experiment.spec import Spec
 
-
-def of_checkpoints(spec: "Spec") -> list[Conflict]:
+def of_checkpoints(contents: Contents) -> list[Conflict]:
     """What is wrong with the checkpoints, or with having none."""
-    if spec.checkpoints.every is None:
-        killed = [i for i, fault in enumerate(spec.faults) if fault.of_server]
+    if contents.checkpoints.every is None:
+        killed = [i for i, fault in enumerate(contents.faults) if fault.of_server]
         text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
         return [(("faults", i, "who"), text) for i in killed[:1]]
-    peers = spec.peers
+    peers = contents.peers
     if peers:
         text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
         return [(("checkpoints", "every"), text)]
-    kept = [one.name for one in spec.algorithms if getattr(one, "error_feedback", False)]
-    if kept and spec.engine == "emulation" and spec.clock == "virtual":
+    kept = [one.name for one in contents.algorithms if getattr(one, "error_feedback", False)]
+    if kept and contents.engine == "emulation" and contents.clock == "virtual":
         text = (
             f"what error feedback ({kept[0]}) has its workers remember is in no checkpoint of an "
             "emulation, which could not go on as if nothing had happened: take one of them out, or "
@@ -31,32 +27,32 @@ def of_checkpoints(spec: "Spec") -> list[Conflict]:
     return []
 
 
-def of_faults(spec: "Spec") -> list[Conflict]:
+def of_faults(contents: Contents) -> list[Conflict]:
     """What is wrong with the faults of the file, and with those of its classes."""
-    peers, classes = spec.peers, spec.devices.classes
-    if peers and (spec.faults or any(one.faults for one in classes)):
-        place = ("faults",) if spec.faults else ("devices", "classes")
+    peers, classes = contents.peers, contents.devices.classes
+    if peers and (contents.faults or any(one.faults for one in classes)):
+        place = ("faults",) if contents.faults else ("devices", "classes")
         text = f"faults are of runs with a server, and '{peers[0]}' has none: take one out"
         return [(place, text)]
     found = [
         (("faults", i, *path), text)
-        for i, fault in enumerate(spec.faults)
-        for path, text in (*_nobody(spec, fault), *_impossible(spec, fault))
+        for i, fault in enumerate(contents.faults)
+        for path, text in (*_nobody(contents, fault), *_impossible(contents, fault))
     ]
     return found + [
         (("devices", "classes", i, "faults", j, *path), text)
         for i, one in enumerate(classes)
         for j, own in enumerate(one.faults)
-        for path, text in _impossible(spec, own)
+        for path, text in _impossible(contents, own)
     ]
 
 
-def _nobody(spec: "Spec", fault: FaultSpec) -> list[Conflict]:
+def _nobody(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     """What is wrong with whom a fault strikes."""
-    who, workers = fault.who, spec.devices.workers
+    who, workers = fault.who, contents.devices.workers
     if who.number is not None and who.number > workers:
         return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
-    classes = [one.name for one in spec.devices.classes]
+    classes = [one.name for one in contents.devices.classes]
     if who.class_ is not None and who.class_ not in classes:
         told = f"the classes are {', '.join(classes)}" if classes else "devices.classes has none"
         return [(("who", "class"), f"there is no class '{who.class_}': {told}")]
@@ -71,18 +67,18 @@ def _nobody(spec: "Spec", fault: FaultSpec) -> list[Conflict]:
     ]
 
 
-def _impossible(spec: "Spec", fault: ClassFaultSpec) -> list[Conflict]:
+def _impossible(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
     """What a fault asks for that this run's engine, clock or devices cannot do."""
     how = fault.how
-    if spec.clock == "virtual" and how.kind == "corrupt":
+    if contents.clock == "virtual" and how.kind == "corrupt":
         text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"
         return [(("how",), text)]
     if how.cpus is None:
         return []
-    if spec.clock == "virtual":
+    if contents.clock == "virtual":
         text = "durations are drawn under the virtual clock: use factor, or `clock: wall`"
         return [(("how", "cpus"), text)]
-    if spec.devices.runtime != "docker":
+    if contents.devices.runtime != "docker":
         text = "only containers have it: use factor, or `runtime: docker`"
         return [(("how", "cpus"), text)]
     return []

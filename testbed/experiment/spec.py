@@ -1,4 +1,4 @@
-"""The experiment file as types: every field with its unit, its default and its meaning.
+"""The experiment file as a type: its contents, and that they can be together.
 
 The models are frozen and accept nothing they do not know. They check what can be checked without
 data and without this host; durations, rates and shares are written as people write them
@@ -6,134 +6,18 @@ data and without this host; durations, rates and shares are written as people wr
 have an absolute path, and everything left out has its default.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from testbed.algorithms import is_served, served
-from testbed.algorithms.interface import Conditions, Options
-from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.conflicts import conflicts
-from testbed.experiment.labels import check_name, labels
-from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
-from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
-from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
-from testbed.experiment.sections.faults import FaultSpec
-from testbed.experiment.sections.learning import (
-    DATASETS,
-    MODELS,
-    DatasetSpec,
-    EvaluationSpec,
-    ModelSpec,
-    TrainingSpec,
-)
-from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
-from testbed.experiment.sections.partition import KINDS, PartitionSpec
-from testbed.experiment.sections.section import Section, as_tuple
-from testbed.experiment.sections.timing import ComputeSpec, DurationSpec, WaitingSpec
-from testbed.experiment.short_form import Registered, ShortForm
+from testbed.experiment.contents import Contents
+from testbed.experiment.labels import labels
 
 
-class Spec(Section):
+class Spec(Contents):
     """One experiment: the same devices and data, one run for each algorithm."""
-
-    name: str = Field(
-        description="Name of the experiment and of its folder: letters, digits, '-', '_' and '.'.",
-        examples=["quickstart"],
-    )
-    seed: int = Field(
-        default=1,
-        ge=0,
-        le=2**63 - 1,
-        description="Seed of every random number of the experiment; default 1.",
-    )
-    dataset: Annotated[DatasetSpec, ShortForm(DATASETS, open_ended=True)] = Field(
-        description="What is learnt: a name or a directory, or a mapping.", examples=["digits"]
-    )
-    model: Annotated[ModelSpec, ShortForm(MODELS)] = Field(
-        description="What learns: a name or a mapping.", examples=["cnn"]
-    )
-    training: TrainingSpec = Field(
-        description="How it is learnt, whatever the algorithm.", examples=[{"updates": 1000}]
-    )
-    engine: Literal["emulation", "simulation"] = Field(
-        default="emulation",
-        description="emulation: every device is a node with a network of its own (default); "
-        "simulation: the same decisions, messages and parameters in one process, wire bytes modelled.",
-    )
-    clock: Literal["wall", "virtual"] = Field(
-        default="wall",
-        description="wall: devices wait and links are shaped, in real time (default); virtual: times "
-        "are computed and never waited for, and a run is the same to the bit whatever the host's load. "
-        "A simulation has only the virtual clock.",
-    )
-    algorithms: Annotated[
-        tuple[Annotated[Options, Registered()], ...], BeforeValidator(as_tuple)
-    ] = Field(
-        min_length=1,
-        description="What is compared, one run each: names, or mappings with their options.",
-        examples=[["asgd"]],
-    )
-    encoding: EncodingChoice = Field(
-        default_factory=EncodingChoice,
-        description="How updates are encoded: plain (32-bit indices), compact (the shortest exact "
-        "indices; default), compact-16 and compact-8 (with float16 or 8-bit values), or a mapping. "
-        "An algorithm's entry may have its own.",
-        examples=["compact"],
-    )
-    pulls: Pulls = Field(
-        default="full",
-        description="What a worker gets: full, all parameters (default), or changed, the exact "
-        "values of those that changed since it pulled last. An algorithm's entry may have its own.",
-    )
-    devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
-    partition: Annotated[PartitionSpec, ShortForm(KINDS, key="kind")] = Field(
-        default_factory=PartitionSpec,
-        description="How the training images are shared out among the workers: equal (default), "
-        "shards, sizes, or a mapping.",
-        examples=[{"kind": "dirichlet", "alpha": 0.5}],
-    )
-    network: NetworkSpec = Field(
-        default_factory=NetworkSpec,
-        description="Every worker's link; default: not shaped.",
-    )
-    compute: ComputeSpec = Field(
-        default_factory=ComputeSpec,
-        description="How long a device computes a gradient; default: no time. A round trip drawn as a "
-        "whole (as in DBW) is this, on links that are not shaped.",
-        examples=[{"distribution": "cvb", "mean": "100ms"}],
-    )
-    waiting: WaitingSpec = Field(
-        default_factory=WaitingSpec,
-        description="Waiting between computing and pushing; default: none.",
-        examples=[{"distribution": "exponential", "mean": "100ms"}],
-    )
-    evaluation: EvaluationSpec = Field(
-        default_factory=EvaluationSpec,
-        description="How the model is tested while it learns; default: every 100 updates.",
-    )
-    checkpoints: CheckpointSpec = Field(
-        default_factory=CheckpointSpec,
-        description="What a run that was interrupted goes on from; default: nothing.",
-    )
-    faults: Annotated[tuple[FaultSpec, ...], BeforeValidator(as_tuple)] = Field(
-        default=(),
-        description="What goes wrong: whom it strikes, when, how, and for how long; the seed decides. "
-        "Default: nothing.",
-        examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
-    )
-    traffic: TrafficSpec = Field(
-        default_factory=TrafficSpec,
-        description="How the traffic at the server's link is watched; default: captured.",
-    )
-
-    simulation: SimulationSpec = Field(
-        default_factory=SimulationSpec,
-        description="How a simulation computes; default: serially, on the processor.",
-    )
-
-    _check_name = field_validator("name")(check_name)
 
     @model_validator(mode="before")
     @classmethod
@@ -153,50 +37,6 @@ class Spec(Section):
                 {"text": "; ".join(text for _, text in found), "conflicts": found},
             )
         return self
-
-    @property
-    def peers(self) -> list[str]:
-        """The algorithms that have no server."""
-        return [options.name for options in self.algorithms if not is_served(options.name)]
-
-    def suspect_after(self, options: Options) -> float | None:
-        """Seconds of silence after which a worker of this algorithm's is suspected; None: never."""
-        devices = self.devices
-        if "suspect_after" in devices.model_fields_set or not is_served(options.name):
-            return devices.suspect_after
-        return SUSPECT_AFTER if served(options.name).synchronous(options) else None
-
-    def conditions(self) -> Conditions:
-        """What an algorithm is told of the run."""
-        return Conditions(
-            self.training.learning_rate,
-            self.devices.workers,
-            self.training.batch_size,
-            self.training.updates,
-            self.network.uplink,
-            self._gradient_time(),
-        )
-
-    def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
-        """How long devices of a class, or where there are no classes all, compute and wait."""
-        if one is None:
-            return self.compute, self.waiting
-        return one.of("compute", self.compute), one.of("waiting", self.waiting)
-
-    def _gradient_time(self) -> float | None:
-        """Mean of computing and waiting over the devices; None where only the host or a trace knows."""
-        classes = self.devices.classes
-        by_class = [self.times_of(one) for one in classes or (None,)]
-        traced = any(part.distribution == "trace" for parts in by_class for part in parts)
-        if self.clock == "wall" or traced:
-            return None
-        if not classes:
-            return sum(
-                part.mean * (sum(one.share * one.factor for one in part.classes) or 1.0)
-                for part in by_class[0]
-            )
-        sizes = self.devices.class_sizes
-        return sum(mean_over_devices(parts, sizes) for parts in zip(*by_class, strict=True))
 
     def runs(self) -> dict[str, "Spec"]:
         """One spec per algorithm, with only that algorithm, by label and in the file's order."""
