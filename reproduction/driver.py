@@ -149,7 +149,7 @@ def _check(specs: Sequence[Spec], out: Path) -> None:
     except HostError as error:
         other = "; ENGINE=simulation (--engine simulation) needs nothing of the host"
         raise HostError(f"{error}{other * (specs[0].engine == 'emulation')}") from error
-    for one in {one.settings.train_images: one for one in plans}.values():
+    for one in {one.settings.data.train_images: one for one in plans}.values():
         check_data(one)
 
 

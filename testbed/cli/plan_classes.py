@@ -1,6 +1,7 @@
 """What ``testbed plan`` says of device classes: a row for each, with what its devices have."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.sections.device_classes import DeviceClassSpec
@@ -58,7 +59,8 @@ def records(plan: "Plan") -> list[dict[str, Any]]:
     devices = plan.spec.devices
     return [
         {
-            **one,
+            "name": one.name,
+            **asdict(one.devices),
             **{
                 key: devices.classes[i].of(key, getattr(devices, key)) for key in ("cpus", "memory")
             },

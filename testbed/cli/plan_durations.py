@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from testbed.cli.plan_classes import law
 from testbed.durations import Durations
-from testbed.planning.times import mean_of, members, of_classes
+from testbed.planning.times import mean_of, members
+from testbed.training.times import Purpose
+from testbed.training.times import durations as by_class
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 DRAWS = 20_000
 """Durations drawn in all, or one for each device if there are more devices."""
 BINS = 40
-_WORDS = {"compute": "computing", "waiting": "waiting"}
+_WORDS: dict[Purpose, str] = {"compute": "computing", "waiting": "waiting"}
 """The sections of the experiment file in words."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -57,11 +59,11 @@ def histogram(seconds: Seconds, longest: float) -> str:
 
 
 def _by_section(
-    plan: "Plan", purpose: str, words: str
+    plan: "Plan", purpose: Purpose, words: str
 ) -> list[tuple[str, dict[str, Any], Durations, Sequence[int]]]:
     """What is said together: the devices of classes that have the same section."""
     general = getattr(plan.spec, purpose)
-    classes, made = plan.spec.devices.classes, of_classes(plan, purpose)
+    classes, made = plan.spec.devices.classes, by_class(plan.settings, purpose)
     if not classes:
         return [(words, general.model_dump(mode="json"), made[0], range(plan.settings.workers))]
     sections = [one.of(purpose, general) for one in classes]

@@ -22,7 +22,7 @@ _OPTIONS: dict[str, Callable[[Any], str]] = {
 
 def describe(plan: "Plan") -> list[str]:
     """A line for each rule; none where nothing goes wrong."""
-    rules = plan.settings.faults
+    rules = plan.settings.faults.rules
     lines = [f"  {i}. {_rule(rule, plan)}" for i, rule in enumerate(rules)]
     return [f"faults: {len(rules)} rule(s)", *lines] if lines else []
 
@@ -73,7 +73,7 @@ def _expected(rule: Mapping[str, Any], plan: "Plan") -> str:
     if "probability" not in rule:
         return ""
     settings, count = plan.settings, len(rule["devices"])
-    strikes = rule["probability"] * settings.updates * count / settings.workers
+    strikes = rule["probability"] * settings.training.updates * count / settings.workers
     if rule["fault"]["duration"] is not None:
         return f"; about {strikes:,.0f} times by the end"
     if strikes >= count:

@@ -26,7 +26,7 @@ def as_json(one: Plan) -> dict[str, Any]:
         ],
         "memory_bytes": one.memory,
         "open_files": one.open_files,
-        "updates": one.settings.updates,
+        "updates": one.settings.training.updates,
         "classes": plan_classes.records(one),
         "partition": plan_partition.record(one, plan_partition.look(one)),
         "durations": means(one),
@@ -38,8 +38,8 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     spec = plans[0].spec
     shared = plan_partition.look(plans[0])
     runs = [
-        f"  {i}. {one.label}: {one.settings.updates:,} updates, encoding {_encoding(one)}"
-        + (f", pulls {one.settings.pulls}" if one.served else ", peers without a server")
+        f"  {i}. {one.label}: {one.settings.training.updates:,} updates, encoding {_encoding(one)}"
+        + (f", pulls {one.settings.training.pulls}" if one.served else ", peers without a server")
         for i, one in enumerate(plans, 1)
     ]
     simulated = spec.engine == "simulation"
@@ -137,7 +137,7 @@ def _rate(one: Plan, key: str, general: str | None) -> str:
 
 
 def _encoding(one: Plan) -> str:
-    return EncodingChoice.model_validate(one.settings.encoding).name
+    return EncodingChoice.model_validate(one.settings.training.encoding).name
 
 
 def _traffic(spec: Spec) -> str:

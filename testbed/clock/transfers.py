@@ -105,7 +105,5 @@ class Line:
 
 def lines(settings: Settings, number: int) -> tuple[Line, Line]:
     """Make a device's uplink and downlink, both idle."""
-    uplink, downlink, delay = (
-        settings.of_device(key, number) for key in ("uplink", "downlink", "delay")
-    )
-    return Line(uplink, delay), Line(downlink)
+    device = settings.device(number)
+    return Line(device.uplink, device.delay), Line(device.downlink)

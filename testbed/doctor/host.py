@@ -65,13 +65,13 @@ def _check_nodes(plans: list[Plan]) -> None:
 def _check_faults(plans: list[Plan]) -> None:
     """Check that every fault of the runs can be had."""
     for one in plans:
-        schedule = Schedule.of(one.settings)
+        schedule = Schedule(one.settings.faults.rules, one.settings.seed, one.settings.workers)
         kinds = {fault.kind for _, fault in schedule.faults()}
         if "corrupt" in kinds:
             _need_netem("faults that corrupt", "them")
         devices = one.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        if alone and (schedule.longest_absence or one.settings.server_absence is not None):
+        if alone and (schedule.longest_absence or one.settings.faults.server_absence is not None):
             raise HostError(
                 "a container that has started its own role is removed when that is killed, and cannot "
                 "come back: use `launch: fork`, or kill workers for good (without lasting)"
@@ -123,8 +123,8 @@ def _check_room(plans: list[Plan], directory: Path) -> None:
 def _room(one: Plan) -> int:
     """Bytes that a run directory may take."""
     traffic = one.spec.traffic
-    capture = min(traffic.total_size, CAPTURE_PER_UPDATE * one.settings.updates)
-    room = DISK_PER_RUN + DISK_PER_UPDATE * one.settings.updates
+    capture = min(traffic.total_size, CAPTURE_PER_UPDATE * one.settings.training.updates)
+    room = DISK_PER_RUN + DISK_PER_UPDATE * one.settings.training.updates
     captured = traffic.capture and one.spec.engine == "emulation"
     return room + capture if captured else room
 

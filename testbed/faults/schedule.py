@@ -10,24 +10,13 @@
 import heapq
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.streams import stream
-
-
-class HasFaults(Protocol):
-    """What a schedule is made of: the run's settings."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def workers(self) -> int: ...
-    @property
-    def faults(self) -> Sequence[Mapping[str, Any]]: ...
 
 
 class Schedule:
@@ -64,11 +53,6 @@ class Schedule:
                     at = self._iterations.setdefault(iteration, [])
                     at.append(((device,), Fault(**of_row)))
         self._sorted = sorted(self._iterations)
-
-    @classmethod
-    def of(cls, settings: HasFaults) -> "Schedule":
-        """The schedule of a run."""
-        return cls(settings.faults, settings.seed, settings.workers)
 
     def _add_pushes(self, rule: Mapping[str, Any], fault: Fault) -> None:
         for device in rule["devices"]:

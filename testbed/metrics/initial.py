@@ -28,12 +28,12 @@ def of_plan(plan: Plan, execution: str) -> RunState:
             "seed": str(spec.seed),
             "workers": str(settings.workers),
         },
-        target=settings.updates,
+        target=settings.training.updates,
         classes=device_classes(
-            {"compute": settings.compute, "waiting": settings.waiting},
+            {"compute": settings.devices.compute, "waiting": settings.devices.waiting},
             settings.seed,
             settings.workers,
-            [settings.classes[i]["name"] for i in settings.class_of],
+            [settings.classes[i].name for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
     )

@@ -89,7 +89,9 @@ class Run:
         self._names = {number: name for name, number in self._workers.items()}
         self._names[self._settings.workers] = EVALUATOR_NAME
         self._outcome = Outcome()
-        self._progress = Progress("loading", self._settings.workers, self._settings.updates)
+        self._progress = Progress(
+            "loading", self._settings.workers, self._settings.training.updates
+        )
         self._keeping = Keeping(directory, plan.spec.checkpoints.every, resumption)
         mark = self._keeping.mark
         self._ingress = Ingress(mark.wire_bytes, mark.forgotten) if mark else Ingress()
@@ -104,7 +106,7 @@ class Run:
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
-            self._settings.server_address,
+            self._settings.network.server_address,
             {link.device_address: link.device for link in plan.links},
             plan.spec.traffic.capture,
         )
@@ -358,9 +360,9 @@ class Run:
         if self._missing:
             some = ranges(self._missing)
             return "failed", f"the evaluator has ended and told nothing of the updates {some}"
-        if self._outcome.updates == self._settings.updates:
+        if self._outcome.updates == self._settings.training.updates:
             return "completed", None
-        updates, wanted = self._outcome.updates, self._settings.updates
+        updates, wanted = self._outcome.updates, self._settings.training.updates
         if self._outcome.workers_lost >= self._settings.workers:
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
         return "failed", f"no further update could come about after {updates:,} of {wanted:,}"

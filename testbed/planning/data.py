@@ -3,7 +3,8 @@
 from testbed.errors import SpecError
 from testbed.planning import images
 from testbed.planning.plan import Plan
-from testbed.planning.times import PURPOSES, class_means
+from testbed.planning.times import class_means
+from testbed.training.times import PURPOSES
 
 
 def check_data(one: Plan) -> None:
@@ -14,10 +15,10 @@ def check_data(one: Plan) -> None:
         SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
     """
     settings = one.settings
-    times = [class_means(one, purpose) for purpose in PURPOSES]
-    times += [settings.of_classes(key) for key in ("uplink", "downlink", "delay")]
-    for i, of_class in enumerate(zip(*times, strict=True)):
-        if settings.clock == "virtual" and not any(of_class):
+    means = zip(*(class_means(one, purpose) for purpose in PURPOSES), strict=True)
+    for i, (device, seconds) in enumerate(zip(settings.kinds_of_devices, means, strict=True)):
+        takes_time = any((*seconds, device.uplink, device.downlink, device.delay))
+        if settings.timing.clock == "virtual" and not takes_time:
             where = f"devices.classes.{i}" if settings.classes else "clock"
             raise SpecError(
                 f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "

@@ -37,12 +37,18 @@ def share_out(plan: Plan) -> Shared:
         SpecError: there are not enough images.
     """
     settings = plan.settings
-    partition, looks = settings.partition, settings.partition["kind"] != "equal"
+    partition, looks = settings.data.partition, settings.data.partition["kind"] != "equal"
     if looks:
-        labels = datasets.training_labels(settings.dataset, settings.train_images, settings.seed)
+        labels = datasets.training_labels(
+            settings.data.dataset, settings.data.train_images, settings.seed
+        )
     else:
-        labels = np.zeros(datasets.check(settings.dataset, settings.train_images), np.uint8)
-    parts = partitions.parts(partition, labels, plan.computing, settings.seed, settings.batch_size)
+        labels = np.zeros(
+            datasets.check(settings.data.dataset, settings.data.train_images), np.uint8
+        )
+    parts = partitions.parts(
+        partition, labels, plan.computing, settings.seed, settings.training.batch_size
+    )
     by_label = np.array([np.bincount(labels[part], minlength=LABELS) for part in parts])
     return Shared(np.array([len(part) for part in parts]), by_label if looks else None)
 
@@ -57,10 +63,10 @@ def check(plan: Plan) -> None:
     settings = plan.settings
     images = share_out(plan).images
     worker, fewest = int(images.argmin()), int(images.min())
-    if fewest < settings.batch_size:
+    if fewest < settings.training.batch_size:
         raise SpecError(
-            f"dataset {settings.dataset}: {int(images.sum())} training images among {len(images)} "
+            f"dataset {settings.data.dataset}: {int(images.sum())} training images among {len(images)} "
             f"workers are {fewest} for worker {worker}, fewer than a mini-batch of "
-            f"{settings.batch_size}; use fewer workers (devices.workers), a smaller "
+            f"{settings.training.batch_size}; use fewer workers (devices.workers), a smaller "
             "training.batch_size, or another partition"
         )

@@ -93,12 +93,12 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
 def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
     """What containers see of the host to load it: the dataset, if it is a known one, and all paths."""
     settings = plan.settings
-    parts = settings.of_classes("compute") + settings.of_classes("waiting")
+    parts = [part for one in settings.kinds_of_devices for part in (one.compute, one.waiting)]
     files = [str(part["file"]) for part in parts if "file" in part]
     mounts = {path: path for path in files}
-    if settings.dataset in sources.SOURCES:
-        folder = sources.locate(settings.dataset)[0].parent
-        return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.dataset}"}
-    if Path(settings.dataset).is_absolute():
-        mounts[settings.dataset] = settings.dataset
+    if settings.data.dataset in sources.SOURCES:
+        folder = sources.locate(settings.data.dataset)[0].parent
+        return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.data.dataset}"}
+    if Path(settings.data.dataset).is_absolute():
+        mounts[settings.data.dataset] = settings.data.dataset
     return False, mounts

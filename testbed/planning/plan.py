@@ -14,7 +14,16 @@ from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.planning import capacity, memory
-from testbed.training.settings import Settings
+from testbed.training.settings import (
+    DataSettings,
+    DeviceClass,
+    DeviceSettings,
+    FaultSettings,
+    NetworkSettings,
+    Settings,
+    TimingSettings,
+    TrainingSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +108,23 @@ def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
     return Shape(uplink, delay, loss), Shape(downlink)
 
 
-def _class(spec: Spec, one: DeviceClassSpec) -> dict[str, Any]:
-    """What the roles are told of a class."""
-    links = ("uplink", "downlink", "delay")
-    return {
-        "name": one.name,
-        "compute": one.of("compute", spec.compute).plain(),
-        "waiting": one.of("waiting", spec.waiting).plain(),
-        **{key: one.of(key, getattr(spec.network, key)) for key in links},
-    }
+def _device(spec: Spec, of: DeviceClassSpec | None) -> DeviceSettings:
+    """What the roles are told of a class's devices; of all devices where there are no classes."""
+
+    def own(key: str, general: Any) -> Any:
+        return general if of is None else of.of(key, general)
+
+    network = spec.network
+    return DeviceSettings(
+        compute=own("compute", spec.compute).plain(),
+        waiting=own("waiting", spec.waiting).plain(),
+        uplink=own("uplink", network.uplink),
+        downlink=own("downlink", network.downlink),
+        delay=own("delay", network.delay),
+    )
 
 
 def _plan_one(spec: Spec, label: str) -> Plan:
-    network = spec.network
     (algorithm,) = spec.algorithms
     served = is_served(algorithm.name)
     count = spec.devices.workers
@@ -137,38 +150,44 @@ def _plan_one(spec: Spec, label: str) -> Plan:
         Settings(
             seed=spec.seed,
             workers=count,
-            dataset=spec.dataset.name,
-            scaling=spec.dataset.scaling,
-            train_images=spec.dataset.train_images,
-            partition=spec.partition.plain(spec.devices.classes, class_of),
-            model=spec.model.name,
-            initialisation=spec.model.initialisation,
-            batch_size=spec.training.batch_size,
-            learning_rate=algorithm.learning_rate or spec.training.learning_rate,
-            updates=spec.training.updates,
-            algorithm=algorithm.model_dump(mode="json"),
-            encoding=encoding.model_dump(mode="json"),
-            pulls=algorithm.pulls or spec.pulls,
-            compute=spec.compute.plain(),
-            waiting=spec.waiting.plain(),
-            faults=_faults(spec, class_of) if served else (),
-            classes=[_class(spec, one) for one in spec.devices.classes],
+            training=TrainingSettings(
+                algorithm=algorithm.model_dump(mode="json"),
+                encoding=encoding.model_dump(mode="json"),
+                pulls=algorithm.pulls or spec.pulls,
+                batch_size=spec.training.batch_size,
+                learning_rate=algorithm.learning_rate or spec.training.learning_rate,
+                updates=spec.training.updates,
+                evaluate_every=spec.evaluation.every,
+            ),
+            data=DataSettings(
+                dataset=spec.dataset.name,
+                scaling=spec.dataset.scaling,
+                train_images=spec.dataset.train_images,
+                partition=spec.partition.plain(spec.devices.classes, class_of),
+                evaluation_images=spec.evaluation.images,
+                model=spec.model.name,
+                initialisation=spec.model.initialisation,
+                batched=spec.simulation.batched or spec.simulation.device != "cpu",
+                device=spec.simulation.device,
+            ),
+            timing=TimingSettings(
+                clock=spec.clock,
+                suspect_after=spec.suspect_after(algorithm),
+                gradient_time=spec.conditions().gradient_time,
+                own_processors=spec.devices.limits_processors,
+            ),
+            network=NetworkSettings(
+                server_address=links[0].device_address
+                if served
+                else addresses[spec.evaluation.peer],
+                peer_addresses=addresses,
+                evaluated_peer=spec.evaluation.peer,
+                secret=secrets.token_hex(32),
+            ),
+            faults=FaultSettings(_faults(spec, class_of) if served else ()),
+            devices=_device(spec, None),
+            classes=[DeviceClass(one.name, _device(spec, one)) for one in spec.devices.classes],
             class_of=class_of,
-            suspect_after=spec.suspect_after(algorithm),
-            evaluate_every=spec.evaluation.every,
-            evaluation_images=spec.evaluation.images,
-            batched=spec.simulation.batched or spec.simulation.device != "cpu",
-            device=spec.simulation.device,
-            clock=spec.clock,
-            uplink=network.uplink,
-            downlink=network.downlink,
-            delay=network.delay,
-            gradient_time=spec.conditions().gradient_time,
-            evaluated_peer=spec.evaluation.peer,
-            server_address=links[0].device_address if served else addresses[spec.evaluation.peer],
-            peer_addresses=addresses,
-            own_processors=spec.devices.limits_processors,
-            secret=secrets.token_hex(32),
         ),
         tuple(links),
         observed=SERVER_NAME if served else peer_name(spec.evaluation.peer),

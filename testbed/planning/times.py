@@ -6,16 +6,7 @@ import numpy as np
 
 from testbed.durations import Durations
 from testbed.planning.plan import Plan
-
-PURPOSES = ("compute", "waiting")
-"""The sections of the experiment file, which name the random streams."""
-
-
-def of_classes(plan: Plan, purpose: str) -> list[Durations]:
-    """Of each class, or of all devices where there are none."""
-    settings = plan.settings
-    sections = settings.of_classes(purpose)
-    return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
+from testbed.training.times import PURPOSES, Purpose, durations
 
 
 def members(plan: Plan, number: int) -> list[int]:
@@ -44,7 +35,7 @@ def means(plan: Plan) -> dict[str, dict[str, float]]:
     }
 
 
-def class_means(plan: Plan, purpose: str) -> list[float]:
+def class_means(plan: Plan, purpose: Purpose) -> list[float]:
     """The mean over each class's devices, or over all where there are no classes, as ``means``.
 
     Raises:
@@ -52,5 +43,5 @@ def class_means(plan: Plan, purpose: str) -> list[float]:
     """
     return [
         mean_of(durations, members(plan, i))
-        for i, durations in enumerate(of_classes(plan, purpose))
+        for i, durations in enumerate(durations(plan.settings, purpose))
     ]

@@ -34,7 +34,7 @@ from testbed.roles.server.restoration import STORED, CameBack
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_server import WallServer
-from testbed.roles.sharing import EVERY, NO_SETTINGS, Shared
+from testbed.roles.sharing import EVERY, Shared
 from testbed.roles.transport.greeting import Who
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -42,9 +42,9 @@ from testbed.roles.worker.worker import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation
-from testbed.training.computation import Times
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
+from testbed.training.times import Times
 from testbed.wire import WireError
 
 _NONE = np.arange(0)
@@ -80,7 +80,7 @@ class Loaded:
         dataset = data if isinstance(data, datasets.Dataset) else data.part(_NONE, test=False)
         order = stream(seed, "warm-up").permutation(len(dataset.train_images))
         generator = stream(seed, "warm-up batches")
-        batches = Batches(dataset, order, self.settings.batch_size, generator)
+        batches = Batches(dataset, order, self.settings.training.batch_size, generator)
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
         # The first time that Python looks an address up it loads the tables of domain names: half of
@@ -175,10 +175,10 @@ class _Role:
         if number < computing:
             batches = computation.batches(settings, dataset, part, number)
             times = self.loaded.times.of_device(number)
-        both = codecs(settings.encoding, layout.sizes)
+        both = codecs(settings.training.encoding, layout.sizes)
         mine = PeerComputation(half, batches, both)
         longest = max(codec.longest for codec in both)
-        spill = self.shared.spill if number == settings.evaluated_peer else None
+        spill = self.shared.spill if number == settings.network.evaluated_peer else None
         report = Report(self.report)
         meeting = PeerConnections(settings, number, layout.total, longest, report, spill)
         line = self.shared.board.device(number)
@@ -200,7 +200,7 @@ class _Role:
         part = loaded.parts[number]
         dataset = loaded.data.take(part, test=False)
         # Under the virtual clock it is the clock that says what happens.
-        faults = settings.faults if settings.clock == "wall" else ()
+        faults = settings.faults.rules if settings.timing.clock == "wall" else ()
         schedule = Schedule(faults, settings.seed, settings.workers)
         pushes = int(arguments.get("pushes", 0))
         who = Who(number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills")))
@@ -238,18 +238,16 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
-    settings = Settings(
-        **{key: value for key, value in arguments.items() if key not in NO_SETTINGS}
-    )
+    settings = Settings.from_json(arguments)
     contents = datasets.contents(
-        settings.dataset, settings.scaling, settings.train_images, settings.seed
+        settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
     )
     parts = computation.parts(settings, contents.train[1])
-    learner = Learner(settings.model, settings.batch_size)
+    learner = Learner(settings.data.model, settings.training.batch_size)
     learner.parameters[:] = initialise(
-        settings.model, settings.initialisation, stream(settings.seed, "initial")
+        settings.data.model, settings.data.initialisation, stream(settings.seed, "initial")
     )
-    shared = tuple(Learner(settings.model, settings.batch_size) for _ in range(turns))
+    shared = tuple(Learner(settings.data.model, settings.training.batch_size) for _ in range(turns))
     for one in shared:
         one.share_memory()
     data = contents if alone else contents.whole()

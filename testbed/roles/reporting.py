@@ -7,8 +7,7 @@ import numpy as np
 from testbed.channel import Channel
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.kernel_queues import unsent
-from testbed.telemetry.records import UPDATE
-from testbed.training.parameter_service import UpdateRow
+from testbed.telemetry.records import UPDATE, UpdateRow
 
 _ROWS = 1500
 _CHUNK = 100_000

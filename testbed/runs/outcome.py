@@ -128,10 +128,10 @@ def _classes(plan: Plan) -> list[dict[str, Any]]:
     """The device classes, or what factors of times make of the devices; none if all are alike."""
     settings = plan.settings
     if settings.classes:
-        names = [str(one["name"]) for one in settings.classes]
+        names = [one.name for one in settings.classes]
         of = list(settings.class_of)
     else:
-        sections = {"compute": settings.compute, "waiting": settings.waiting}
+        sections = {"compute": settings.devices.compute, "waiting": settings.devices.waiting}
         found = device_classes(sections, settings.seed, settings.workers)
         names, of = list(found.names), found.of_device.tolist()
         if len(names) == 1:

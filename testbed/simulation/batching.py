@@ -52,7 +52,9 @@ class Batching(Stateful):
         Args:
             versions: the parameters of everything that is begun; what was computed is let go of there.
         """
-        self._learner = BatchedLearner(settings.model, settings.batch_size, settings.device)
+        self._learner = BatchedLearner(
+            settings.data.model, settings.training.batch_size, settings.data.device
+        )
         self._learner.attach(
             torch.from_numpy(dataset.train_images), torch.from_numpy(dataset.train_labels)
         )

@@ -22,9 +22,8 @@ from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 from testbed.simulation.systems import System
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
-from testbed.training.parameter_service import UpdateRow
 from testbed.updates import FloatVector
 
 _ROWS = 1500

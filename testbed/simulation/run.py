@@ -67,7 +67,7 @@ class SimulatedRun:
         self._directory = directory
         self._watcher = watcher
         self._began = began
-        self._progress = Progress("loading", plan.settings.workers, plan.settings.updates)
+        self._progress = Progress("loading", plan.settings.workers, plan.settings.training.updates)
         self._after_drain: dict[str, int] | None = None
         self._next_look = 0.0
 
@@ -120,13 +120,13 @@ class SimulatedRun:
         self._tell_progress()
         torch.set_num_threads(1)
         self._dataset = datasets.load(
-            settings.dataset, settings.scaling, settings.train_images, settings.seed
+            settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
         )
-        self._images = self._dataset.test_images[: settings.evaluation_images]
-        self._labels = self._dataset.test_labels[: settings.evaluation_images]
-        self._learner = Learner(settings.model, settings.batch_size)
+        self._images = self._dataset.test_images[: settings.data.evaluation_images]
+        self._labels = self._dataset.test_labels[: settings.data.evaluation_images]
+        self._learner = Learner(settings.data.model, settings.training.batch_size)
         self._initial = initialise(
-            settings.model, settings.initialisation, stream(settings.seed, "initial")
+            settings.data.model, settings.data.initialisation, stream(settings.seed, "initial")
         )
 
     def _simulate(self, between: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ class SimulatedRun:
         outcome.parameters_sha256 = self._recording.log.parameters(self._system.parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
-        version, wanted = self._system.version, self._settings.updates
+        version, wanted = self._system.version, self._settings.training.updates
         if version < wanted:
             reason = f"no further update could come about after {version:,} of {wanted:,}"
             if self._system.clock.is_beyond:

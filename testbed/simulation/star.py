@@ -105,12 +105,12 @@ class SimulatedWorkers(Stateful):
         self._asks = protocol.asks
         count = len(computations)
         local = computations[0].half.local_steps > 1
-        worthwhile = settings.updates >= FEW * count and not settings.batched
-        prompt = instant and not any(map(_delays, settings.faults))
+        worthwhile = settings.training.updates >= FEW * count and not settings.data.batched
+        prompt = instant and not any(map(_delays, settings.faults.rules))
         self._at_once = protocol.certain and prompt and worthwhile and not local
         self._versions: CountedCopies[FloatVector] = CountedCopies()
         self._batching: Batching | None = None
-        if settings.batched and not local:
+        if settings.data.batched and not local:
             self._batching = Batching(settings, dataset, self._versions)
         self._acknowledgements = [Acknowledgements() for _ in range(count)]
         self._there: list[deque[tuple[Hashable, int]]] = [deque() for _ in range(count)]

@@ -20,11 +20,12 @@ from testbed.learning.learner import Learner
 from testbed.simulation.mesh import SimulatedPeers
 from testbed.simulation.star import SimulatedWorkers
 from testbed.training import computation
-from testbed.training.computation import Computation, Times
+from testbed.training.computation import Computation
 from testbed.training.exchange import ExchangeService
 from testbed.training.parameter_service import ParameterService, ServerObserver
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
+from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
 from testbed.wire.encodings import Codec
@@ -118,9 +119,9 @@ class StarSystem(System):
         self._workers = SimulatedWorkers(
             self._service,
             computations,
-            (learner, Learner(settings.model, settings.batch_size)),
+            (learner, Learner(settings.data.model, settings.training.batch_size)),
             protocol=protocol,
-            instant=all(rate is None for rate in settings.of_classes("downlink")),
+            instant=all(device.downlink is None for device in settings.kinds_of_devices),
             settings=settings,
             dataset=dataset,
             again=again,
@@ -133,7 +134,12 @@ class StarSystem(System):
             busy=self._busy,
             lines=lambda number: lines(settings, number),
         )
-        self.clock = star_clock(self._service, self._workers, devices, Schedule.of(settings))
+        self.clock = star_clock(
+            self._service,
+            self._workers,
+            devices,
+            Schedule(settings.faults.rules, settings.seed, settings.workers),
+        )
 
     @property
     def version(self) -> int:
@@ -194,7 +200,7 @@ class MeshSystem(System):
         observer: Witness,
     ) -> None:
         self._service = ExchangeService(settings, observer)
-        both = codecs(settings.encoding, learner.layout.sizes)
+        both = codecs(settings.training.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
         batches = list(_batches(settings, dataset))
         computations = []
@@ -211,7 +217,7 @@ class MeshSystem(System):
             busy=Times.of(settings).busy(),
             lines=lambda number: lines(settings, number),
         )
-        self._evaluated = settings.evaluated_peer
+        self._evaluated = settings.network.evaluated_peer
 
     @property
     def version(self) -> int:
@@ -270,11 +276,11 @@ class MeshSystem(System):
 
 def system(settings: Settings) -> type[StarSystem] | type[MeshSystem]:
     """What a run's algorithm is simulated as."""
-    return StarSystem if is_served(settings.algorithm["name"]) else MeshSystem
+    return StarSystem if is_served(settings.training.algorithm["name"]) else MeshSystem
 
 
 def _codec(settings: Settings, learner: Learner) -> Codec:
-    return Codec(EncodingChoice.model_validate(settings.encoding), learner.layout.sizes)
+    return Codec(EncodingChoice.model_validate(settings.training.encoding), learner.layout.sizes)
 
 
 def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:

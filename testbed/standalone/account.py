@@ -134,7 +134,7 @@ class Account:
         """
         if self.failure is not None:
             ended, self._complaint = ended or "failed", self.failure
-        outcome, wanted = self._outcome, self._plan.settings.updates
+        outcome, wanted = self._outcome, self._plan.settings.training.updates
         if ended is not None or outcome.updates < wanted or self._due:
             outcome.ended = ended or "failed"
             outcome.reason = self._complaint or (
@@ -222,7 +222,7 @@ class Account:
         self._outcome.accuracies.append(accuracy)
         self._write([row[key] for key in COLUMNS])
         self._say(
-            f"update {as_count(version)} of {as_count(self._plan.settings.updates)}: "
+            f"update {as_count(version)} of {as_count(self._plan.settings.training.updates)}: "
             f"accuracy {as_decimal(accuracy, 2)} %, ingress {as_bytes(row['payload_bytes'])} payload, "
             f"{as_bytes(row['message_bytes'])} messages"
         )

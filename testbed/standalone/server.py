@@ -66,7 +66,7 @@ def serve(
     ready()
     say(
         f"{plan.spec.name}: {plan.label}, {plan.settings.workers} workers, "
-        f"{plan.settings.updates:,} updates; waiting for workers and the evaluator"
+        f"{plan.settings.training.updates:,} updates; waiting for workers and the evaluator"
     )
     signal.signal(_FAILED, signal.SIG_IGN)
     server = threading.get_ident()

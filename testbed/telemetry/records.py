@@ -1,28 +1,40 @@
-"""The records that roles send to the orchestrator, and nothing else about them."""
+"""The records of updates, which a server or the coordinator of peers sends to the orchestrator."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-UPDATE = np.dtype(
-    [
-        ("iteration", "<i8"),
-        ("worker", "<i4"),
-        ("base_version", "<i8"),
-        ("staleness", "<i8"),
-        ("payload_bytes", "<i8"),
-        ("message_bytes", "<i8"),
-        ("loss", "<f4"),
-        ("time", "<f8"),
-        ("host_time", "<f8"),
-        ("applied", "?"),
-    ]
-)
-"""One push that the server took in, or one step of a peer.
 
-iteration: the version that it became part of, from 1; of one that was not applied, the version that
-it found, or that a server came back to which had died with it; worker: the device's number;
-base_version: the version its gradient was computed from; staleness: updates applied since;
-payload_bytes: the encoded update, 0 of a late worker's report; message_bytes: all that this worker
-sent since its last row (framing, pull requests, greeting); loss: of its mini-batch; time: seconds
-since training began by the run's clock; host_time: by the host's; applied: whether it was not dropped
-as too late, or lost with a server that was killed.
-"""
+class UpdateRow(NamedTuple):
+    """One push that the server took in, or one step of a peer.
+
+    Attributes:
+        iteration: the version that it became part of, from 1; of one that was not applied, the version
+            that it found, or that a restored server went back to.
+        worker: the device's number.
+        base_version: the version at which its gradient was computed.
+        staleness: updates applied since.
+        payload_bytes: the encoded update; 0 of a late worker's report.
+        message_bytes: everything that this worker sent since its last row (framing, pull requests,
+            greeting).
+        loss: of its mini-batch.
+        time: seconds since training began by the run's clock.
+        host_time: the same by the host's clock.
+        applied: False if it was dropped as too late, or lost with a server that was killed.
+    """
+
+    iteration: int
+    worker: int
+    base_version: int
+    staleness: int
+    payload_bytes: int
+    message_bytes: int
+    loss: float
+    time: float
+    host_time: float
+    applied: bool
+
+
+_FORMATS = ("<i8", "<i4", "<i8", "<i8", "<i8", "<i8", "<f4", "<f8", "<f8", "?")
+UPDATE = np.dtype(list(zip(UpdateRow._fields, _FORMATS, strict=True)))
+"""An ``UpdateRow`` as bytes."""

@@ -18,7 +18,6 @@ from testbed.algorithms.interface import (
     ServerHalf,
     WorkerHalf,
 )
-from testbed.durations import DeviceDurations, Durations
 from testbed.learning.data import partitions
 from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import Dataset
@@ -36,12 +35,12 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         number: the device whose half is told; None for the server's, and for all in general.
     """
     return Conditions(
-        settings.learning_rate,
+        settings.training.learning_rate,
         settings.workers,
-        settings.batch_size,
-        settings.updates,
-        settings.uplink if number is None else settings.of_device("uplink", number),
-        settings.gradient_time,
+        settings.training.batch_size,
+        settings.training.updates,
+        (settings.devices if number is None else settings.device(number)).uplink,
+        settings.timing.gradient_time,
     )
 
 
@@ -54,9 +53,11 @@ def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.
     Raises:
         SpecError: there are not enough images.
     """
-    served = is_served(settings.algorithm["name"])
+    served = is_served(settings.training.algorithm["name"])
     devices = settings.workers if served else computing(settings)
-    return partitions.parts(settings.partition, labels, devices, settings.seed, settings.batch_size)
+    return partitions.parts(
+        settings.data.partition, labels, devices, settings.seed, settings.training.batch_size
+    )
 
 
 def batches(
@@ -75,12 +76,12 @@ def batches(
         incarnation: how often the device has been killed and come back.
     """
     generator = stream(settings.seed, "batches", number, incarnation)
-    return Batches(dataset, shard, settings.batch_size, generator, memory)
+    return Batches(dataset, shard, settings.training.batch_size, generator, memory)
 
 
 def _served(settings: Settings) -> tuple[type[ServedAlgorithm], Options]:
-    algorithm = served(settings.algorithm["name"])
-    return algorithm, algorithm.options_type.model_validate(settings.algorithm)
+    algorithm = served(settings.training.algorithm["name"])
+    return algorithm, algorithm.options_type.model_validate(settings.training.algorithm)
 
 
 def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:
@@ -102,9 +103,9 @@ def protocol(settings: Settings) -> Protocol:
 
 
 def _of_peers(settings: Settings) -> tuple[type[PeerAlgorithm], Options]:
-    algorithm = ALGORITHMS[settings.algorithm["name"]]
+    algorithm = ALGORITHMS[settings.training.algorithm["name"]]
     assert issubclass(algorithm, PeerAlgorithm)
-    return algorithm, algorithm.options_type.model_validate(settings.algorithm)
+    return algorithm, algorithm.options_type.model_validate(settings.training.algorithm)
 
 
 def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
@@ -117,94 +118,6 @@ def computing(settings: Settings) -> int:
     """How many of the run's peers compute gradients."""
     algorithm, options = _of_peers(settings)
     return algorithm.computing(options, conditions(settings))
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """How long the run's devices compute and then wait; made once per run.
-
-    Attributes:
-        devices: how many there are.
-        compute: a gradient's, by class; one for all where there are no classes.
-        waiting: between a computation and its push, likewise.
-        class_of: every device's class; empty where there are none.
-    """
-
-    devices: int
-    compute: Sequence[Durations]
-    waiting: Sequence[Durations]
-    class_of: Sequence[int]
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Times":
-        """Make them.
-
-        Raises:
-            SpecError: a trace cannot be used.
-        """
-
-        def durations(purpose: str) -> list[Durations]:
-            sections = settings.of_classes(purpose)
-            return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
-
-        both = durations("compute"), durations("waiting")
-        return cls(settings.workers, *both, settings.class_of)
-
-    def busy(self, local_steps: int = 1) -> "Busy":
-        """Seconds that a device computes and then waits, from a moment on; as a clock asks for it."""
-        own = [self.of_device(device, local_steps) for device in range(self.devices)]
-        return Busy(own)
-
-    def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
-        """One device's, from the beginning of its streams."""
-        of = self.class_of[device] if self.class_of else 0
-        compute, waiting = self.compute[of].of_device(device), self.waiting[of].of_device(device)
-        return DeviceTimes(compute, waiting, local_steps)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTimes:
-    """One device's times; each draw is the next of its stream.
-
-    Attributes:
-        local_steps: gradients in one computation.
-    """
-
-    compute: DeviceDurations
-    waiting: DeviceDurations
-    local_steps: int
-
-    def draw(self, now: float) -> tuple[float, float]:
-        """Seconds that the next computation takes, and that the device waits behind it.
-
-        Args:
-            now: seconds since training began, when it begins.
-        """
-        computing = sum(self.compute.sample(now) for _ in range(self.local_steps))
-        return computing, self.waiting.sample(now)
-
-
-class Busy:
-    """All devices' times, added up.
-
-    Attributes:
-        asked: how often each device's was asked for.
-    """
-
-    def __init__(self, own: Sequence[DeviceTimes]) -> None:
-        self.asked = [0] * len(own)
-        self._own = own
-
-    def __call__(self, device: int, now: float) -> float:
-        """Seconds that a device computes and then waits, from a moment on."""
-        self.asked[device] += 1
-        return sum(self._own[device].draw(now))
-
-    def go_on(self, asked: Sequence[int]) -> None:
-        """Go on from where each device's times were asked for so often; this one was not asked yet."""
-        for device, times in enumerate(asked):
-            for _ in range(times):
-                self(device, 0.0)  # how many numbers are drawn does not depend on the time
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from testbed.telemetry.records import UpdateRow
 from testbed.training.parameter_service import Observer, as_loss
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
@@ -55,8 +56,8 @@ class ExchangeService:
         self.updates = 0
         self.payload_bytes = [0] * settings.workers
         self.message_bytes = [0] * settings.workers
-        self._all_updates = settings.updates
-        self._evaluate_every = settings.evaluate_every
+        self._all_updates = settings.training.updates
+        self._evaluate_every = settings.training.evaluate_every
         self._observer = observer
 
     @property
@@ -92,17 +93,17 @@ class ExchangeService:
             return
         self.updates += 1
         self._observer.row(
-            (
-                self.updates,
-                peer,
-                step.base_version,
-                step.staleness,
-                sum(message.payload for message in step.messages),
-                sum(message.size for message in step.messages),
-                as_loss(step.loss),
-                time,
-                host_time,
-                True,
+            UpdateRow(
+                iteration=self.updates,
+                worker=peer,
+                base_version=step.base_version,
+                staleness=step.staleness,
+                payload_bytes=sum(message.payload for message in step.messages),
+                message_bytes=sum(message.size for message in step.messages),
+                loss=as_loss(step.loss),
+                time=time,
+                host_time=host_time,
+                applied=True,
             ),
             self.updates,
         )

@@ -7,20 +7,18 @@ parameters now, and what.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
 from testbed.algorithms.interface import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
+from testbed.telemetry.records import UpdateRow
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
-
-UpdateRow: TypeAlias = tuple[int, int, int, int, int, int, float, float, float, bool]
-"""The fields of ``telemetry.records.UPDATE``."""
 
 
 class Observer(Protocol):
@@ -104,11 +102,11 @@ class ParameterService(Stateful):
         self.half = half
         self.payload_bytes = 0
         self.message_bytes = 0
-        self._updates = settings.updates
-        self._evaluate_every = settings.evaluate_every
+        self._updates = settings.training.updates
+        self._evaluate_every = settings.training.evaluate_every
         self._observer = observer
         self._exact = Codec(EncodingChoice(), layout.sizes)
-        if settings.pulls == "changed":
+        if settings.training.pulls == "changed":
             half.track_changes()
         self._broadcasts = half.protocol != "pull"
         self._workers: dict[int, int | None] = {}
@@ -116,7 +114,7 @@ class ParameterService(Stateful):
         self._asking: dict[int, None] = {}
         self._blocked: dict[int, None] = {}
         self._suspected: set[int] = set()
-        self._silence = Silence(settings.suspect_after)
+        self._silence = Silence(settings.timing.suspect_after)
         self._begun = False
 
     @property
@@ -263,17 +261,17 @@ class ParameterService(Stateful):
         else:
             delay = self._apply(worker, push.update, push, time)
         self._observer.row(
-            (
-                before + (delay is not None),
-                worker,
-                push.base_version,
-                before - push.base_version if delay is None else delay,
-                push.payload_bytes,
-                self._bytes[worker],
-                push.loss,
-                time,
-                host_time,
-                delay is not None,
+            UpdateRow(
+                iteration=before + (delay is not None),
+                worker=worker,
+                base_version=push.base_version,
+                staleness=before - push.base_version if delay is None else delay,
+                payload_bytes=push.payload_bytes,
+                message_bytes=self._bytes[worker],
+                loss=push.loss,
+                time=time,
+                host_time=host_time,
+                applied=delay is not None,
             ),
             half.version,
         )

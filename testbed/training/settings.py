@@ -1,8 +1,12 @@
-"""What the roles of one run need to know; plain values that cross a process boundary as JSON."""
+"""What the roles of one run are told: plain values that cross a process boundary as JSON.
+
+A run's settings are several records. Functions and objects take the ones that they use, or the whole
+where they pass it on.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
@@ -12,102 +16,186 @@ PORT = 7077
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """What is trained, and for how long.
+
+    Attributes:
+        algorithm: the algorithm's options as in the experiment file, ``name`` among them.
+        encoding: the run's ``EncodingChoice`` as a mapping.
+        pulls: what pulls bring: all parameters, or those that changed since the last pull.
+        batch_size: b, images per gradient.
+        learning_rate: α.
+        updates: how many updates the run lasts.
+        evaluate_every: updates between two evaluations.
+    """
+
+    algorithm: dict[str, Any]
+    encoding: dict[str, Any]
+    pulls: Pulls
+    batch_size: int
+    learning_rate: float
+    updates: int
+    evaluate_every: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataSettings:
+    """The data and the model.
+
+    Attributes:
+        dataset: a dataset's name or a directory of idx files.
+        scaling: how images are scaled.
+        train_images: use only this many of the training images; None: all.
+        partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
+            takes it.
+        evaluation_images: evaluate on only this many of the test images; None: all.
+        model: the model's name.
+        initialisation: law of the initial parameters.
+        batched: whether a simulation computes the gradients of outstanding workers together.
+        device: what it computes them on then, as torch names it.
+    """
+
+    dataset: str
+    scaling: Literal["standardised", "unit"]
+    train_images: int | None
+    partition: Mapping[str, Any]
+    evaluation_images: int | None
+    model: str
+    initialisation: Literal["paper", "torch"]
+    batched: bool
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimingSettings:
+    """The clock, and what the run's times are judged by.
+
+    Attributes:
+        clock: wall: devices wait; virtual: time is computed.
+        suspect_after: seconds of the run's clock after which a silent worker is suspected; None: never.
+        gradient_time: mean of compute and waiting, in seconds; None where the host decides.
+        own_processors: whether devices have a limit on their processors, so that none takes turns.
+    """
+
+    clock: Literal["wall", "virtual"]
+    suspect_after: float | None
+    gradient_time: float | None
+    own_processors: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """Who is reached where.
+
+    Attributes:
+        server_address: IPv4 address of the server, or of the evaluated peer.
+        peer_addresses: of all peers by their numbers; none where there is a server.
+        evaluated_peer: the peer whose model is evaluated, where there is no server.
+        secret: the run's secret, hexadecimal; a greeting without it is refused.
+    """
+
+    server_address: str
+    peer_addresses: Sequence[str]
+    evaluated_peer: int
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSettings:
+    """What goes wrong.
+
+    Attributes:
+        rules: as ``testbed.faults.resolving`` gives them.
+    """
+
+    rules: Sequence[dict[str, Any]]
+
+    @property
+    def server_absence(self) -> float | None:
+        """Longest time in seconds for which a killed server is away; None if it is never killed."""
+        absences = [
+            float(rule["fault"]["duration"] or 0.0)
+            for rule in self.rules
+            if list(rule["devices"]) == [SERVER_NUMBER]
+        ]
+        return max(absences, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """A device that computes, as its class or the whole run has it.
+
+    Attributes:
+        compute: the spec's section on the time to compute a gradient, in seconds, as
+            ``testbed.durations.Durations.of`` takes it.
+        waiting: the same of the time between computing and pushing.
+        uplink, downlink: rates of its link in bit/s; None where it is not shaped.
+        delay: on the uplink, in seconds.
+    """
+
+    compute: dict[str, Any]
+    waiting: dict[str, Any]
+    uplink: int | None
+    downlink: int | None
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A class of devices that are alike."""
+
+    name: str
+    devices: DeviceSettings
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One run's settings.
 
     Attributes:
         seed: of every random stream.
-        workers: how many there are, numbered from 0.
-        dataset: a dataset's name or a directory of idx files.
-        scaling: how images are scaled.
-        train_images: use only so many of the training images; None for all.
-        partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
-            takes it.
-        model: the model's name.
-        initialisation: law of the initial parameters.
-        batch_size: b, images per gradient.
-        learning_rate: α.
-        updates: how many updates the run lasts.
-        algorithm: the algorithm's options as in the experiment file, ``name`` among them.
-        encoding: the run's ``EncodingChoice`` as a mapping.
-        pulls: what pulls bring: all parameters, or those that changed since the last pull.
-        compute: the spec's section on the time to compute a gradient, in seconds, as
-            ``testbed.durations.Durations.of`` takes it.
-        waiting: the same of the time between computing and pushing.
-        faults: what goes wrong, as ``testbed.faults.resolving`` gives it.
-        classes: the device classes, each with ``name`` and, of its devices, ``compute``, ``waiting``,
-            ``uplink``, ``downlink`` and ``delay`` as below; none if all devices are alike.
+        workers: how many workers or peers there are, numbered from 0.
+        devices: what the workers or peers are, as far as no class says otherwise.
+        classes: the device classes; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
-        suspect_after: seconds of the run's clock after which a silent worker is suspected; None: never.
-        evaluate_every: updates between two evaluations.
-        evaluation_images: evaluate on only so many of the test images; None for all.
-        batched: whether a simulation computes the gradients of outstanding workers together.
-        device: what it computes them on then, as torch names it.
-        clock: wall: devices wait; virtual: time is computed.
-        uplink, downlink: rates of a worker's link in bit/s; None where it is not shaped. These, delay,
-            compute and waiting are what classes that say nothing of it have.
-        delay: on the uplink, in seconds.
-        gradient_time: mean of compute and waiting, in seconds; None where the host decides.
-        evaluated_peer: the peer whose model is evaluated, where there is no server.
-        server_address: IPv4 address of the server, or of the evaluated peer.
-        peer_addresses: of all peers by their numbers; none where there is a server.
-        own_processors: whether devices have a limit on their processors, so that none takes turns.
-        secret: the run's secret, hexadecimal; a greeting without it is refused.
     """
 
     seed: int
     workers: int
-    dataset: str
-    scaling: Literal["standardised", "unit"]
-    train_images: int | None
-    partition: Mapping[str, Any]
-    model: str
-    initialisation: Literal["paper", "torch"]
-    batch_size: int
-    learning_rate: float
-    updates: int
-    algorithm: dict[str, Any]
-    encoding: dict[str, Any]
-    pulls: Pulls
-    compute: dict[str, Any]
-    waiting: dict[str, Any]
-    faults: Sequence[dict[str, Any]]
-    classes: Sequence[Mapping[str, Any]]
+    training: TrainingSettings
+    data: DataSettings
+    timing: TimingSettings
+    network: NetworkSettings
+    faults: FaultSettings
+    devices: DeviceSettings
+    classes: Sequence[DeviceClass]
     class_of: Sequence[int]
-    suspect_after: float | None
-    evaluate_every: int
-    evaluation_images: int | None
-    batched: bool
-    device: str
-    clock: Literal["wall", "virtual"]
-    uplink: int | None
-    downlink: int | None
-    delay: float
-    gradient_time: float | None
-    evaluated_peer: int
-    server_address: str
-    peer_addresses: Sequence[str]
-    own_processors: bool
-    secret: str
 
-    def of_device(self, key: str, number: int) -> Any:
-        """What a device has of what classes may have of their own."""
-        return self.classes[self.class_of[number]][key] if self.classes else getattr(self, key)
-
-    def of_classes(self, key: str) -> list[Any]:
-        """What the devices of each class have; where there is none, what all have, once."""
-        return [one[key] for one in self.classes] or [getattr(self, key)]
+    def device(self, number: int) -> DeviceSettings:
+        """Return the settings of a worker or peer."""
+        return self.classes[self.class_of[number]].devices if self.classes else self.devices
 
     @property
-    def server_absence(self) -> float | None:
-        """Seconds for which the server is away at most when it is killed; None if it never is."""
-        absences = [
-            float(rule["fault"]["duration"] or 0.0)
-            for rule in self.faults
-            if list(rule["devices"]) == [SERVER_NUMBER]
-        ]
-        return max(absences, default=None)
+    def kinds_of_devices(self) -> list[DeviceSettings]:
+        """The settings of each class; without classes those of all devices, once."""
+        return [one.devices for one in self.classes] or [self.devices]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return a JSON object."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Make settings of what ``to_json`` returned; other keys are left alone."""
+        return cls(
+            told["seed"],
+            told["workers"],
+            TrainingSettings(**told["training"]),
+            DataSettings(**told["data"]),
+            TimingSettings(**told["timing"]),
+            NetworkSettings(**told["network"]),
+            FaultSettings(**told["faults"]),
+            DeviceSettings(**told["devices"]),
+            [DeviceClass(c["name"], DeviceSettings(**c["devices"])) for c in told["classes"]],
+            told["class_of"],
+        )

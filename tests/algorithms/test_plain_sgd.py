@@ -20,7 +20,7 @@ from testbed.learning.models import MODELS, initialise
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.streams import stream
-from testbed.training.parameter_service import UpdateRow
+from testbed.telemetry.records import UpdateRow
 
 UPDATES = 30
 SEED = 11
@@ -33,10 +33,10 @@ class Losses:
         self.losses: list[float] = []
 
     def row(self, row: UpdateRow, version: int) -> None:
-        assert row[0] == version == len(self.losses) + 1
-        assert row[3] == 0, "one device alone has no staleness"
-        assert row[9]
-        self.losses.append(row[6])
+        assert row.iteration == version == len(self.losses) + 1
+        assert row.staleness == 0, "one device alone has no staleness"
+        assert row.applied
+        self.losses.append(row.loss)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         raise AssertionError(f"worker {worker} is not silent")

@@ -27,7 +27,8 @@ from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
 from testbed.planning.plan import plan
-from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow
+from testbed.telemetry.records import UpdateRow
+from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
@@ -84,7 +85,7 @@ class Played:
                 lambda worker, now: seconds * float(self.draw.exponential()),
                 lambda worker: (Line(rate, delay), Line(rate, delay)),
             ),
-            Schedule.of(self.settings),
+            Schedule(self.settings.faults.rules, self.settings.seed, self.settings.workers),
         )
         self.arrivals: list[tuple[float, int, int]] = []
         self.begun: list[tuple[float, int, int]] = []

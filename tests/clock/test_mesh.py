@@ -18,8 +18,8 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
+from testbed.telemetry.records import UpdateRow
 from testbed.training.exchange import ExchangeService, Message, Step
-from testbed.training.parameter_service import UpdateRow
 from testbed.training.settings import Settings
 
 
@@ -124,8 +124,8 @@ class Played:
         return 0.0
 
     def row(self, row: UpdateRow, version: int) -> None:
-        assert row[0] == version == len(self.rows) + 1
-        self.rows.append((row[7], row[1]))
+        assert row.iteration == version == len(self.rows) + 1
+        self.rows.append((row.time, row.worker))
 
     def checkpoint(self) -> None:
         pass

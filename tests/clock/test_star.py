@@ -26,11 +26,13 @@ from testbed.clock.star import AHEAD, Devices, StarClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow
+from testbed.telemetry.records import UpdateRow
+from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
+from tests.settings import with_changes
 
 
 def run_settings(workers: int, updates: int) -> Settings:
@@ -100,7 +102,7 @@ class Played:
         else:
             half = SynchronousServer(np.zeros(1, np.float32), 0.5, case.wait_for, case.protocol)
         layout = Layout(("one",), (1,))
-        settings = replace(
+        settings = with_changes(
             run_settings(case.workers, case.updates), suspect_after=case.suspect_after
         )
         self.service = ParameterService(half, layout, settings, self)

@@ -14,7 +14,9 @@ from testbed.experiment.spec import Spec
 from testbed.network.addresses import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
-from testbed.training.computation import Times, conditions
+from testbed.training.computation import conditions
+from testbed.training.settings import Settings
+from testbed.training.times import Times
 
 BASE = """
 name: three
@@ -50,12 +52,12 @@ def planned(tmp_path: Path, text: str, *overrides: str) -> Plan:
 def test_each_has_its_own_or_what_all_have(tmp_path: Path) -> None:
     one = planned(tmp_path, THREE)
     settings = one.settings
-    fast, medium, slow = settings.classes
-    assert [kind["name"] for kind in settings.classes] == ["fast", "medium", "slow"]
-    assert fast["compute"] == medium["compute"] == {"distribution": "constant", "mean": 0.1}
-    assert slow["compute"] == {"distribution": "constant", "mean": 3.0}
-    assert fast["waiting"] == slow["waiting"] == {"distribution": "uniform", "mean": 1.0}
-    assert medium["waiting"] == {"distribution": "uniform", "mean": 10.0}
+    fast, medium, slow = settings.kinds_of_devices
+    assert [kind.name for kind in settings.classes] == ["fast", "medium", "slow"]
+    assert fast.compute == medium.compute == {"distribution": "constant", "mean": 0.1}
+    assert slow.compute == {"distribution": "constant", "mean": 3.0}
+    assert fast.waiting == slow.waiting == {"distribution": "uniform", "mean": 1.0}
+    assert medium.waiting == {"distribution": "uniform", "mean": 10.0}
     shapes = [
         (Shape(10_000_000, 0.0, 0.01), Shape()),
         (Shape(5_000_000, 0.0, 0.0), Shape()),
@@ -122,7 +124,7 @@ def test_the_mean_time_of_a_gradient_is_over_all_devices(tmp_path: Path) -> None
         for i in range(20)
     ]
     assert one.gradient_time == pytest.approx(sum(means) / 20)
-    assert planned(tmp_path, THREE).settings.gradient_time is None
+    assert planned(tmp_path, THREE).settings.timing.gradient_time is None
 
 
 def test_limits_are_those_of_the_class(tmp_path: Path) -> None:
@@ -219,4 +221,5 @@ def test_settings_cross_a_process_boundary(tmp_path: Path) -> None:
 
     settings = planned(tmp_path, THREE).settings
     crossed: dict[str, Any] = json.loads(json.dumps(settings.to_json()))
-    assert type(settings)(**crossed).of_device("delay", settings.class_of.index(2)) == 0.01
+    assert Settings.from_json(crossed) == settings
+    assert settings.device(settings.class_of.index(2)).delay == 0.01

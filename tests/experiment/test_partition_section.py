@@ -39,14 +39,14 @@ def read(tmp_path: Path, text: str) -> Spec:
 def test_what_the_roles_are_told(tmp_path: Path, text: str, plain: dict[str, object]) -> None:
     spec = read(tmp_path, WITHOUT + text)
     (one,) = plan(spec)
-    assert one.settings.partition == plain
+    assert one.settings.data.partition == plain
     assert read(tmp_path, dump(spec)) == spec
 
 
 def test_sizes_are_told_by_device(tmp_path: Path) -> None:
     (one,) = plan(read(tmp_path, BASE + "partition: sizes"))
     expected = [(2.0, 0.5)[of] for of in one.settings.class_of]
-    assert one.settings.partition == {"kind": "sizes", "weights": expected}
+    assert one.settings.data.partition == {"kind": "sizes", "weights": expected}
     assert sorted(expected) == [0.5, 2.0, 2.0, 2.0]
 
 

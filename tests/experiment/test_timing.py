@@ -92,8 +92,8 @@ def test_a_section_becomes_plain_numbers_that_durations_take(
     spec = read(file, f"compute: {text}\n")
     assert spec.compute.plain() == plain
     (one,) = plan(spec)
-    assert json.loads(json.dumps(one.settings.to_json()))["compute"] == plain
-    durations = Durations.of(one.settings.compute, spec.seed, "compute", 20)
+    assert json.loads(json.dumps(one.settings.to_json()))["devices"]["compute"] == plain
+    durations = Durations.of(one.settings.devices.compute, spec.seed, "compute", 20)
     expected = plain["mean"] * (7.3 if "classes" in plain else 1)
     assert durations.mean == pytest.approx(expected, rel=0.5 if "cvb" in text else 1e-9)
     assert load_written(file, spec) == spec

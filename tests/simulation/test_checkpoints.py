@@ -19,8 +19,7 @@ from testbed.planning.plan import plan
 from testbed.simulation.star import STORED
 from testbed.simulation.systems import StarSystem
 from testbed.streams import stream
-from testbed.telemetry.records import UPDATE
-from testbed.training.parameter_service import UpdateRow
+from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.training.settings import Settings
 
 UPDATES = 50
@@ -107,7 +106,7 @@ class Going:
     def __init__(self, settings: Settings) -> None:
         self.rows: list[UpdateRow] = []
         self.faults: list[dict[str, Any]] = []
-        learner = Learner("mlp", settings.batch_size)
+        learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
         self.system = StarSystem(settings, digits(), learner, initial, self)
 

@@ -24,8 +24,7 @@ from testbed.simulation.star import SimulatedWorkers
 from testbed.simulation.systems import MeshSystem, StarSystem, System, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
-from testbed.telemetry.records import UPDATE
-from testbed.training.parameter_service import UpdateRow
+from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 
@@ -89,7 +88,7 @@ class Simulated:
         self.faults: list[dict[str, Any]] = []
         self.noticed: list[tuple[str, int, float, float, int]] = []
         data = _digits(settings.seed)
-        learner = Learner("mlp", settings.batch_size)
+        learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
         self.size = 4 * learner.layout.total
         self.system = system(settings)(settings, data, learner, initial, self)

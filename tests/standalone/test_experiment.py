@@ -22,7 +22,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
 
 def test_the_file_that_comes_with_compose() -> None:
     settings = read(FILE, SECRET).settings
-    assert (settings.secret, settings.own_processors) == (SECRET, True)
+    assert (settings.network.secret, settings.timing.own_processors) == (SECRET, True)
 
 
 @pytest.mark.parametrize(

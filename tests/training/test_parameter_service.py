@@ -1,6 +1,5 @@
 """What a parameter server decides, with the algorithms' own halves and a list for an observer."""
 
-import dataclasses
 import math
 from typing import Any
 
@@ -14,10 +13,11 @@ from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UPDATE
-from testbed.training.parameter_service import ParameterService, Pushed, UpdateRow, as_loss
+from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.updates import DenseUpdate, Layout, SparseUpdate
 from testbed.wire.encodings import DENSE, Codec
+from tests.settings import with_changes
 
 SIZE = 100
 LAYOUT = Layout(("weight", "bias"), (SIZE - 10, 10))
@@ -64,7 +64,7 @@ def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterSe
         "clock": "virtual",
         "compute": {"distribution": "constant", "mean": "1s"},
     }
-    settings = dataclasses.replace(plan(Spec.model_validate(spec))[0].settings, **changes)
+    settings = with_changes(plan(Spec.model_validate(spec))[0].settings, **changes)
     notes = Notes()
     half = half or StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
     notes.half = half

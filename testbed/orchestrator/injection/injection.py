@@ -113,9 +113,9 @@ class Injection:
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
         self._start, self._event, self._log, self._ask = start, event, log, ask
-        self._wall = settings.clock == "wall"
-        self._schedule = Schedule.of(settings)
-        self.paces = Paces.make(settings.workers) if settings.faults and self._wall else None
+        self._wall = settings.timing.clock == "wall"
+        self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._standings = Impairments(names, ask, self.paces)
         self._workers = {number: _Worker() for number in names}
         self._agenda = Agenda(self._schedule)

@@ -25,8 +25,8 @@ def evaluate(
     settings: Settings, dataset: Dataset, learner: Learner, report: Channel, line: DeviceLine
 ) -> None:
     """Evaluate what the server sends until it says STOP."""
-    images = dataset.test_images[: settings.evaluation_images]
-    labels = dataset.test_labels[: settings.evaluation_images]
+    images = dataset.test_images[: settings.data.evaluation_images]
+    labels = dataset.test_labels[: settings.data.evaluation_images]
     parameters = as_bytes(learner.parameters)
     accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
 
@@ -53,5 +53,5 @@ def evaluate(
                 line.done()
                 return
             except (ConnectionError, TimeoutError):
-                if settings.server_absence is None:
+                if settings.faults.server_absence is None:
                     raise  # otherwise it may have been killed, and comes back

@@ -64,7 +64,7 @@ class PeerConnections:
         self._number = number
         self._size = parameters
         self.report = report
-        self._secret = bytes.fromhex(settings.secret)
+        self._secret = bytes.fromhex(settings.network.secret)
         self._scratch = memoryview(bytearray(4 * parameters + 4096))
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
         self._peers: dict[int, Connection] = {}
@@ -98,10 +98,10 @@ class PeerConnections:
             self.turn(1.0)
 
     def _has_evaluator(self) -> bool:
-        return self._number != self._settings.evaluated_peer or self._evaluator is not None
+        return self._number != self._settings.network.evaluated_peer or self._evaluator is not None
 
     def _call(self, number: int, deadline: float) -> None:
-        address = self._settings.peer_addresses[number]
+        address = self._settings.network.peer_addresses[number]
         called = call(address, max(0.0, deadline - time.monotonic()))
         connection = self._add(called, address, {Kind.WELCOME: 0})
         hello = header(Kind.HELLO, self._number, length=len(self._secret)) + self._secret
@@ -248,7 +248,7 @@ class PeerConnections:
                 self._lost.append(connection.device)
         if connection.socket in self.selector.get_map():
             self.selector.unregister(connection.socket)
-        observed = self._number == self._settings.evaluated_peer
+        observed = self._number == self._settings.network.evaluated_peer
         if observed and connection is not self._evaluator:
             self.report.connection(connection, reason)
         connection.socket.close()
@@ -319,8 +319,8 @@ class PeerConnections:
         """
         if self._evaluator is None:
             return  # it was given up, and the run fails for that
-        virtual = self._settings.clock == "virtual"
-        last = iteration >= self._settings.updates
+        virtual = self._settings.timing.clock == "virtual"
+        last = iteration >= self._settings.training.updates
         try:
             self._snapshots.put(iteration, as_bytes(parameters), always=virtual or last)
         except NoRoomError as error:

@@ -20,10 +20,10 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.standstill import PeerStandstill
 from testbed.roles.reporting import Report
 from testbed.telemetry.board import DeviceLine
-from testbed.training.computation import Times
+from testbed.telemetry.records import UpdateRow
 from testbed.training.exchange import ExchangeService, Message, Step
-from testbed.training.parameter_service import UpdateRow
 from testbed.training.settings import Settings
+from testbed.training.times import Times
 
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
@@ -83,7 +83,7 @@ class Coordinator:
             self._report.send(greeted=met + 1)
         self._started = time.monotonic()
         self._report.send(training=self._started)
-        if self._settings.clock == "virtual":
+        if self._settings.timing.clock == "virtual":
             self._by_virtual_clock()
         else:
             self._by_wall_clock()
@@ -96,7 +96,7 @@ class Coordinator:
     def _part(self) -> None:
         peers: dict[str, Any] = {}
         until = time.monotonic() + PARTING_TIMEOUT
-        evaluated = self._settings.evaluated_peer
+        evaluated = self._settings.network.evaluated_peer
         others = [number for number in range(self._settings.workers) if number != evaluated]
         for number in (*others, evaluated):
             # The evaluated one parts when the evaluator has all its results, and gives up by itself.
@@ -269,7 +269,7 @@ class Coordinator:
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message = sum(service.payload_bytes), sum(service.message_bytes)
         self._report.checkpoint(service.updates, now, payload, message)
-        self._give(self._settings.evaluated_peer, OrderKind.EVALUATE, service.updates)
+        self._give(self._settings.network.evaluated_peer, OrderKind.EVALUATE, service.updates)
 
     def _look_after(self) -> None:
         now = time.monotonic()

@@ -20,10 +20,10 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
-from testbed.training.computation import DeviceTimes
 from testbed.training.exchange import Message
 from testbed.training.peer_computation import PeerComputation, Sending
 from testbed.training.settings import Settings
+from testbed.training.times import DeviceTimes
 from testbed.updates import as_bytes
 from testbed.wire.frames import Frame, header
 
@@ -70,13 +70,13 @@ class Peer:
         self._meeting.meet()
         self._leave.tell(met=self._number)
         self._line.waiting()
-        if self._settings.clock == "virtual":
+        if self._settings.timing.clock == "virtual":
             self._by_virtual_clock()
         else:
             self._by_wall_clock(times)
         self._line.done()
         digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
-        if self._number == self._settings.evaluated_peer:
+        if self._number == self._settings.network.evaluated_peer:
             self._meeting.report.parameters(as_bytes(self._half.parameters))
         self._meeting.part()
         self._leave.tell(

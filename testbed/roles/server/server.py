@@ -39,7 +39,8 @@ from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.roles.transport.greeting import Who
 from testbed.telemetry.board import Board, hub_line, lines_of
-from testbed.training.parameter_service import Answer, Pushed, UpdateRow
+from testbed.telemetry.records import UpdateRow
+from testbed.training.parameter_service import Answer, Pushed
 from testbed.training.settings import PORT
 from testbed.updates import as_bytes
 from testbed.wire import WireError
@@ -85,11 +86,11 @@ class Server:
         self._line, self._own_line = board.server(), board.device(hub_line(settings.workers))
         self._stamps = board.shared
         self._service = MeasuredService(half, layout, settings, self, self._line)
-        self._secret = bytes.fromhex(settings.secret)
+        self._secret = bytes.fromhex(settings.network.secret)
         self._parameters = as_bytes(half.parameters)
         self._size = len(half.parameters)
         self._selector = selectors.EpollSelector()
-        self._codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+        self._codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
         # One read takes a whole dense push and the pull behind it.
         self._scratch = memoryview(bytearray(len(self._parameters) + 4096))
         self._greeting = {Kind.HELLO: SECRET_SIZE}
@@ -111,7 +112,7 @@ class Server:
         self._last_report = 0.0
         self._started: float | None = None
         self._finished = False
-        self._schedule = Schedule.of(settings)
+        self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._told_at = self._schedule.next_iteration(0)
         absence = self._schedule.longest_absence
         self._returns = absence + RETURN_TIMEOUT if absence else 0.0

@@ -30,8 +30,9 @@ from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.roles.transport.greeting import Who
 from testbed.roles.transport.kernel_queues import is_idle
 from testbed.roles.worker.pulling import STALLED
-from testbed.training.computation import Times
-from testbed.training.parameter_service import Answer, Pushed, UpdateRow
+from testbed.telemetry.records import UpdateRow
+from testbed.training.parameter_service import Answer, Pushed
+from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import as_bytes
 from testbed.wire import WireError
@@ -75,7 +76,9 @@ class VirtualServer(Server):
         self._outstanding: Outstanding | None = None
         if serving.checkpoints is not None:
             self._outstanding = Outstanding(
-                settings.workers, asks=self._protocol.asks, changed=settings.pulls == "changed"
+                settings.workers,
+                asks=self._protocol.asks,
+                changed=settings.training.pulls == "changed",
             )
         self._leaves = leaves
         self._busy = times.busy(local_steps)

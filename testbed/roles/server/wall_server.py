@@ -36,7 +36,7 @@ class WallServer(Server):
             self._wait_for_the_others(listener)
             return
         super()._train(listener)
-        if self._service.finished and self._settings.server_absence is not None:
+        if self._service.finished and self._settings.faults.server_absence is not None:
             self._write_checkpoint()
 
     def _wait_for_the_others(self, listener: socket.socket) -> None:

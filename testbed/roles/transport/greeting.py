@@ -99,14 +99,16 @@ def connect(
         WireError: the server refused the greeting or has another model.
         OSError: there is no way to the server.
     """
-    absence = settings.server_absence
+    absence = settings.faults.server_absence
     deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
     while True:
         connection = None
         try:
             # It may die while it is being called, too.
-            connection = call(settings.server_address, max(_RETRY, deadline - time.monotonic()))
-            if absence is not None and settings.clock == "wall":
+            connection = call(
+                settings.network.server_address, max(_RETRY, deadline - time.monotonic())
+            )
+            if absence is not None and settings.timing.clock == "wall":
                 _notice_its_end(connection)
             before()
             return _greet(connection, settings, int(who), parameters)
@@ -130,7 +132,7 @@ def _notice_its_end(connection: socket.socket) -> None:
 
 
 def _greet(connection: socket.socket, settings: Settings, number: int, parameters: int) -> Greeted:
-    secret = bytes.fromhex(settings.secret)
+    secret = bytes.fromhex(settings.network.secret)
     connection.sendall(header(Kind.HELLO, number, length=len(secret)) + secret)
     accepts = {Kind.WELCOME: 0, Kind.RESUME: 4 * parameters}
     kind, _, theirs, _, length = receive_header(connection, accepts)

@@ -19,8 +19,9 @@ from testbed.roles.worker.pauses import VirtualPause, WallPause
 from testbed.roles.worker.pulling import ANSWERS
 from testbed.telemetry.board import DeviceLine
 from testbed.training import computation
-from testbed.training.computation import Computation, Times
+from testbed.training.computation import Computation
 from testbed.training.settings import Settings
+from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.encodings import Codec
 
@@ -53,7 +54,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
-    codec = Codec(EncodingChoice.model_validate(settings.encoding), layout.sizes)
+    codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
     mine = Computation(half, batches, codec)
     own_times = parking.paced(times.of_device(number, half.local_steps))
     line = line or DeviceLine.unread()
@@ -62,7 +63,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
         """Work over one connection until training ends."""
         connection = greeted.connection
         protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
-        answers = ANSWERS[settings.pulls](connection, layout)
+        answers = ANSWERS[settings.training.pulls](connection, layout)
         standstill = Standstill(connection, leave) if leave else None
         answers.idle = standstill.claim if standstill else None
         if greeted.goes_on:
@@ -93,7 +94,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             try:
                 session(greeted)
             except (ConnectionError, TimeoutError):
-                if settings.server_absence is None:
+                if settings.faults.server_absence is None:
                     raise
                 continue  # the server may have been killed, and comes back
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LEAVE)

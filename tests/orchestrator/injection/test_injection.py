@@ -50,7 +50,7 @@ def make(tmp_path: Path) -> Make:
     def made(*rules: dict[str, Any]) -> tuple[Injection, list[dict[str, Any]]]:
         asked: list[dict[str, Any]] = []
         injection = Injection(
-            settings(faults=rules),
+            settings(rules=rules),
             {0: "worker-0", 1: "worker-1"},
             ask=asked.append,
             start=lambda device, role: asked.append({"start": device, "role": role}),

@@ -4,7 +4,6 @@ Strangers speak raw frames, so that nothing of the peers' code decides what they
 """
 
 import contextlib
-import dataclasses
 import select
 import socket
 import struct
@@ -27,6 +26,7 @@ from testbed.roles.reporting import Report
 from testbed.roles.transport import greeting
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, Kind, header, parse
+from tests.settings import with_changes
 
 SIZE = 1000
 LONGEST = 8 * SIZE
@@ -50,7 +50,7 @@ def settings(peers: int, **changes: Any) -> Settings:
         "own_processors": False,
         "secret": SECRET.hex(),
     }
-    return dataclasses.replace(plan(Spec.model_validate(spec))[0].settings, **fields | changes)
+    return with_changes(plan(Spec.model_validate(spec))[0].settings, **fields | changes)
 
 
 def address(peer: int) -> str:

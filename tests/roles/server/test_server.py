@@ -33,6 +33,7 @@ from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Kind, header, parse
+from tests.settings import SIMPLE, with_changes
 
 SIZE = 1000
 SECRET = bytes(range(32))
@@ -41,42 +42,15 @@ EVERYTHING = dict.fromkeys(Kind, 1 << 25)
 
 def settings(**changes: Any) -> Settings:
     fields: dict[str, Any] = {
-        "seed": 1,
         "workers": 2,
-        "dataset": "digits",
         "scaling": "unit",
-        "train_images": None,
-        "partition": {"kind": "equal"},
         "model": "cnn",
-        "initialisation": "paper",
-        "batch_size": 10,
         "learning_rate": 0.5,
-        "updates": 4,
-        "algorithm": {"name": "asgd"},
         "encoding": {"indices": "auto", "values": "float32"},
-        "pulls": "full",
-        "compute": {"distribution": "constant", "mean": 0.0},
         "waiting": {"distribution": "exponential", "mean": 0.0},
-        "faults": (),
-        "classes": (),
-        "class_of": (),
-        "suspect_after": None,
-        "evaluate_every": 2,
-        "evaluation_images": None,
-        "batched": False,
-        "device": "cpu",
-        "clock": "wall",
-        "uplink": None,
-        "downlink": None,
-        "delay": 0.0,
-        "gradient_time": None,
-        "evaluated_peer": 0,
-        "server_address": "127.0.0.1",
-        "peer_addresses": (),
-        "own_processors": False,
         "secret": SECRET.hex(),
     }
-    return Settings(**fields | changes)
+    return with_changes(SIMPLE, **fields | changes)
 
 
 class Running:

@@ -16,7 +16,7 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.transport.greeting import Who
 from testbed.telemetry.records import UPDATE
-from testbed.training.computation import Times
+from testbed.training.times import Times
 from testbed.wire.frames import HEADER, Kind, header
 from tests.roles.server import test_server
 from tests.roles.server.test_server import SIZE, Running, dense, hello, receive, settings

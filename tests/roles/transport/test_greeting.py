@@ -52,7 +52,7 @@ def test_a_server_may_die_at_any_moment_of_a_greeting(monkeypatch: pytest.Monkey
     server = threading.Thread(target=die_again_and_again)
     server.start()
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 9}
-    greeted = connect(settings(faults=(rule,)), Who(0), 7)
+    greeted = connect(settings(rules=(rule,)), Who(0), 7)
     greeted.connection.close()
     server.join(10)
     assert not server.is_alive()

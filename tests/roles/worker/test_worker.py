@@ -30,9 +30,10 @@ from testbed.roles.worker.worker import work
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 from testbed.training import computation
-from testbed.training.computation import Times
 from testbed.training.settings import Settings
+from testbed.training.times import Times
 from testbed.updates import FloatVector, SparseUpdate, Update
+from tests.settings import SIMPLE, with_changes
 
 UPDATES = 25
 
@@ -43,43 +44,13 @@ def dataset() -> Dataset:
 
 
 def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
-    fields: dict[str, Any] = {
-        "seed": 1,
-        "workers": 1,
-        "dataset": "digits",
-        "scaling": "standardised",
-        "train_images": None,
-        "partition": {"kind": "equal"},
-        "model": "mlp",
-        "initialisation": "paper",
-        "batch_size": 10,
-        "learning_rate": 0.1,
-        "updates": UPDATES,
+    fields = {
         "algorithm": algorithm,
-        "encoding": {},
-        "pulls": "full",
-        "compute": {"distribution": "constant", "mean": 0.0},
-        "waiting": {"distribution": "constant", "mean": 0.0},
-        "faults": (),
-        "classes": (),
-        "class_of": (),
-        "suspect_after": None,
+        "updates": UPDATES,
         "evaluate_every": 1000,
         "evaluation_images": 10,
-        "batched": False,
-        "device": "cpu",
-        "clock": "wall",
-        "uplink": None,
-        "downlink": None,
-        "delay": 0.0,
-        "gradient_time": None,
-        "evaluated_peer": 0,
-        "server_address": "127.0.0.1",
-        "peer_addresses": (),
-        "own_processors": False,
-        "secret": bytes(32).hex(),
     }
-    return Settings(**fields | changes)
+    return with_changes(SIMPLE, **fields | changes)
 
 
 class Ran:
