@@ -14,6 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,27 +23,39 @@ from pyroute2.netlink.rtnl import RTM_GETSTATS, RTM_GETTCLASS, RTM_NEWSTATS, RTM
 
 from traffic import TrafficError
 
-COUNTS = np.dtype(
-    [
-        ("time", "f8"),
-        ("rx_packets", "i8"),
-        ("tx_packets", "i8"),
-        ("rx_bytes", "i8"),
-        ("tx_bytes", "i8"),
-        ("rx_dropped", "i8"),
-        ("tx_dropped", "i8"),
-        ("class_bytes", "i8"),
-        ("class_frames", "i8"),
-        ("class_dropped", "i8"),
-        ("class_overlimits", "i8"),
-        ("backlog_bytes", "i8"),
-        ("backlog_packets", "i8"),
-    ]
-)
-"""One reading. ``time``: seconds of CLOCK_MONOTONIC. ``rx`` and ``tx``: the interface's counters,
-super-frames as one packet. ``class``: frames at the MTU and their bytes without checksum, what the
-class had no room for, and how often its rate held a packet back; ``backlog``: what waits in it. Where
-there is no class these are -1."""
+
+class Counts(NamedTuple):
+    """One reading of an interface's counters; -1 where there is no class.
+
+    Attributes:
+        time: seconds of CLOCK_MONOTONIC.
+        rx_packets, tx_packets: of the interface, super-frames as one packet.
+        rx_bytes, tx_bytes: the same.
+        rx_dropped, tx_dropped: the same.
+        class_bytes: of the class's frames at the MTU, without checksums.
+        class_frames: frames at the MTU.
+        class_dropped: frames for which the class had no room.
+        class_overlimits: how often its rate held a packet back.
+        backlog_bytes, backlog_packets: what waits in the class.
+    """
+
+    time: float
+    rx_packets: int
+    tx_packets: int
+    rx_bytes: int
+    tx_bytes: int
+    rx_dropped: int
+    tx_dropped: int
+    class_bytes: int
+    class_frames: int
+    class_dropped: int
+    class_overlimits: int
+    backlog_bytes: int
+    backlog_packets: int
+
+
+COUNTS = np.dtype([(name, "f8" if name == "time" else "i8") for name in Counts._fields])
+"""``Counts`` as bytes."""
 
 _NETLINK_HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -86,8 +99,8 @@ class Meter:
             counted = self.read()[1 : 1 + _COUNTERS]
             self._before = tuple(int(max(0, number)) for number in counted)  # -1 is no class
 
-    def read(self) -> tuple[float | int, ...]:
-        """Read the counters: one row of ``COUNTS``.
+    def read(self) -> Counts:
+        """Read the counters.
 
         Raises:
             TrafficError: the interface, or the class, is not there any more.
@@ -99,7 +112,7 @@ class Meter:
         of_class = _NO_CLASS if self._class is None else self._read_class()
         seen = (rx, tx, rx_bytes, tx_bytes, rx_dropped, tx_dropped, *of_class)
         counted = (total - before for total, before in zip(seen, self._before, strict=False))
-        return (now, *counted, *seen[_COUNTERS:])
+        return Counts(now, *counted, *seen[_COUNTERS:])
 
     def _read_class(self) -> tuple[int, ...]:
         answer = self._ask(self._class_request, RTM_NEWTCLASS, _TRAFFIC_MESSAGE.size)

@@ -191,8 +191,7 @@ class Played:
     # -- the observer
 
     def row(self, row: UpdateRow, version: int) -> None:
-        _, worker, base, staleness, _, _, _, time, _, applied = row
-        self.rows.append((time, worker, base, staleness, applied))
+        self.rows.append((row.time, row.worker, row.base_version, row.staleness, row.applied))
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         self.noticed.append(("suspected", worker, silent, time, version))

@@ -22,7 +22,7 @@ from testbed.network import shaping
 from testbed.network.addresses import Link
 from testbed.network.star import DEVICE_INDEX
 from testbed.nodes.linux import inside_network
-from traffic.counters import Meter, read_all
+from traffic.counters import Counts, Meter, read_all
 
 SNAP_LENGTH = 96
 """Bytes kept of each packet: Ethernet, IPv4 and TCP with all its options are 94."""
@@ -159,7 +159,7 @@ class Observation:
 
     def read_each(self) -> dict[str, int]:
         """Bytes that entered each of the counted devices."""
-        return {device: int(meter.read()[7]) for device, meter in self._ingress.items()}
+        return {device: meter.read().class_bytes for device, meter in self._ingress.items()}
 
     def sample(self) -> list[bytes]:
         """Read all counters: ``traffic.counters.COUNTS``, one row per link, in parts."""
@@ -215,14 +215,14 @@ class Observation:
                 self._capture.communicate(timeout=3)
 
 
-def together(readings: Iterable[Any]) -> dict[str, float]:
-    """Several readings of ``traffic.counters.COUNTS`` as one, at the time of the last."""
+def together(readings: Iterable[Counts]) -> dict[str, float]:
+    """Add readings up, at the time of the last."""
     rows = list(readings)
     return {
-        "time": rows[-1][0],
-        "bytes": sum(row[7] for row in rows),
-        "frames": sum(row[8] for row in rows),
-        "dropped": sum(row[9] for row in rows),
+        "time": rows[-1].time,
+        "bytes": sum(row.class_bytes for row in rows),
+        "frames": sum(row.class_frames for row in rows),
+        "dropped": sum(row.class_dropped for row in rows),
     }
 
 
