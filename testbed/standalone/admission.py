@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from testbed.channel import Channel
@@ -25,6 +25,7 @@ from testbed.errors import RunError
 from testbed.roles.transport.accepting import EXHAUSTED, REST
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
+from testbed.training.settings import Settings
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a connection may take to prove that it knows the secret, all in all."""
@@ -52,13 +53,11 @@ def _keep_alive(connection: socket.socket) -> None:
 class Admission:
     """Admits the devices of one run; ``report`` gets what they tell."""
 
-    def __init__(
-        self, secret: bytes, session: bytes, settings: Mapping[str, Any], report: Channel
-    ) -> None:
+    def __init__(self, secret: bytes, session: bytes, settings: Settings, report: Channel) -> None:
         """Listen and admit, in threads of its own.
 
         Args:
-            settings: what devices are told, but for the run's secret, which they derive.
+            settings: what devices are told, without the run's secret, which they derive.
             report: written to as roles of an orchestrated run do.
 
         Raises:
@@ -66,8 +65,8 @@ class Admission:
         """
         self._secret = secret
         self._session = session
-        self._workers: int = settings["workers"]
-        self._settings = {k: v for k, v in settings.items() if k != "secret"}
+        self._workers = settings.workers
+        self._settings = replace(settings, network=replace(settings.network, secret=""))
         self._report = report
         self._changed = threading.Condition()
         self._free = set(range(self._workers + 1))  # the last one is the evaluator's
@@ -242,7 +241,7 @@ class Admission:
             messages.send(connection, refused=taken, superfluous=True)
             return None
         body = json.dumps(
-            {"number": number, "settings": self._settings, "session": self._session.hex()}
+            {"number": number, "settings": self._settings.to_json(), "session": self._session.hex()}
         )
         proof = messages.server_proof(self._secret, ours, theirs, body)
         messages.send(connection, admitted=body, proof=proof)
@@ -289,7 +288,7 @@ class Admission:
         Raises:
             MessageError: it cannot have found that.
         """
-        updates = self._settings["updates"]
+        updates = self._settings.training.updates
         if type(version) is not int or not 0 <= version <= updates:
             raise MessageError(f"an evaluation of a version that is none of 0 to {updates:,}")
         what = f"an evaluation of version {version:,} with"

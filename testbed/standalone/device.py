@@ -5,13 +5,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
+from testbed.training.settings import Settings
 
 PATIENCE = 120.0
 """Seconds until the server must admit devices; it may be started after them."""
@@ -26,12 +27,12 @@ class Admitted:
     Attributes:
         connection: over which it goes on talking.
         number: this device's.
-        settings: of its role, as a mapping.
+        settings: the run's.
     """
 
     connection: socket.socket
     number: int
-    settings: dict[str, Any]
+    settings: Settings
 
 
 class SuperfluousError(RunError):
@@ -95,12 +96,14 @@ def _handshake(connection: socket.socket, server: str, role: str, secret: bytes)
         raise RunError(f"the server at {server} was started with another TESTBED_SECRET")
     said = messages.parse(body)
     session = messages.challenge_of(said.get("session"))
-    own = {
-        "server_address": server,
-        "secret": messages.greeting_secret(secret, session),
-    }
+    try:
+        settings = Settings.from_json(said["settings"])
+    except (KeyError, TypeError) as error:
+        raise RunError(f"the server at {server} runs another version of the testbed") from error
+    secret_of_run = messages.greeting_secret(secret, session)
+    network = replace(settings.network, server_address=server, secret=secret_of_run)
     connection.settimeout(None)
-    return Admitted(connection, said["number"], said["settings"] | own)
+    return Admitted(connection, said["number"], replace(settings, network=network))
 
 
 def _text(fields: dict[str, Any], key: str) -> str:
@@ -127,7 +130,7 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
     from testbed.roles.entry import load_alone
 
     connection = admitted.connection
-    run = load_alone(admitted.settings)
+    run = load_alone(admitted.settings.to_json())
     ready()
     messages.send(connection, ready=True)
     if (messages.receive(connection) or {}).get("go") is not True:

@@ -28,7 +28,11 @@ def read(path: Path, secret: str) -> Plan:
             "need one: use an algorithm with a server, or `testbed run`"
         )
     # Devices resolve the server's name for themselves, and whoever starts them limits processors.
-    settings = replace(one.settings, secret=secret, own_processors=True, server_address="")
+    settings = replace(
+        one.settings,
+        network=replace(one.settings.network, secret=secret, server_address=""),
+        timing=replace(one.settings.timing, own_processors=True),
+    )
     return replace(one, settings=settings)
 
 

@@ -6,7 +6,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import RunError
@@ -16,6 +15,7 @@ from testbed.standalone import messages
 from testbed.standalone.account import OVER, Account, make_directory
 from testbed.standalone.admission import Admission
 from testbed.standalone.experiment import read
+from testbed.training.settings import Settings
 
 PATIENCE = 600.0
 """Seconds that the evaluator and the first worker may take to come."""
@@ -58,9 +58,8 @@ def serve(
     directory = make_directory(results, plan)
     account = Account(plan, directory, say)
     reports, writers = Channel.pair()
-    settings = plan.settings.to_json()
     try:
-        admission = Admission(secret, session, settings, writers)
+        admission = Admission(secret, session, plan.settings, writers)
     except OSError as error:
         raise RunError(f"port {messages.PORT} cannot be listened at: {error.strerror}") from error
     ready()
@@ -78,7 +77,7 @@ def serve(
     follow.start()
     try:
         try:
-            ended, status = _carry_out(settings, admission, writers, account)
+            ended, status = _carry_out(plan.settings, admission, writers, account)
         finally:
             writers.send(OVER)  # behind everything that is on its way
             follow.join()
@@ -90,7 +89,7 @@ def serve(
 
 
 def _carry_out(
-    settings: dict[str, Any], admission: Admission, writers: Channel, account: Account
+    settings: Settings, admission: Admission, writers: Channel, account: Account
 ) -> tuple[str | None, int]:
     """Be the parameter server; returns how it ended, if that is known, and an exit status for it."""
     complaint = {"level": "error", "number": None}
@@ -101,7 +100,7 @@ def _carry_out(
             # Imported here: torch takes seconds, in which the devices can do the same.
             from testbed.roles.entry import load_alone
 
-            run = load_alone(settings | {SPILL: spill.fileno()})
+            run = load_alone(settings.to_json() | {SPILL: spill.fileno()})
             admission.wait(PATIENCE)
             if run({"role": "server", "number": -1}, writers, (spill.fileno(),)):
                 return "failed", 1

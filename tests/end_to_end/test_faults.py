@@ -143,7 +143,8 @@ def test_the_same_devices_are_struck_after_the_same_pushes(command: CommandLine)
         assert started.wait(120) == 0, started.said
         assert_sound(started)
         seen.append(_struck(started))
-    schedule = Schedule.of(plan(load(command.folder / "spec.yaml"))[0].settings)
+    planned = plan(load(command.folder / "spec.yaml"))[0].settings
+    schedule = Schedule(planned.faults.rules, planned.seed, planned.workers)
     for worker in range(8):
         first, second = (one[worker] for one in seen)
         # How many pushes it got to make is up to the host.

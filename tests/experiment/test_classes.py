@@ -113,17 +113,17 @@ def test_a_class_of_the_same_law_has_the_very_same_times(tmp_path: Path) -> None
 def test_the_mean_time_of_a_gradient_is_over_all_devices(tmp_path: Path) -> None:
     virtual = ("clock=virtual", "network.loss=0")
     one = planned(tmp_path, THREE, *virtual).settings
-    assert one.gradient_time == pytest.approx(0.7 * 0.1 + 0.3 * 3 + 0.6 * 1 + 0.4 * 10)
+    assert one.timing.gradient_time == pytest.approx(0.7 * 0.1 + 0.3 * 3 + 0.6 * 1 + 0.4 * 10)
     # Factors are of the same shuffle: the slower half is the slow and half of the medium ones.
     halves = "waiting.classes=[{share: 50%, factor: 1}, {share: 50%, factor: 3}]"
     one = planned(tmp_path, THREE, *virtual, halves).settings
-    assert one.gradient_time == pytest.approx(0.97 + 0.3 * 1 + 0.4 * 10 + 0.3 * 3)
+    assert one.timing.gradient_time == pytest.approx(0.97 + 0.3 * 1 + 0.4 * 10 + 0.3 * 3)
     times = Times.of(one)
     means = [
         sum(part.mean for part in (times.of_device(i).compute, times.of_device(i).waiting))
         for i in range(20)
     ]
-    assert one.gradient_time == pytest.approx(sum(means) / 20)
+    assert one.timing.gradient_time == pytest.approx(sum(means) / 20)
     assert planned(tmp_path, THREE).settings.timing.gradient_time is None
 
 

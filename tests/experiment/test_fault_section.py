@@ -35,7 +35,7 @@ def written(folder: Path, faults: list[Any], **changes: Any) -> Path:
 
 
 def rules(folder: Path, *faults: Any, **changes: Any) -> list[dict[str, Any]]:
-    return list(settings(folder, *faults, **changes).faults)
+    return list(settings(folder, *faults, **changes).faults.rules)
 
 
 def settings(folder: Path, *faults: Any, **changes: Any) -> Settings:
@@ -220,13 +220,13 @@ def test_a_class_is_struck_by_its_name_and_has_faults_of_its_own(tmp_path: Path)
     fault = {"who": {"class": "slow"}, "when": AT, "how": "freeze"}
     resolved = settings(tmp_path, fault, devices=CLASSES)
     slow = [i for i in range(20) if resolved.class_of[i] == 0]
-    by_name, own = resolved.faults
+    by_name, own = resolved.faults.rules
     assert by_name["devices"] == own["devices"] == slow
     assert len(slow) == 6
     assert own["mean_time"] == 9
     assert Fault(**own["fault"]) == Fault(1, "kill")
     fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
-    more = settings(tmp_path, fault, fast, devices=CLASSES).faults[-1]
+    more = settings(tmp_path, fault, fast, devices=CLASSES).faults.rules[-1]
     assert more["stream"] == own["stream"]  # one more at the top moves none of its draws
 
 

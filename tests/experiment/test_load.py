@@ -597,11 +597,11 @@ def test_an_encoding_is_a_short_name_or_a_mapping_and_an_algorithm_may_have_its_
         "adacomp-0.01-rice-int8-changed-pulls",
     ]
     plans = {plan.label: plan.settings for plan in plan(spec)}
-    assert plans["asgd-plain"].encoding["indices"] == "uint32"
-    assert plans["asgd-plain"].pulls == "full"
-    assert plans["comp-asgd-0.01"].encoding == spec.encoding.model_dump()
-    assert plans["adacomp-0.01-rice-int8-changed-pulls"].encoding["values"] == "int8"
-    assert plans["adacomp-0.01-rice-int8-changed-pulls"].pulls == "changed"
+    assert plans["asgd-plain"].training.encoding["indices"] == "uint32"
+    assert plans["asgd-plain"].training.pulls == "full"
+    assert plans["comp-asgd-0.01"].training.encoding == spec.encoding.model_dump()
+    assert plans["adacomp-0.01-rice-int8-changed-pulls"].training.encoding["values"] == "int8"
+    assert plans["adacomp-0.01-rice-int8-changed-pulls"].training.pulls == "changed"
     assert json.loads(json.dumps(plans["asgd-plain"].to_json())) == plans["asgd-plain"].to_json()
 
 

@@ -1,5 +1,6 @@
 """Admission over real sockets: who is admitted, as whom, and what becomes of what they say."""
 
+import json
 import math
 import socket
 import threading
@@ -14,12 +15,14 @@ from testbed.errors import RunError
 from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
+from testbed.training.settings import Settings
 from tests.roles.server.test_server import no_descriptors
+from tests.settings import SIMPLE, with_changes
 
 SECRET = b"the secret of these very tests"
 SESSION = bytes(range(32))
 WORKERS = 2
-SETTINGS = {"workers": WORKERS, "secret": "not to be sent", "updates": 9}
+SETTINGS = with_changes(SIMPLE, workers=WORKERS, secret="not to be sent", updates=9)
 
 
 class Server:
@@ -73,8 +76,31 @@ def test_each_has_a_number_and_the_same_settings(server: Server) -> None:
     admitted = [server.join(role) for role in ("worker", "evaluator", "worker")]
     assert [one.number for one in admitted] == [0, WORKERS, 1]
     secret = messages.greeting_secret(SECRET, SESSION)
-    expected = {"workers": WORKERS, "updates": 9, "server_address": "127.0.0.1", "secret": secret}
-    assert [one.settings for one in admitted] == [expected] * 3
+    expected = with_changes(SETTINGS, server_address="127.0.0.1", secret=secret)
+    told = [one.settings.to_json() for one in admitted]
+    assert told == [json.loads(json.dumps(expected.to_json()))] * 3
+
+
+def test_the_run_s_secret_is_not_sent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[dict[str, Any]] = []
+    send = messages.send
+
+    def recorded(connection: socket.socket, **fields: Any) -> None:
+        said.append(fields)
+        send(connection, **fields)
+
+    monkeypatch.setattr(messages, "send", recorded)
+    server.join("worker")
+    assert any("admitted" in fields for fields in said)
+    assert "not to be sent" not in str(said)
+
+
+def test_a_server_of_another_version_is_named(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "to_json", lambda _: {"seed": 1})
+    with pytest.raises(RunError, match="runs another version of the testbed"):
+        server.join("worker")
 
 
 @pytest.mark.parametrize("role", ["worker", "evaluator"])

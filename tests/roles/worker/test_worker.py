@@ -61,8 +61,13 @@ class Ran:
             port = free.getsockname()[1]
         for module in (server_module, greeting):
             monkeypatch.setattr(module, "PORT", port)
-        learners = [Learner(chosen.model, chosen.batch_size) for _ in range(chosen.workers + 1)]
-        initial = initialise(chosen.model, chosen.initialisation, stream(chosen.seed, "initial"))
+        learners = [
+            Learner(chosen.data.model, chosen.training.batch_size)
+            for _ in range(chosen.workers + 1)
+        ]
+        initial = initialise(
+            chosen.data.model, chosen.data.initialisation, stream(chosen.seed, "initial")
+        )
         layout = learners[0].layout
         self.half = computation.server_half(chosen, layout, initial.copy())
         report, theirs = Channel.pair()
@@ -102,7 +107,7 @@ class Ran:
         assert events == []
         self.parameters: FloatVector = self.half.parameters
         self.payload: npt.NDArray[np.uint32] = np.frombuffer(rows, UPDATE)["payload_bytes"]
-        assert len(self.payload) == chosen.updates
+        assert len(self.payload) == chosen.training.updates
 
     @staticmethod
     def _serve(server: Server, theirs: Channel) -> None:
