@@ -18,8 +18,6 @@ _REGION = re.compile(
     r"<!-- record (\S+): (lines|figures) -->\n(.*?)<!-- end of record -->", re.DOTALL
 )
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
-TO_BE_MADE = {"ladder"}
-"""Records that the pages name and that nobody has made yet; one that is made is taken out here."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +63,12 @@ def not_in_record(region: Region, folder: Path) -> list[str]:
 @pytest.mark.parametrize("region", regions(), ids=str)
 def test_what_is_printed_is_in_its_record(region: Region) -> None:
     assert region.record in SOURCES, "bench.records does not make it"
-    if region.record in TO_BE_MADE:
-        pytest.skip(f"the record is still to be made: make records RECORDS={region.record}")
     assert not_in_record(region, FOLDER / region.record) == []
 
 
 def test_every_record_is_printed_and_says_how_it_was_made() -> None:
     made = {path.parent.name for path in FOLDER.glob("*/record.json")}
-    assert made | TO_BE_MADE == {region.record for region in regions()} == set(SOURCES)
-    assert not made & TO_BE_MADE, "it is there: take it out of TO_BE_MADE"
+    assert made == {region.record for region in regions()} == set(SOURCES)
     for name in made:
         about = json.loads((FOLDER / name / "record.json").read_bytes())
         assert len(about["commands"]) == len(SOURCES[name].commands)
