@@ -37,7 +37,7 @@ from testbed.orchestrator.liveness import Liveness
 from testbed.orchestrator.setting_up import SettingUp
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
-from testbed.roles.sharing import BOARD, PACES, SPILL
+from testbed.roles.sharing import BOARD, PACES, SETTINGS, SPILL
 from testbed.runs import link_records
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError, explain, signals, stopped_by
@@ -295,7 +295,9 @@ class Run:
                     "entry": "testbed.roles.entry:load",
                     "entry_inside": "testbed.roles.entry:load_alone",
                     "shared": "testbed.roles.sharing:Shared.make",
-                    "arguments": self._settings.to_json() | self._handed | self._keeping.told,
+                    "arguments": {SETTINGS: self._settings.to_json()}
+                    | self._handed
+                    | self._keeping.told,
                 },
                 "nodes": node_plan.chosen(self._plan),
             }

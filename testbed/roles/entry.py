@@ -34,7 +34,7 @@ from testbed.roles.server.restoration import STORED, CameBack
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_server import WallServer
-from testbed.roles.sharing import EVERY, Shared
+from testbed.roles.sharing import EVERY, SETTINGS, Shared
 from testbed.roles.transport.greeting import Who
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -132,11 +132,11 @@ class _Role:
             came_back=CameBack.told(arguments),
             spill=self.shared.spill,
         )
-        if self.shared.leaves is None:
+        if self.shared.orders is None:
             WallServer(serving).serve()
             return
         local_steps = computation.worker_half(settings, layout, 0).local_steps
-        leaves = self.shared.leaves.of_clock()
+        leaves = self.shared.orders.of_clock()
         VirtualServer(
             serving, times=self.loaded.times, local_steps=local_steps, leaves=leaves
         ).serve()
@@ -149,13 +149,13 @@ class _Role:
         return Checkpoints(self.loaded.checkpoint_every, files)
 
     def _coordinate(self) -> None:
-        assert self.shared.leaves is not None
+        assert self.shared.orders is not None
         settings, learner = self.loaded.settings, self.loaded.learner
         half = computation.peer_half(settings, learner.layout, learner.parameters, 0)
         Coordinator(
             settings,
             self.loaded.times,
-            self.shared.leaves.of_clock(),
+            self.shared.orders.of_clock(),
             self.report,
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
@@ -163,9 +163,9 @@ class _Role:
         ).run()
 
     def _exchange(self, number: int) -> None:
-        assert self.shared.leaves is not None
+        assert self.shared.orders is not None
         settings, layout = self.loaded.settings, self.loaded.learner.layout
-        leave = self.shared.leaves.of_device(number)
+        leave = self.shared.orders.of_device(number)
         initial = self.loaded.learner.parameters.copy()
         half = computation.peer_half(settings, layout, initial, number)
         computing = computation.computing(settings)
@@ -185,15 +185,15 @@ class _Role:
         Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
 
     def _evaluate(self) -> None:
-        if self.shared.leaves is not None:
-            self.shared.leaves.close()
+        if self.shared.orders is not None:
+            self.shared.orders.close()
         loaded = self.loaded
         line = self.shared.board.device(evaluator_line(loaded.settings.workers))
         dataset = loaded.data.take(_NONE, test=True)
         evaluate(loaded.settings, dataset, loaded.learner, self.report, line)
 
     def _work(self, number: int, arguments: Mapping[str, Any]) -> None:
-        leaves, loaded = self.shared.leaves, self.loaded
+        leaves, loaded = self.shared.orders, self.loaded
         leave = None if leaves is None else leaves.of_device(number)
         line = self.shared.board.device(number)
         settings = loaded.settings
@@ -215,7 +215,7 @@ def load(arguments: Mapping[str, Any]) -> Role:
     """Load libraries, dataset and model; returns the function that runs a forked role with them.
 
     Args:
-        arguments: of ``Settings``, and ``board``, the descriptor of the board if there is one.
+        arguments: by the keys of ``testbed.roles.sharing``.
     """
     shared = Shared.make(arguments)
     turns = 0 if shared.turns is None else shared.turns.count
@@ -238,7 +238,7 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
-    settings = Settings.from_json(arguments)
+    settings = Settings.from_json(arguments[SETTINGS])
     contents = datasets.contents(
         settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
     )

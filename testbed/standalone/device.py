@@ -128,9 +128,10 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
     """
     # Imported here: torch takes seconds, and a device that is refused does not need it.
     from testbed.roles.entry import load_alone
+    from testbed.roles.sharing import SETTINGS
 
     connection = admitted.connection
-    run = load_alone(admitted.settings.to_json())
+    run = load_alone({SETTINGS: admitted.settings.to_json()})
     ready()
     messages.send(connection, ready=True)
     if (messages.receive(connection) or {}).get("go") is not True:

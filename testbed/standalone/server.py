@@ -10,7 +10,7 @@ from pathlib import Path
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.planning.data import check_data
-from testbed.roles.sharing import SPILL
+from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
 from testbed.standalone.account import OVER, Account, make_directory
 from testbed.standalone.admission import Admission
@@ -100,7 +100,7 @@ def _carry_out(
             # Imported here: torch takes seconds, in which the devices can do the same.
             from testbed.roles.entry import load_alone
 
-            run = load_alone(settings.to_json() | {SPILL: spill.fileno()})
+            run = load_alone({SETTINGS: settings.to_json(), SPILL: spill.fileno()})
             admission.wait(PATIENCE)
             if run({"role": "server", "number": -1}, writers, (spill.fileno(),)):
                 return "failed", 1

@@ -249,7 +249,7 @@ def _finite(values: npt.NDArray[np.float64]) -> list[float | None]:
 
 
 def _resource(name: str) -> str:
-    return resources.files("testbed.results").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("testbed.results.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _script(text: str) -> str:

@@ -27,7 +27,9 @@ def test_digits_are_all_of_scikit_learns() -> None:
 
 
 def test_reading_digits_imports_no_scikit_learn() -> None:
-    code = "import sys; from testbed.learning import digits; digits.read(); print(*sys.modules)"
+    code = (
+        "import sys; from testbed.learning.data import digits; digits.read(); print(*sys.modules)"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {name.partition(".")[0] for name in said.stdout.split()} & {"sklearn", "scipy"}
 

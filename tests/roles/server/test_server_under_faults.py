@@ -33,7 +33,7 @@ AT_TWO = {
 def test_who_comes_back_replaces_a_connection_whose_end_nobody_told(
     run_server: Callable[..., Running],
 ) -> None:
-    running = run_server(faults=(KILLED,), updates=100)
+    running = run_server(rules=(KILLED,), updates=100)
     old, _ = running.connect(0), running.connect(1)
     assert pull(old) == (0, 0.0)
     old.sendall(dense(0, 1.0))
@@ -68,7 +68,7 @@ def test_what_arrived_before_a_connection_broke_is_taken_in(
 def test_the_orchestrator_hears_of_versions_and_of_the_end_at_once(
     run_server: Callable[..., Running],
 ) -> None:
-    running = run_server(faults=(AT_TWO,), updates=3)
+    running = run_server(rules=(AT_TWO,), updates=3)
     first, _ = running.connect(0), running.connect(1)
     for version in range(3):
         assert pull(first)[0] == version
@@ -84,7 +84,7 @@ def test_the_orchestrator_hears_of_versions_and_of_the_end_at_once(
 
 
 def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> None:
-    running = run_server(faults=(KILLED,), updates=100, workers=1)
+    running = run_server(rules=(KILLED,), updates=100, workers=1)
     first = running.connect(0)
     assert pull(first) == (0, 0.0)
     first.close()
@@ -102,7 +102,7 @@ def test_the_orchestrator_hears_of_a_version_that_came_about_as_somebody_left(
         return Server(replace(serving, half=half))
 
     later = AT_TWO | {"stream": "faults 2", "iteration": 3}
-    running = Running(monkeypatch, make, faults=(AT_TWO, later), updates=4, evaluate_every=100)
+    running = Running(monkeypatch, make, rules=(AT_TWO, later), updates=4, evaluate_every=100)
     first, second = running.connect(0), running.connect(1)
     for version in (0, 1):
         for worker in (first, second):

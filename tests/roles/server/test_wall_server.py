@@ -216,7 +216,7 @@ def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
-    changes: dict[str, Any] = {"updates": 5, "faults": (rule,)}
+    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
     with running(monkeypatch, files, None, **changes) as first:
         five_updates(first)
         assert first.until("stopping")["stopping"] == 5
