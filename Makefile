@@ -79,6 +79,11 @@ format: install ## put the code into ruff's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: docs
+docs: install ## build the documentation's site into build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo 'open build/docs/index.html'
+
 bench: install ## measure efficiency, set-up time and memory; writes bench.json
 	$(BIN)/python -m bench
 

@@ -10,7 +10,8 @@ NOT_RUN = {
     "run                                     emulated in": "what `make agree` printed; so is this",
     "quickstart/": "what `testbed traffic` printed; so is this",
     "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
-    "experiment file ─► testbed/experiment (Spec)": "a drawing",
+    "experiment file ─► experiment (Spec)": "a drawing",
+    "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",
 }

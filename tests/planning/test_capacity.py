@@ -65,12 +65,12 @@ def test_an_emulated_worker_takes_what_the_page_says(
     )
 
 
-def test_as_many_fit_as_the_readme_says_and_as_the_refusal_says(
+def test_as_many_fit_as_the_page_says_and_as_the_refusal_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The estimate, the claim and the refusal are of one figure."""
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert "Eight thousand workers of the CNN fit into 16 GB" in readme
+    page = (REPOSITORY / "docs/clocks.md").read_text(encoding="utf-8")
+    assert "Eight thousand workers of the CNN fit into 16 GB" in page
     there = SimpleNamespace(available=16 * 10**9)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
     host._check_room([_plan(tmp_path, 8000, ADACOMP, *SIMULATED)], tmp_path)
