@@ -1,1 +1,1 @@
-"""Benchmarks; run with ``make bench``."""
+"""Benchmarks and comparisons, for example ``make bench``, ``make agree`` and ``make chaos``."""

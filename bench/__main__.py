@@ -1,16 +1,16 @@
-"""``make bench``: how much of the processors' gradients survives the emulation, and what it costs.
+"""``make bench``: measure the emulation's efficiency, set-up time and memory.
 
-Everything is measured in one run and told as ratios, because shared machines drift: each emulation
-stands between two measurements of the bare loop, and is divided by their mean. Nothing is asserted.
+One execution measures everything and prints ratios, because shared machines drift: each emulation
+runs between two measurements of the bare loop and is divided by their mean. Nothing is asserted.
 Writes ``bench.json``.
 
 efficiency: updates/s of 200 workers (CNN, b = 10, no waiting, no shaping) over gradient steps/s of
 one bare loop per processor: the same gradients on the same kind of mini-batches, no network, no
-server, nothing else. Counted from the moment when every worker has had its first turns. Given for
-the testbed's own gradient and, because that is faster than autograd's, for a loop on plain autograd
-as well. The same for a run under the virtual clock, whose gradients take a drawn millisecond that
-nobody waits for, divided by one under the wall clock of the same spec; and for the simulator, which
-computes on one processor, divided by one bare loop pinned to the same one.
+server, nothing else. Counting begins when every worker has had its first turns. One ratio is to loops
+on the testbed's own gradient; another, because that is faster than autograd's, to loops on plain
+autograd. Two more ratios: a run under the virtual clock, whose gradients take a drawn millisecond that
+no process waits for, over one of the same spec under the wall clock; and the simulator, which computes
+on one processor, over one bare loop pinned to that processor.
 """
 
 import json
@@ -38,7 +38,7 @@ from testbed.streams import stream
 
 WORKERS = 200
 WARM_UP = 5
-"""Updates per worker before counting: first turns pay for copying pages that were shared."""
+"""Updates per worker before counting: the first turns also copy pages that were shared."""
 COUNTED = 25
 """Updates per worker that are counted."""
 BARE_SECONDS = 5.0
@@ -46,7 +46,7 @@ IMAGES = 6_000
 """Training images: 500 workers have a mini-batch each."""
 
 SIMULATED = 4_000
-"""Updates of a simulation that is measured."""
+"""Updates of a measured simulation."""
 
 SPEC = """
 name: bench
@@ -61,7 +61,7 @@ evaluation: {{every: 1000000000, images: 10}}
 
 
 def write_idx(directory: Path, images: int = IMAGES) -> None:
-    """Write the bundled digits, repeated until there are so many training images, as idx files."""
+    """Write the bundled digits as idx files, repeated to ``images`` training images."""
     train, labels, test, test_labels = digits.read()
     chosen = np.arange(images) % len(train)
     for name, array in (
@@ -76,7 +76,7 @@ def write_idx(directory: Path, images: int = IMAGES) -> None:
 
 
 def _loop(dataset: Dataset, number: int, autograd: bool) -> float:
-    """Gradient steps per second of one process."""
+    """Return the gradient steps per second of one process."""
     learner = Learner("cnn", 10, autograd=autograd)
     learner.parameters[:] = initialise("cnn", "paper", stream(1, "initial"))
     everything = np.arange(len(dataset.train_images))
@@ -91,7 +91,7 @@ def _loop(dataset: Dataset, number: int, autograd: bool) -> float:
 
 
 def bare_loops(dataset: Dataset, autograd: bool) -> float:
-    """Gradient steps per second of one process per processor, together."""
+    """Return the gradient steps per second of one process per processor, together."""
     processors = len(os.sched_getaffinity(0))
     with get_context("fork").Pool(processors) as pool:
         work = [(dataset, number, autograd) for number in range(processors)]
@@ -101,7 +101,7 @@ def bare_loops(dataset: Dataset, autograd: bool) -> float:
 def emulate(
     folder: Path, algorithm: str, workers: int, updates: int, clock: str = "wall"
 ) -> dict[str, Any]:
-    """One run of the command line; returns its summary and what was measured beside it."""
+    """Run the command line once; return the rate, set-up and wall time, and memory of the run."""
     spec = folder / "bench.yaml"
     spec.write_text(
         SPEC.format(dataset=folder / "idx", updates=updates, algorithm=algorithm, workers=workers)
@@ -130,7 +130,7 @@ def emulate(
 
 
 def _rate(execution: dict[str, Any], workers: int) -> float:
-    """Updates per second from the moment on when every worker has had its first turns."""
+    """Return the updates per second after every worker has had its first turns."""
     (summary,) = execution["runs"]
     directory = Path(execution["directory"]) / summary["algorithm"]
     times = pq.read_table(directory / "updates.parquet")["host_time"].to_numpy()
@@ -139,7 +139,7 @@ def _rate(execution: dict[str, Any], workers: int) -> float:
 
 
 def simulate(folder: Path, algorithm: str) -> float:
-    """Updates per second of a simulation, pinned to one processor with all that it starts."""
+    """Return the updates per second of a simulation pinned to one processor with its children."""
     processor = min(os.sched_getaffinity(0))
     command = [sys.executable, "-m", "testbed", "simulate", str(folder / "bench.yaml"), "--json"]
     command += ["--out", str(folder), "--set", f"algorithms=[{algorithm}]"]
@@ -155,7 +155,7 @@ def simulate(folder: Path, algorithm: str) -> float:
 
 
 def pinned_loop(dataset: Dataset) -> float:
-    """Gradient steps per second of one process, pinned to the simulation's processor."""
+    """Return the gradient steps per second of one process on the simulation's processor."""
     with get_context("fork").Pool(
         1, os.sched_setaffinity, (0, {min(os.sched_getaffinity(0))})
     ) as p:
@@ -164,9 +164,9 @@ def pinned_loop(dataset: Dataset) -> float:
 
 
 def private_memory(pid: int, most: int | None = None) -> list[int]:
-    """Private bytes of every node, or of so many, of the run that process ``pid`` drives."""
+    """Return the private bytes of up to ``most`` nodes of the run that process ``pid`` drives."""
     found: list[int] = []
-    # The newest first, whatever their numbers: the server and the evaluator are the oldest.
+    # The newest first, so that ``most`` leaves out the server and the evaluator: they are the oldest.
     nodes = psutil.Process(pid).children(recursive=True)
     for process in sorted(nodes, key=psutil.Process.create_time, reverse=True):
         if len(found) == most:
@@ -177,7 +177,7 @@ def private_memory(pid: int, most: int | None = None) -> list[int]:
                 for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
                 if line.startswith("NSpid")
             )
-            if len(levels) < 3:  # not in a pid namespace of its own: agent or fork server
+            if len(levels) < 3:  # no pid namespace of its own: agent or fork server
                 continue
             rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
         except (OSError, StopIteration):
@@ -187,7 +187,7 @@ def private_memory(pid: int, most: int | None = None) -> list[int]:
 
 
 def torch_import_seconds() -> float:
-    """Seconds that importing torch takes in a fresh process, the median of three."""
+    """Return the seconds that importing torch takes in a new process, the median of three."""
     code = "import time; t = time.monotonic(); import torch; print(time.monotonic() - t)"
     runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -197,7 +197,7 @@ def torch_import_seconds() -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print and write ``bench.json``."""
     result: dict[str, Any] = {"host": host(), "commit": commit(), "versions": versions()}
     with tempfile.TemporaryDirectory(prefix="testbed-bench-") as name:
         folder = Path(name)

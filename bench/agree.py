@@ -1,11 +1,11 @@
-"""``make agree``: one experiment in namespaces, in Docker and in the simulator; the same to the bit?
+"""``make agree``: check that namespaces, Docker and the simulator give the same result, to the bit.
 
-Carries ``experiments/agree.yaml`` (or the file named) out in each way, under the virtual clock, and
-compares what must be equal: the final parameters, the payload and message bytes, when the last update
-was applied and once every connection was closed, and the virtual time. Wire bytes are measured here and
-modelled there: they must be within 2 %. Docker takes part, with roles forked into containers and with
-roles started by them, where an engine with the image of this code answers. Ends with status 1 if
-anything differs.
+Runs ``experiments/agree.yaml`` (or the file named) in each of them under the virtual clock, and
+compares what must be equal: the final parameters, the payload and message bytes (at the last update,
+and after every connection is closed), and the virtual time. Wire bytes are measured in an emulation and
+modelled in the simulator: they must be within 2 %. Docker takes part, with roles forked into containers
+and with roles that the containers start, where an engine has the image of this code. Exits with status
+1 if anything differs.
 """
 
 import sys
@@ -27,12 +27,12 @@ RUNTIMES = {
     "docker/fork": ("devices.runtime=docker", "devices.launch=fork"),
     "docker/image": ("devices.runtime=docker", "devices.launch=image"),
 }
-"""The emulation's ways, and what each changes in the experiment."""
+"""The ways to emulate, each with the keys of the experiment that it sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One run, emulated in one way and simulated: two summaries."""
+    """The summaries of one run, emulated in one way and simulated."""
 
     runtime: str
     emulated: dict[str, Any]
@@ -40,13 +40,13 @@ class Pair:
 
     @property
     def wire_ratio(self) -> float:
-        """Modelled over measured wire bytes, of the whole run."""
+        """The modelled wire bytes of the whole run over the measured ones."""
         modelled = self.simulated["ingress_after_drain"]["wire_bytes"]
         measured = self.emulated["ingress_after_drain"]["wire_bytes"]
         return float(modelled / measured)
 
     def differences(self) -> list[str]:
-        """What is not as it must be; empty if all is."""
+        """Return what differs or does not reconcile; empty if all is as it must be."""
         a, b = self.emulated, self.simulated
         found = [
             f"{key}: {a[key]} emulated, {b[key]} simulated"
@@ -76,7 +76,7 @@ class Pair:
 def carry_out(
     command: str, spec: Path, out: Path, overrides: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The summaries of ``testbed run`` or ``testbed simulate``."""
+    """Run ``testbed run`` or ``testbed simulate``; return the summaries."""
     done = execute(command, spec, out, overrides)
     if done.status:
         raise SystemExit(f"agree: testbed {command} {spec} ended with status {done.status}")
@@ -89,7 +89,7 @@ def pairs(
     overrides: Sequence[str] = (),
     runtimes: Sequence[str] = ("namespaces",),
 ) -> list[Pair]:
-    """Every run of an experiment, simulated and carried out in each of these ways."""
+    """Simulate every run of an experiment and emulate it in each of ``runtimes``."""
     simulated = carry_out("simulate", spec, out / "simulated", overrides)
     found = []
     for runtime in runtimes:
@@ -100,7 +100,7 @@ def pairs(
 
 
 def usable() -> tuple[list[str], str]:
-    """The ways that there are on this host, and why not the others."""
+    """Return the keys of ``RUNTIMES`` that this host has, and why it lacks the others."""
     missing = [one for one in containers.findings() if one.state != "ok"]
     if missing:
         return ["namespaces"], f"without Docker: {missing[0].found}"
@@ -108,7 +108,7 @@ def usable() -> tuple[list[str], str]:
 
 
 def main() -> int:
-    """Carry out, compare, print; returns the exit status."""
+    """Run, compare and print; return the exit status."""
     spec = Path(sys.argv[1]) if len(sys.argv) > 1 else SPEC
     runtimes, without = usable()
     with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:

@@ -1,11 +1,11 @@
-"""``make chaos``: random faults against 50 workers; does every invariant of the ledgers hold?
+"""``make chaos``: strike 50 workers with random faults, and check every invariant of the ledgers.
 
 Each seed makes an experiment (algorithm, clock, links, faults) and carries it out in namespaces.
-Whatever happens to the devices: the run makes its updates, none is lost or applied twice, every ledger
-agrees with the others, who is gone for good pushes no more, and nothing is left behind. In some of them
-the server itself is killed, and comes back from its last checkpoint. Under the virtual clock the
-simulator must end with the same parameters, bytes and faults, to the bit. Prints a line for each seed;
-a seed is enough to see a failure again: ``python -m bench.chaos --seeds 17``.
+Whatever happens to the devices, the run makes its updates, none is lost or applied twice, all ledgers
+agree, a device that is gone for good pushes no more, and nothing of the run is left on the host. In
+some experiments the server itself is killed, and restored from its last checkpoint. Under the virtual
+clock the simulator must end with the same parameters, bytes and faults, to the bit. Prints a line for
+each seed; the seed is enough to reproduce a failure: ``python -m bench.chaos --seeds 17``.
 """
 
 import argparse
@@ -32,12 +32,12 @@ from testbed.results.reading.records import SERVER_KILLED
 WORKERS = 50
 UPDATES = 300
 TIMEOUT = 300.0
-"""Seconds that a run may take: it stands still then."""
+"""Seconds after which a run counts as hung and gets SIGTERM."""
 _ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
 
 
 def experiment(seed: int, workers: int = WORKERS, updates: int = UPDATES) -> dict[str, Any]:
-    """The experiment of a seed, as it stands in a file."""
+    """Draw the experiment of a seed, with the keys of an experiment file."""
     draw = np.random.default_rng(seed)
 
     def one(*options: Any) -> Any:
@@ -102,7 +102,7 @@ def _fault(draw: np.random.Generator, workers: int) -> dict[str, Any]:
         {"kind": "slow", "factor": 3},
         {"kind": "slow", "uplink": "2Mbit"},
     )
-    # Whoever is struck for good is one of few, so that there is somebody to make the updates.
+    # Few workers are struck for good, so that enough are left to make the updates.
     for_good = draw.random() < 0.25
     who = one({"number": min(some, 4)}, {"devices": names}) if for_good else None
     if who is None:
@@ -120,12 +120,12 @@ def _fault(draw: np.random.Generator, workers: int) -> dict[str, Any]:
 
 
 def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -> list[str]:
-    """What does not hold of a run that was carried out.
+    """Return the invariants that a run violates.
 
     Args:
-        spec: as ``experiment`` made it.
-        directory: the run's.
-        summary: of the run.
+        spec: the experiment, as ``experiment`` made it.
+        directory: the run directory.
+        summary: the run's summary.
     """
     rows = {name: np.array(column) for name, column in read_updates(directory).to_pydict().items()}
     found = []
@@ -141,14 +141,14 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
         found.append(f"not reconciled: {unexplained}")
     if spec["algorithms"][0]["name"] in _ASYNCHRONOUS:
         found += _of_asynchronous(rows, wanted)
-    # An update may come about by nobody's push, where the last that was waited for is given up.
+    # An update may have no push: it happens when the server gives up the last worker it waits for.
     elif not set(rows["iteration"][rows["applied"]].tolist()) <= set(range(1, wanted + 1)):
         found.append("a version beyond the last")
     whose, base = (rows[key][rows["applied"]].tolist() for key in ("worker", "base_version"))
     pushes = collections.Counter(zip(whose, base, strict=True))
     if twice := [push for push, count in pushes.items() if count > 1]:
         found.append(f"applied twice (worker, base version): {twice[:3]}")
-    # Bytes of a push that was under way when its device was lost came in, and are no row.
+    # The bytes of a push that broke off when its device was lost were counted, but have no row.
     told, of_rows = summary["ingress"]["payload_bytes"], int(rows["payload_bytes"].sum())
     if told < of_rows or (told > of_rows and not _loses(directory)):
         found.append(f"payload: {told} told, {of_rows} in the rows")
@@ -156,7 +156,7 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
 
 
 def _of_asynchronous(rows: dict[str, Any], wanted: int) -> list[str]:
-    """Every push is an update, each at its own place, or was dropped."""
+    """Check the order and the staleness of the updates of an asynchronous run."""
     applied, found = rows["applied"], []
     if rows["iteration"][applied].tolist() != list(range(1, wanted + 1)):
         found.append("an update is missing, or stands twice or at the wrong place")
@@ -167,23 +167,23 @@ def _of_asynchronous(rows: dict[str, Any], wanted: int) -> list[str]:
 
 
 def _records(directory: Path) -> list[dict[str, Any]]:
-    """The faults of a run, but for the host's time."""
+    """Return the fault records of a run, without the host's time."""
     lines = (directory / "faults.jsonl").read_text().splitlines()
     return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
 
 
 def _kills_server(directory: Path) -> bool:
-    """Whether the server was killed: what had reached it then it could not tell."""
+    """Return True if the server was killed: it then cannot report what it had received."""
     return any("server" in one["devices"] for one in _records(directory))
 
 
 def _loses(directory: Path) -> bool:
-    """Whether a fault may have cost what was under way."""
+    """Return True if a fault may have lost messages that were under way."""
     return any(one["fault"] == "kill" or one["duration"] is None for one in _records(directory))
 
 
 def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
-    """Who was frozen or killed for good and pushed after that; one push may have been under way."""
+    """Find workers that pushed after they were gone for good; one push may have been under way."""
     found = []
     for record in _records(directory):
         if record["fault"] not in CRASHES or record["duration"] is not None:
@@ -197,14 +197,14 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
 
 
 def _carry_out(command: str, path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
-    """Run a ``testbed`` command with one run; its directory and summary."""
+    """Carry out an experiment of one run; return the run's directory and summary."""
     done = execute(command, path, out, seconds=TIMEOUT, quiet=True)
     (summary,) = done.summaries
     return done.directory / summary["algorithm"], summary
 
 
 def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDATES) -> list[str]:
-    """Carry a seed's experiment out; returns what does not hold, nothing if all does."""
+    """Carry out a seed's experiment; return what does not hold, empty if all holds."""
     spec = experiment(seed, workers, updates)
     path = folder / f"chaos-{seed}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
@@ -215,9 +215,9 @@ def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDA
         found.append(f"left behind: {', '.join(sorted(_left() - before))}")
     if spec["clock"] == "virtual" and emulated["ended"] == "completed":
         other, simulated = _carry_out("simulate", path, folder / "simulated")
-        # Modelled wire bytes know nothing of what an outage has TCP send again.
+        # Modelled wire bytes leave out what TCP sends again after an outage.
         both = Pair("namespaces", emulated, simulated).differences()
-        # Whether they reconcile was looked at above.
+        # ``violations`` has checked above that the ledgers reconcile.
         computed = ("wire bytes", "the emulation's own ledgers")
         found += [text for text in both if not text.startswith(computed)]
         if _records(directory) != _records(other):
@@ -226,19 +226,19 @@ def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDA
 
 
 def _left() -> set[str]:
-    """Control groups and folders of runs that are over.
+    """Return the control groups and folders on this host of runs that are over.
 
-    Of all on this host: a run beside this one that is killed leaves some, too.
+    A run of another process that is killed meanwhile leaves some, too.
     """
     found = {path.name: str(path) for path in Path("/run").glob(f"{PREFIX}*")}
-    # Other runs' groups go while this looks, which os.walk passes over.
+    # Other runs' groups may vanish meanwhile; os.walk skips them.
     for folder, names, _ in os.walk("/sys/fs/cgroup"):
         found |= {name: f"{folder}/{name}" for name in names if name.startswith(PREFIX)}
     return {path for name, path in found.items() if is_over(name)}
 
 
 def seeds_of(text: str) -> list[int]:
-    """``3``, ``1,5`` or ``1-100``."""
+    """Parse a list of seeds: ``3``, ``1,5`` or ``1-100``."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -247,7 +247,7 @@ def seeds_of(text: str) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try seeds; returns the exit status."""
+    """Try seeds; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
     parser.add_argument("--seeds", default="1-3", type=seeds_of, help="for example 1-100 or 7")
     parser.add_argument("--workers", default=WORKERS, type=int)

@@ -1,4 +1,4 @@
-"""The testbed's command line, as comparisons start it: one experiment, its summaries as JSON."""
+"""Starts the testbed's command line on one experiment, for comparisons, and reads its summaries."""
 
 import json
 import signal
@@ -15,9 +15,9 @@ class CarriedOut:
     """An experiment that was carried out.
 
     Attributes:
-        status: of the command; not 0 if a run is not complete.
-        directory: the execution's.
-        summaries: of its runs.
+        status: exit status of the command; not 0 if a run is not complete.
+        directory: the directory of the execution.
+        summaries: one for each of its runs.
     """
 
     status: int
@@ -38,11 +38,11 @@ def execute(
 
     Args:
         overrides: as ``--set`` takes them.
-        seconds: after which it is told to end, as by SIGTERM; it then writes what it has.
-        quiet: whether what it says meanwhile is for nobody.
+        seconds: time after which the command gets SIGTERM; it then writes what it has.
+        quiet: True to show nothing of its standard error.
 
     Raises:
-        SystemExit: it told of no run.
+        SystemExit: the command printed no summaries.
     """
     options = [part for override in overrides for part in ("--set", override)]
     whole = [command, str(spec), "--out", str(out), "--no-report", "--json", *options]

@@ -1,9 +1,9 @@
-"""``python -m bench.encodings``: bytes that each encoding takes for real updates, and its time.
+"""``python -m bench.encodings``: measure the bytes and the time that each encoding takes.
 
-Updates are what workers push: the largest entries of gradients of the CNN on the bundled digits,
-after some training, selected in each tensor and over the whole model. Prints the tables of
-``docs/encodings.md``. Sizes are means over the updates, times medians; the sizes do not depend on
-the host but for the last digit of a gradient.
+The updates are those that workers push: the largest entries of gradients of the CNN on the bundled
+digits, after some training, selected in each tensor and over the whole model. Prints the tables of
+``docs/encodings.md``. Sizes are means over the updates, times medians; sizes depend on the host only
+through the last digit of a gradient.
 """
 
 import statistics
@@ -28,7 +28,7 @@ from testbed.wire.encodings import Codec
 from testbed.wire.values import VALUE_CODINGS, Int8, ValueCoding
 
 STEPS = 300
-"""Steps of plain SGD before the gradients that are used."""
+"""Steps of plain SGD before the first gradient that is used."""
 UPDATES = 20
 RATIOS = (0.1, 0.01, 0.001)
 SCOPES = ("tensor", "model")
@@ -37,7 +37,7 @@ ONE = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=1)
 
 
 def gradients() -> tuple[Layout, list[FloatVector]]:
-    """Gradients of mini-batches of 10, one after the other, while training goes on."""
+    """Return successive gradients of mini-batches of 10, taken while training goes on."""
     dataset = load("digits")
     learner = Learner("cnn", 10)
     learner.parameters[:] = initialise("cnn", "paper", stream(1, "initial"))
@@ -53,7 +53,7 @@ def gradients() -> tuple[Layout, list[FloatVector]]:
 
 
 def largest(layout: Layout, gradient: FloatVector, ratio: float, scope: str) -> SparseUpdate:
-    """What a worker of Comp-ASGD pushes of a gradient."""
+    """Return the update that a Comp-ASGD worker pushes for a gradient."""
     algorithm = served("comp-asgd")
     fields = {"name": "comp-asgd", "ratio": ratio, "scope": scope}
     options = algorithm.options_type.model_validate(fields)
@@ -63,18 +63,18 @@ def largest(layout: Layout, gradient: FloatVector, ratio: float, scope: str) -> 
 
 
 def limit(total: int, count: int) -> float:
-    """Bits per index that no code for any choice of so many of so many can go below on average."""
+    """Return the least mean bits per index of any code for ``count`` indices out of ``total``."""
     ways = lgamma(total + 1) - lgamma(count + 1) - lgamma(total - count + 1)
     return ways / log(2) / count
 
 
 def body_bytes(codec: Codec, updates: Sequence[Update]) -> float:
-    """Mean length of a body."""
+    """Return the mean length of an encoded body."""
     return statistics.mean(sum(map(len, codec.encode(update)[1])) for update in updates)
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """Median time of a call."""
+    """Return the median time of a call."""
     times = []
     for _ in range(REPEATS):
         began = time.perf_counter()
@@ -89,19 +89,19 @@ def row(*cells: object) -> None:
 
 
 def heading(*cells: str) -> None:
-    """Print the first rows of a table; all columns but the first are figures."""
+    """Print the heading of a table; all columns but the first are numbers."""
     print()
     row(*cells)
     row("---", *["---:"] * (len(cells) - 1))
 
 
 def choose(**fields: Any) -> EncodingChoice:
-    """A choice by the keys of an experiment file."""
+    """Make an encoding choice from the keys of an experiment file."""
     return EncodingChoice.model_validate(fields)
 
 
 def index_table(layout: Layout, updates: dict[tuple[float, str], list[SparseUpdate]]) -> None:
-    """Bits per index of each coding, beside the limit."""
+    """Print the bits per index of each coding, next to the limit."""
     names = [name for name in get_args(Indices) if name != "uint32"]
     heading("c, scope", "entries", "limit", "uint32", *names)
     for (ratio, scope), some in updates.items():
@@ -115,7 +115,7 @@ def index_table(layout: Layout, updates: dict[tuple[float, str], list[SparseUpda
 
 
 def value_table(layout: Layout, updates: dict[tuple[float, str], list[SparseUpdate]]) -> None:
-    """Bytes per entry with each type of values, with and without zstd, beside plain sparse."""
+    """Print the bytes per entry of each type of values, with and without zstd, next to plain."""
     heading("c, scope", "plain", *[f"{v}{z}" for v in get_args(Values) for z in ("", " + zstd")])
     for (ratio, scope), some in updates.items():
         count = len(some[0].indices)
@@ -127,7 +127,7 @@ def value_table(layout: Layout, updates: dict[tuple[float, str], list[SparseUpda
 
 
 def time_table(layout: Layout, some: SparseUpdate, dense: DenseUpdate) -> None:
-    """Times of encoding and decoding one sparse and one dense update."""
+    """Print the times to encode and decode one sparse and one dense update."""
     heading("encoding", "bytes", "encode µs", "decode µs")
     fields: list[dict[str, Any]] = [{"indices": name} for name in get_args(Indices)]
     fields += [{"values": name} for name in get_args(Values) if name != "float32"]
@@ -145,7 +145,7 @@ def time_table(layout: Layout, some: SparseUpdate, dense: DenseUpdate) -> None:
 
 
 def error_table(sparse: Sequence[FloatVector], dense: Sequence[FloatVector]) -> None:
-    """Root mean square of what is rounded away over that of the values."""
+    """Print the root mean square of the rounding error over that of the values."""
     heading("values", "bits", "error, c = 0.01", "error, dense")
     codings: list[tuple[str, ValueCoding]] = [
         (name, coding) for name, coding in VALUE_CODINGS.items() if name in ("float16", "bfloat16")
@@ -162,7 +162,7 @@ def error_table(sparse: Sequence[FloatVector], dense: Sequence[FloatVector]) -> 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print all tables."""
     layout, found = gradients()
     updates = {
         (ratio, scope): [largest(layout, gradient, ratio, scope) for gradient in found]

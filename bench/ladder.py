@@ -1,8 +1,8 @@
-"""How many bytes each encoding saves: the table "What each step buys" of ``docs/encodings.md``.
+"""Prints the bytes that each encoding saves: the table "What each step buys" of ``docs/encodings.md``.
 
-``python -m bench.ladder 'traffic-asgd/ID' 'traffic-ladder/ID' …``; executions below ``runs``. A row for
-each run: bytes by update over the whole run, what it took to reach 97 %, and how many times less wire
-ingress that is than ASGD's, in the mean of those runs labelled ``asgd`` that reached it.
+``python -m bench.ladder 'traffic-asgd/ID' 'traffic-ladder/ID' …`` reads executions below ``runs``. Each
+run has a row: bytes per update over the whole run, updates and wire bytes until it reached 97 %, and
+how many times fewer wire bytes that is than the mean of the ``asgd`` runs that reached it.
 """
 
 import argparse
@@ -32,14 +32,14 @@ HEADINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One run.
+    """One run: a row of the table.
 
     Attributes:
-        label: its algorithm's.
-        seed: the run's.
-        updates: it made.
-        payload, wire: bytes of the server's ingress by update.
-        updates_to, wire_to: updates and wire ingress until the accuracy was reached; None: it was not.
+        label: label of its algorithm.
+        seed: its seed.
+        updates: number of updates that it made.
+        payload, wire: bytes of the server's ingress per update.
+        updates_to, wire_to: updates and wire ingress until ``ACCURACY`` was reached; None: it was not.
         best: the highest accuracy, percent.
     """
 
@@ -54,7 +54,7 @@ class Step:
 
     @classmethod
     def of(cls, run: Run) -> "Step":
-        """Read a run.
+        """Make the row of a run.
 
         Raises:
             NoRunError: a journal cannot be read.
@@ -74,7 +74,7 @@ class Step:
 
 
 def table(steps: Sequence[Step]) -> list[str]:
-    """The lines of a Markdown table."""
+    """Return the lines of a Markdown table."""
     reached = [s.wire_to for s in steps if s.label == BASELINE and s.wire_to is not None]
     base = statistics.mean(reached) if reached else None
 
@@ -97,7 +97,7 @@ def table(steps: Sequence[Step]) -> list[str]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of the executions that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench.ladder", description=__doc__)
     parser.add_argument("executions", nargs="+", help="below runs, e.g. traffic-asgd/20261123-…-1")
     executions = parser.parse_args().executions

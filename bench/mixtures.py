@@ -1,16 +1,16 @@
-"""``make mixtures``: random mixtures of faults that overlap; are simulation and emulation the same?
+"""``make mixtures``: compare simulation and emulation under random faults that overlap.
 
 Each seed makes a small experiment under the virtual clock: an algorithm and its protocol, links, and 2
 to 5 faults, most of them on one worker, so that freezes, outages, kills, partitions and slow links
-overlap. Every one is simulated, every second one (the even seeds) carried out in namespaces as well. A
-run must end by itself, completed, or failed because faults have left too few workers for another
-update, or such slow ones that it never comes; the two must end with the same parameters, bytes, updates
-and records of faults. In some the server is killed, and comes back from a checkpoint. All run in one
-process; one that takes too long is ended, and has failed.
+overlap. Every experiment is simulated; every second one (the even seeds) also runs in namespaces. A run
+must end by itself: completed, or failed because permanent faults leave too few workers, or too slow
+ones, for another update. Both runs must end with the same parameters, bytes, updates and records of
+faults. In some experiments the server is killed, and restored from a checkpoint. All run in this
+process; a run that takes too long is ended and counts as failed.
 
-Prints a line for each seed that fails, with its experiment, and how far it is now and then. A seed is
-enough to see a failure again: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With
-``--crowded`` the faults are of few kinds, and all on one worker of a synchronous run.
+Prints each seed that fails, with its experiment, and the progress now and then. The seed is enough to
+reproduce a failure: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With ``--crowded`` the
+faults are of few kinds, and all on one worker of a synchronous run.
 """
 
 import argparse
@@ -41,26 +41,26 @@ from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.watching import Progress
 
 SIMULATION_LIMIT = 300.0
-"""Seconds that a simulation may take; much more than it needs on a busy host."""
+"""Seconds that a simulation may take; even on a busy host it needs much less."""
 EMULATION_LIMIT = 1800.0
-"""Seconds that an emulation may take; in some, ten thousands of outages are made real on links."""
+"""Seconds that an emulation may take; some carry out tens of thousands of outages on links."""
 GRACE = 30.0
-"""Seconds in which a run that is told to end does so."""
+"""Seconds that a run may take to end after SIGTERM."""
 TELL_PERIOD = 60.0
-"""Seconds between two lines that say how far it is."""
+"""Seconds between two lines of progress."""
 _SMALL = {
     "dataset": "digits",
     "model": "mlp",
     "clock": "virtual",
     "evaluation": {"every": 100, "images": 50},
 }
-"""What all experiments here share."""
+"""The keys that all experiments here share."""
 _NOBODY_LEFT = ("no further update could come about", "every worker was lost")
-"""How the reason begins of a run that its faults have ended."""
+"""The beginnings of the reasons of runs that their faults have ended."""
 
 
 class HungError(Exception):
-    """A run neither ends nor hears that it should."""
+    """A run ends neither in time nor after SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,17 @@ class Ended:
 
 
 class _Unwatched:
-    """Somebody who does not want to see how a run goes."""
+    """A watcher that shows nothing."""
 
     def progress(self, progress: Progress) -> None:
-        """Nothing is shown."""
+        """Ignore the progress."""
 
     def event(self, level: str, text: str) -> None:
-        """Nothing is shown."""
+        """Ignore the event."""
 
 
 def mixture(seed: int) -> dict[str, Any]:
-    """The experiment of a seed, as it stands in a file."""
+    """Draw the experiment of a seed, with the keys of an experiment file."""
     draw = np.random.default_rng([1414, seed])
 
     def one(*options: Any) -> Any:
@@ -99,7 +99,7 @@ def mixture(seed: int) -> dict[str, Any]:
         {"uplink": "10mbit", "downlink": "30mbit", "delay": "3ms"},
     )
     mean = one(20, 50, 100)
-    # Some seconds of the run's clock: an update of each worker takes its duration and its transfers.
+    # Roughly how long the run lasts by its clock: each turn of a worker computes, waits and transfers.
     turn = mean / 500 + (0.1 if "downlink" in network else 0.0)
     horizon = updates * turn / (2 if synchronous else workers)
     made: dict[str, Any] = {
@@ -130,10 +130,11 @@ def mixture(seed: int) -> dict[str, Any]:
 
 
 def crowded(seed: int) -> dict[str, Any]:
-    """The experiment of a seed in which freezes, outages and slow links overlap on one worker.
+    """Draw an experiment in which freezes, outages and slow links overlap on one worker.
 
-    The server sends it every version meanwhile, so that many wait at it and on its link. ``mixture``
-    seldom makes such a case: of its first 250, none fails if an outage moves what has arrived.
+    Meanwhile the server sends it every version, so that many wait at the worker and on its link.
+    ``mixture`` seldom makes such a case: none of its first 250 detects a simulator in which an outage
+    (wrongly) moves messages that have arrived.
     """
     draw = np.random.default_rng([1415, seed])
 
@@ -174,7 +175,7 @@ def crowded(seed: int) -> dict[str, Any]:
 
 
 def _algorithm(draw: np.random.Generator, workers: int) -> tuple[dict[str, Any], bool]:
-    """An algorithm's entry, and whether it is synchronous."""
+    """Draw an algorithm's entry; return it, and True if it is synchronous."""
     if draw.random() < 0.4:
         made: dict[str, Any] = {"name": str(draw.choice(["asgd", "adacomp", "comp-asgd"]))}
         if made["name"] != "asgd":
@@ -220,7 +221,7 @@ def _fault(
     if how != "partition":
         times.append({"probability": one(0.01, 0.05)})
     fault = {"who": who, "when": one(*times), "how": how}
-    # Most end: what overlaps with something for good says less.
+    # Most faults end: an overlap with one that lasts for good tests less.
     if draw.random() < 0.1 and "mean_time" not in fault["when"]:
         return fault
     return fault | {"lasting": f"{draw.uniform(0.01, 0.4) * horizon:.3f}s"}
@@ -228,7 +229,7 @@ def _fault(
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """In the body: after so many seconds have the run end, as by SIGTERM, and then raise."""
+    """Send SIGTERM after ``seconds`` in the body; raise HungError if it still runs ``GRACE`` later."""
     told = False
 
     def late(_number: int, _frame: FrameType | None) -> None:
@@ -248,11 +249,11 @@ def _limit(seconds: float) -> Iterator[None]:
 
 
 def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -> Ended:
-    """Carry an experiment out in this process.
+    """Carry out an experiment in this process.
 
     Raises:
-        HungError: it did not end in time, nor when it was told to.
-        TestbedError, Exception: whatever the run ends with instead of an outcome.
+        HungError: it ended neither in time nor after SIGTERM.
+        TestbedError, Exception: any error that ends the run instead of an outcome.
     """
     chosen = Spec.model_validate(spec | {"engine": engine})
 
@@ -266,19 +267,19 @@ def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -
 
 
 def records(directory: Path) -> list[dict[str, Any]]:
-    """The faults of a run, but for the host's time."""
+    """Return the fault records of a run, without the host's time."""
     lines = (directory / "faults.jsonl").read_text(encoding="utf-8").splitlines()
     return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
 
 
 def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
-    """Name what is wrong with how a run has ended; empty if nothing is."""
+    """Return what is wrong with the end of a run; empty if nothing is."""
     summary, wanted = run.summary, spec["training"]["updates"]
     if summary["ended"] == "completed":
         made = summary["updates"]
         return [] if made == wanted else [f"completed after {made} of {wanted} updates"]
     reason = summary["reason"] or ""
-    # Gone, or slowed down again and again until nothing came before the end of the clock.
+    # Faults for good: devices are gone, or so slow that no update happens before the end of the clock.
     for_good = [
         one for one in records(run.directory) if one["phase"] == "begin" and one["duration"] is None
     ]
@@ -288,15 +289,15 @@ def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
 
 
 def differences(emulated: Ended, simulated: Ended) -> list[str]:
-    """Name what differs between an emulation and a simulation and should not."""
+    """Return what differs between an emulation and a simulation and should not."""
     pair = Pair("namespaces", emulated.summary, simulated.summary)
-    # Modelled wire bytes know nothing of what an outage has TCP send again.
+    # Modelled wire bytes leave out what TCP sends again after an outage.
     found = [text for text in pair.differences() if not text.startswith("wire bytes")]
     told = records(emulated.directory)
     if told != records(simulated.directory):
         found.append("emulation and simulation were struck by other faults")
     if any("server" in one["devices"] for one in told):
-        # What had reached the server that was killed it could not tell.
+        # A killed server cannot report what it had received.
         others = [
             one
             for one in emulated.summary["traffic"]["differences"]
@@ -308,7 +309,7 @@ def differences(emulated: Ended, simulated: Ended) -> list[str]:
 
 
 def try_out(spec: dict[str, Any], folder: Path, *, emulate: bool) -> list[str]:
-    """Carry a mixture out; returns what does not hold, nothing if all does."""
+    """Carry out a mixture; return what does not hold, empty if all holds."""
     found: list[str] = []
     runs: list[Ended] = []
     engines = [("simulation", SIMULATION_LIMIT)] + emulate * [("emulation", EMULATION_LIMIT)]
@@ -329,7 +330,7 @@ def try_out(spec: dict[str, Any], folder: Path, *, emulate: bool) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try seeds; returns the exit status."""
+    """Try seeds; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.mixtures", description=__doc__)
     parser.add_argument("--seeds", default="1-100", type=seeds_of, help="for example 1-2000 or 7")
     parser.add_argument(

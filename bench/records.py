@@ -1,16 +1,16 @@
-"""``make records``: measure again what README and docs print, and keep it beside them.
+"""``make records``: measure again what README and docs print, and keep it in ``docs/records``.
 
-A record is a folder of ``docs/records``: what its commands printed (``output.txt``), with which code,
-on which host and when (``record.json``), the pictures that they drew (``*.png``), and for each run that
-they made its spec, what it came to and its curve, as ``reproduction.records`` keeps them. The pages
-print figures between two comments,
+A record is a folder: what its commands printed (``output.txt``), with which code, on which host and
+when (``record.json``), the pictures that they drew (``*.png``), and for each run that they made its
+spec, its result and its curve, as ``reproduction.records`` keeps them. The pages print figures between
+two comments,
 
     <!-- record NAME: lines -->     every line is a line that the record's commands printed
     <!-- record NAME: figures -->   every number is one of the record
     <!-- end of record -->
 
 and ``tests/docs/test_records.py`` names each line or number that is not. Records whose figures depend
-on how fast the host is (``fast``) are made on one that does nothing else.
+on the host's speed (``fast``) are made on a host that does nothing else.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from testbed.runs.versions import commit, host
 REPOSITORY = Path(__file__).parents[1]
 FOLDER = REPOSITORY / "docs" / "records"
 OUT = "runs"
-"""The folder of the runs, in the folder in which commands are carried out."""
+"""The folder of the runs, below the folder in which the commands run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How a record is made.
+    """The commands that make a record.
 
     Attributes:
-        commands: each as words; of Python's modules, in the repository's environment.
-        fast: whether its figures depend on how fast the host is.
+        commands: each a Python module and its arguments, run in the repository's environment.
+        fast: True if its figures depend on the host's speed.
     """
 
     commands: tuple[tuple[str, ...], ...]
@@ -84,22 +84,22 @@ SOURCES = {
     "capture": Source((("bench.traffic",),), fast=True),
     "bench": Source((("bench",),), fast=True),
 }
-"""What is measured, by the record's name."""
+"""The sources of all records, by the record's name."""
 
 
 def make(name: str, code: str | None) -> Path:
-    """Make a record in place of an earlier one; returns its folder.
+    """Make a record in place of an earlier one; return its folder.
 
     Args:
-        code: the commit that it is made of, from before any record was written into the checkout.
+        code: the commit of the checkout, read before any record was written into it.
 
     Raises:
         SystemExit: a command failed.
-        TestbedError: a run cannot be read, or the record not be written.
+        TestbedError: a run cannot be read, or the record cannot be written.
     """
     source = SOURCES[name]
     with tempfile.TemporaryDirectory(prefix="testbed-records-") as folder:
-        # What commands write stays there.
+        # Commands run in this folder: what they write must not land in the checkout.
         (Path(folder) / "experiments").symlink_to(REPOSITORY / "experiments")
         printed = [_carry_out(command, Path(folder)) for command in source.commands]
         whole = FOLDER / name
@@ -123,7 +123,7 @@ def make(name: str, code: str | None) -> Path:
 
 
 def _carry_out(command: Sequence[str], folder: Path) -> str:
-    """What a command printed, below the command itself."""
+    """Run a command; return the command and, below it, what it printed."""
     words = [name for word in command for name in _expanded(word, folder)]
     done = subprocess.run(
         [sys.executable, "-m", *words],
@@ -139,14 +139,14 @@ def _carry_out(command: Sequence[str], folder: Path) -> str:
 
 
 def _expanded(word: str, folder: Path) -> list[str]:
-    """The ids of the runs, or of the executions, that a pattern stands for."""
+    """Return the ids of the runs or executions that a pattern matches; other words unchanged."""
     if "*" not in word:
         return [word]
     return [str(path.relative_to(folder / OUT)) for path in sorted((folder / OUT).glob(word))]
 
 
 def _shown(command: Sequence[str]) -> str:
-    """As a person types it."""
+    """Return a command as a person types it."""
     words = list(command) if command[0] == "testbed" else ["python", "-m", *command]
     return " ".join(f"'{word}'" if " " in word or "*" in word else word for word in words)
 

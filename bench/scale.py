@@ -1,20 +1,20 @@
-"""``make scale``: how long devices take to come up, and what they take of the memory, by their number.
+"""``make scale``: measure the start-up time and the memory of devices, by their number.
 
-One run after the other, each of a model on links with rates, every worker of which has three gradients
-taken in; the command that a person would start, looked at from outside. The waits that a run says of
-itself (``events.jsonl``) give the table's columns:
+Runs follow one another, each started by the command that a person would use and observed from outside:
+a model on links with rates, until the server has applied three updates per worker on average. The
+columns of the table, with times from the run's ``events.jsonl``:
 
 - nodes: until every device's namespaces are made; libraries are loaded meanwhile;
 - network: from there until every link is built and the capture receives;
 - devices: from there until every worker has connected to the server, and training begins;
-- of the processors until then: seconds that the orchestrator, the agent (which builds the links), the
-  fork server and all devices together have had;
+- of the processors until then: CPU seconds of the orchestrator, of the agent (which builds the links),
+  of the fork server and of all devices together;
 - removed: from the order to end until no process, link or control group is left;
-- private: bytes of memory that are a worker's own, median of a sample, in the middle of training;
-- all: what the host had less of at the least than before, by device: with the kernel's namespaces, page
-  tables and socket buffers, and with a share of the libraries, the data and the server.
+- private: bytes of memory that are a worker's own, median of a sample, during training;
+- all: the greatest decrease of the host's available memory, per device: with the kernel's namespaces,
+  page tables and socket buffers, and a share of the libraries, the data and the server.
 
-Writes a record, and the table made from it into a page: ``python -m bench.scale --help``.
+Writes a record, and puts its table into a page: see ``python -m bench.scale --help``.
 """
 
 import argparse
@@ -36,13 +36,13 @@ from testbed.runs.versions import commit, host, versions
 from testbed.telemetry.texts import BUILT, MADE, REMOVED, TRAINING
 
 ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
-"""Models, workers and, after another colon, the runtime. Two thousand workers of the CNN need more
-memory than most desks have."""
+"""For each row the model, the workers and, after another colon, the runtime. Two thousand workers of
+the CNN need more memory than most workstations have."""
 UPDATES = 3
-"""Updates for each worker: the first ones copy the pages that are written to, as all later ones do."""
+"""Updates per worker: few, because the first ones already copy all pages that later ones write to."""
 IMAGES = 60_000
 SAMPLE = 20
-"""Processes of which the private memory is read; the kernel walks its page tables for each."""
+"""Processes whose private memory is read; for each, the kernel walks its page tables."""
 FOLDER = Path(__file__).parents[1] / "docs"
 _BEGIN, _END = "<!-- the table: begin -->", "<!-- the table: end -->"
 
@@ -60,10 +60,10 @@ evaluation: {{every: {updates}, images: 1000}}
 
 
 def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, Any]:
-    """Carry one run out; returns a row of the record, in seconds and bytes.
+    """Carry out one run; return a row of the record, in seconds and bytes.
 
     Raises:
-        SystemExit: it did not complete, or its ledgers do not agree.
+        SystemExit: the run did not complete, or its ledgers differ.
     """
     spec = folder / f"{workers}.yaml"
     of = {"dataset": folder / "idx", "model": model, "runtime": runtime}
@@ -85,7 +85,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
             least = min(least, psutil.virtual_memory().available)
             if b": training" in (folder / "errors").read_bytes():
                 processors = processors or processor_seconds(process.pid)
-                # The last whole sample counts: by then workers have computed, and none has ended.
+                # The last whole sample counts: its workers have computed, and none has ended.
                 sample = private_memory(process.pid, min(SAMPLE, workers))
                 over = b": finishing" in (folder / "errors").read_bytes()
                 if len(sample) == min(SAMPLE, workers) and not over:
@@ -122,7 +122,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
 
 
 def processor_seconds(pid: int) -> dict[str, float]:
-    """Seconds of processors that the parts of a run have had, which process ``pid`` drives."""
+    """Return the CPU seconds of each part of the run that process ``pid`` drives."""
 
     def of(*processes: psutil.Process) -> float:
         total = 0.0
@@ -176,13 +176,13 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The record's rows as Markdown."""
+    """Return the record's rows as a Markdown table."""
     lines = [_HEADING, ["---"] * len(_HEADING), *map(_cells, record["rows"])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def write_page(page: Path, record: Mapping[str, Any]) -> None:
-    """Put the record's table in the place of the one that a page has."""
+    """Replace the table in a page by the record's."""
     before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
     _, _, after = rest.partition(_END)
     told = record["host"]
@@ -196,7 +196,7 @@ def write_page(page: Path, record: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and write what was asked for."""
+    """Measure and print, or read a record; write the record and the page that are asked for."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.scale", description=__doc__.split("\n")[0]
     )
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 (folder / "idx").mkdir()
                 write_idx(folder / "idx", IMAGES)
                 record["rows"].append(measure(folder, int(workers), model, runtime))
-            if asked.record:  # what is measured stays if a later one fails
+            if asked.record:  # keeps the rows so far if a later one fails
                 asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if asked.page:
         write_page(asked.page, record)

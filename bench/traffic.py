@@ -1,9 +1,9 @@
-"""``make traffic``: what watching the traffic costs, and whether every count of it agrees.
+"""``make traffic``: measure the cost of the capture, and compare all counts of the traffic.
 
 Runs of 200 workers at full load (ASGD, CNN, no waiting, no shaping) take turns with the capture on and
-off, because shared machines drift: each pair gives one ratio of updates/s. Of every run with a capture
-it is told whether packets were dropped and whether the three ledgers agreed. The last capture is read
-by tshark as well, where that is installed, and timed. Then come the sizes of the encodings
+off, because shared machines drift: each pair gives one ratio of updates/s. Each run with a capture
+prints how many packets were dropped and whether the three ledgers agree. Reading the last capture is
+timed, and compared with tshark where that is installed. The sizes of the encodings follow
 (``bench.encodings``). Writes ``traffic.json``; nothing is asserted.
 """
 
@@ -47,7 +47,7 @@ traffic: {{capture: {capture}}}
 
 
 def emulate(folder: Path, capture: bool) -> dict[str, Any]:
-    """One run; returns its rate, what its capture came to, and the processor time that took."""
+    """Run once; return the rate, the summary of the traffic and the capture's processor time."""
     spec = folder / "traffic.yaml"
     updates = (WARM_UP + COUNTED) * WORKERS
     spec.write_text(
@@ -79,7 +79,7 @@ def emulate(folder: Path, capture: bool) -> dict[str, Any]:
 
 
 def _processor_time(pid: int) -> float:
-    """Processor seconds of the capture's process so far; 0 without one."""
+    """Return the CPU seconds of the capture's process so far; 0 without one."""
     try:
         for process in psutil.Process(pid).children(recursive=True):
             if "capture" in process.cmdline():
@@ -91,7 +91,7 @@ def _processor_time(pid: int) -> float:
 
 
 def as_tshark_counts(files: list[Path], server: str) -> dict[str, int]:
-    """Packets, bytes and what they are at MTU 1,500, from tshark's dissection of capture files."""
+    """Count packets and bytes, and those to ``server`` as at an MTU of 1,500, with tshark."""
     fields = ("frame.len", "tcp.len", "tcp.stream", "tcp.hdr_len", "tcp.options.mss_val", "ip.dst")
     command = ["tshark", "-n", "-T", "fields", *(part for f in fields for part in ("-e", f)), "-r"]
     counts = dict.fromkeys(("packets", "bytes", "frames", "wire_bytes"), 0)
@@ -120,7 +120,7 @@ def as_tshark_counts(files: list[Path], server: str) -> dict[str, int]:
 
 
 def as_traffic_counts(files: list[Path], server: str) -> dict[str, int]:
-    """The same from this package."""
+    """Count the same with the package ``traffic``."""
     found = account(files)
     rows = found.seconds
     inward = np.isin(rows["pair"], [i for i, (_, to) in enumerate(found.pairs) if to == server])
@@ -133,7 +133,7 @@ def as_traffic_counts(files: list[Path], server: str) -> dict[str, int]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print and write ``traffic.json``."""
     result: dict[str, Any] = {"host": host(), "commit": commit(), "versions": versions()}
     ratios: list[float] = []
     with tempfile.TemporaryDirectory(prefix="testbed-traffic-") as name:

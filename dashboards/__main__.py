@@ -1,4 +1,4 @@
-"""Writes the dashboards' JSON into ``dashboards/json``, or says whether what is there is current."""
+"""``python -m dashboards``: write the JSON into ``dashboards/json``, or check that it is current."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from dashboards.generation import FOLDER, differences, generated, write
 
 
 def main() -> int:
-    """Return the exit status: 1 if ``--check`` finds a difference."""
+    """Run the command line; return the exit status, 1 if ``--check`` finds a difference."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     if parser.parse_args().check:

@@ -1,8 +1,8 @@
 """One colour for one thing, on every dashboard.
 
-Only names of Grafana's palette: it draws each in a shade that can be read on its light and on its dark
-background. Series that have no colour of their own (algorithms, runs) get one by their name, so that
-the same one has the same colour in every panel.
+Only names of Grafana's palette are used: Grafana draws each in a shade that is legible on its light and
+on its dark background. Series without a colour of their own (algorithms, runs) get one by their name,
+so that a series has the same colour in every panel.
 """
 
 from collections.abc import Mapping
@@ -43,10 +43,10 @@ PHASES: Mapping[str, str] = {
 
 
 def fixed(colour: str) -> list[model.DynamicConfigValue]:
-    """The properties that give a series a colour of the palette."""
+    """Return the properties that give a series a colour of the palette."""
     return [model.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})]
 
 
 def starting_with(word: str) -> str:
-    """The regular expression, as Grafana writes one, of series whose name starts with a word."""
+    """Return the regular expression, in Grafana's form, for series whose name starts with a word."""
     return f"/^{word}( |$)/"

@@ -1,6 +1,6 @@
-"""The dashboard *Compare runs*: runs and algorithms side by side, however long ago they ran.
+"""The dashboard *Compare runs*: runs and algorithms side by side, also those of different times.
 
-Runs seldom overlap in time, so that curves are drawn against ingress, updates and seconds of training.
+Runs seldom overlap in time, so their curves are drawn against ingress, updates and seconds of training.
 The time range must reach back to all of them.
 """
 
@@ -26,7 +26,7 @@ def _each(metric: str, *matchers: str) -> str:
 
 
 def dashboard() -> model.Dashboard:
-    """Build it."""
+    """Build the dashboard."""
     accuracy = ("accuracy", "percentunit", _each("testbed_accuracy_ratio"))
     ingress = (
         "PS ingress, $layer bytes",

@@ -1,4 +1,4 @@
-"""The dashboard *Devices*: what the emulated machines do, and what they cost the host."""
+"""The dashboard *Devices*: states, throughput and staleness of devices, and their cost to the host."""
 
 from grafana_foundation_sdk.models import dashboard as model
 
@@ -31,7 +31,7 @@ def _state(name: str) -> str:
 
 
 def dashboard() -> model.Dashboard:
-    """Build it."""
+    """Build the dashboard."""
     return numbered(
         page(
             "devices",

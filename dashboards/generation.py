@@ -1,4 +1,4 @@
-"""The dashboards' JSON: the same bytes from the same code, in files that are committed."""
+"""Generates the dashboards' JSON, which is committed: the same code makes the same bytes."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ DASHBOARDS = {
 
 
 def generated() -> dict[str, str]:
-    """The text of every file, by its name."""
+    """Return the text of every file, by its name."""
     return {
         f"{name}.json": json.dumps(
             build(), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
@@ -28,14 +28,14 @@ def generated() -> dict[str, str]:
 
 
 def differences(folder: Path = FOLDER) -> list[str]:
-    """Names of the files that are missing, that no code makes, or that are not what the code makes."""
+    """Return the names of files that are missing, differ from the code's, or are made by no code."""
     wanted = generated()
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
     return sorted(name for name in wanted | there if wanted.get(name) != there.get(name))
 
 
 def write(folder: Path = FOLDER) -> list[Path]:
-    """Write the files that differ, remove those that no code makes; the files touched."""
+    """Write the files that differ, remove those that no code makes; return the files touched."""
     wanted = generated()
     folder.mkdir(parents=True, exist_ok=True)
     touched = [folder / name for name in differences(folder)]

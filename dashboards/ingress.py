@@ -1,4 +1,4 @@
-"""The dashboard *Ingress*: how many bytes enter the parameter server, and what accuracy they buy."""
+"""The dashboard *Ingress*: the bytes that enter the parameter server, and the accuracy they buy."""
 
 from grafana_foundation_sdk.models import dashboard as model
 
@@ -27,7 +27,7 @@ TALKERS = (
 
 
 def dashboard() -> model.Dashboard:
-    """Build it."""
+    """Build the dashboard."""
     of_layer = 'layer="$layer"'
     return numbered(
         page(

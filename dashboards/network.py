@@ -1,4 +1,4 @@
-"""The dashboard *Network*: the uplinks, and what of the ingress is not gradients."""
+"""The dashboard *Network*: the uplinks, and the part of the ingress that is not gradients."""
 
 from grafana_foundation_sdk.models import dashboard as model
 
@@ -13,7 +13,7 @@ RUN = "{{algorithm}} {{run}}"
 
 
 def dashboard() -> model.Dashboard:
-    """Build it."""
+    """Build the dashboard."""
     return numbered(
         page("network", "Network", "The emulated uplinks, and the overhead of the protocols.")
         .with_row(row("Uplinks"))

@@ -1,7 +1,7 @@
-"""A dashboard's frame: variables, links to the others, marks of crashes and faults, place on the page.
+"""A dashboard's frame: variables, links to the others, marks of crashes and faults, rows.
 
-Identifiers never change: the ``uid`` is the dashboard's name, panels are numbered as they stand. A
-dashboard can be opened from a link that was kept, and its JSON is the same bytes every time.
+Identifiers never change: the ``uid`` is the dashboard's name, and panels are numbered in their order.
+Old links to a dashboard stay valid, and its JSON is the same bytes every time.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ FAULTS = f"sum by (run, algorithm, kind) (changes({of('testbed_faults_total')}[$
 class PrometheusAnnotation(model.AnnotationQuery):
     """Marks on every time axis where a query is above zero.
 
-    The SDK's type knows only what annotations of every data source have.
+    The SDK's type has only the fields that annotations of all data sources have.
     """
 
     def __init__(self, name: str, expression: str, title: str, labels: str, colour: str) -> None:
@@ -59,7 +59,7 @@ def page(
     description: str,
     choices: Sequence[cog.Builder[model.VariableModel]] = (),
 ) -> build.Dashboard:
-    """An empty dashboard: ``choices`` are its variables beside data source, run and algorithm."""
+    """Make an empty dashboard with variables: data source, run, algorithm and ``choices``."""
     crashes = PrometheusAnnotation(
         "Crashes",
         CRASHES,
@@ -103,7 +103,7 @@ def page(
 
 
 def numbered(dashboard: model.Dashboard) -> model.Dashboard:
-    """Number the panels as they stand, and name the release their options are written for."""
+    """Number the panels in their order, and set the Grafana release of their options."""
     for number, panel in enumerate(dashboard.panels or [], 1):
         panel.id_val = number
         if isinstance(panel, model.Panel):
@@ -112,6 +112,6 @@ def numbered(dashboard: model.Dashboard) -> model.Dashboard:
 
 
 def row(title: str, repeated_for: str = "") -> build.Row:
-    """A heading; with the name of a variable, it and what is under it stand once for each value."""
+    """Make a heading; it and its panels are repeated for each value of ``repeated_for``, if given."""
     heading = build.Row(title).collapsed(False)
     return heading.repeat(repeated_for) if repeated_for else heading

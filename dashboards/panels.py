@@ -1,8 +1,8 @@
-"""The kinds of panels the dashboards are made of, each with what every panel must have.
+"""The kinds of panels of the dashboards, each with the parts that every panel must have.
 
-A title, a sentence that says what is drawn and how to read it, a unit, thresholds (one colour where
-there is nothing to warn of) and the data source that the user chose. A column of the page is a
-twenty-fourth of its width; a row is 30 pixels high.
+These parts are a title, a sentence that says what is drawn and how to read it, a unit, thresholds (one
+colour where there is nothing to warn of) and the data source that the user chose. A column of the page
+is a twenty-fourth of its width; a row is 30 pixels high.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def described(
     size: tuple[int, int],
     thresholds: Sequence[Threshold] = (),
 ) -> P:
-    """Give a panel what every panel has; ``size`` in columns and rows."""
+    """Give a panel the parts that every panel has; ``size`` is in columns and rows."""
     steps = [model.Threshold(value=None, color="green")]
     steps += [model.Threshold(value=value, color=colour) for value, colour in thresholds]
     limits = build.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps)
@@ -83,7 +83,7 @@ def described(
 
 
 def coloured(panel: C, names: Mapping[str, str]) -> C:
-    """Give the series whose names start with one of ``names`` its colour."""
+    """Give each series whose name starts with one of ``names`` the colour of that name."""
     for name, colour in names.items():
         panel = panel.override_by_regexp(colours.starting_with(name), colours.fixed(colour))
     return panel
@@ -98,7 +98,7 @@ def lines(
     size: tuple[int, int] = (12, 8),
     thresholds: Sequence[Threshold] = (),
 ) -> timeseries.Panel:
-    """Curves over time, from zero."""
+    """Make a panel of curves over time, from zero."""
     limits = common.GraphThresholdsStyleConfig().mode(
         shapes.GraphThresholdsStyleMode.DASHED
         if thresholds
@@ -130,7 +130,7 @@ def lines(
 
 
 def stacked(panel: timeseries.Panel) -> timeseries.Panel:
-    """The curves on top of each other, so that their sum can be read."""
+    """Stack the curves of a panel, so that their sum can be read."""
     return (
         panel.stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL).group("A"))
         .fill_opacity(60)
@@ -147,7 +147,7 @@ def number(
     size: tuple[int, int] = (6, 5),
     thresholds: Sequence[Threshold] = (),
 ) -> stat.Panel:
-    """A large number for every run."""
+    """Make a panel with a large number for every series."""
     panel = described(
         stat.Panel(), title, description, unit, query, size=size, thresholds=thresholds
     )
@@ -169,7 +169,7 @@ def bars(
     *,
     size: tuple[int, int] = (12, 8),
 ) -> bargauge.Panel:
-    """A horizontal bar for every series."""
+    """Make a panel with a horizontal bar for every series."""
     panel = described(bargauge.Panel(), title, description, unit, query, size=size)
     return (
         panel.min(0)
@@ -185,7 +185,7 @@ def bars(
 def phases(
     title: str, description: str, query: prometheus.Dataquery, *, size: tuple[int, int]
 ) -> statetimeline.Panel:
-    """Which of the numbered ``colours.PHASES`` each run was in."""
+    """Make a panel of the phases of each run; the query gives their numbers in ``colours.PHASES``."""
     names = {
         str(number): model.ValueMappingResult(text=name, color=colour, index=number)
         for number, (name, colour) in enumerate(colours.PHASES.items(), 1)
@@ -209,11 +209,11 @@ def density(
     *,
     size: tuple[int, int] = (12, 9),
 ) -> heatmap.Panel:
-    """A histogram over time; ``unit`` is that of the buckets."""
+    """Make a heat map of a histogram over time; ``unit`` is that of the buckets."""
     panel = described(heatmap.Panel(), title, description, unit, query, size=size)
     return (
         panel.calculate(False)
-        # Dark is "many" on a light page, and light is on a dark one: Grafana turns schemes round.
+        # "Many" is dark on a light page and light on a dark one: Grafana reverses schemes itself.
         .color(
             heatmap.HeatmapColorOptions()
             .mode(HeatmapColorMode.SCHEME)
@@ -232,12 +232,12 @@ def density(
 
 
 def by_name() -> build.FieldColor:
-    """A colour of the palette for each name."""
+    """Return the scheme that gives each name a colour of the palette."""
     return build.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
 
 
 def by_threshold() -> build.FieldColor:
-    """The colour of the threshold that the value has passed."""
+    """Return the scheme that shows the colour of the threshold that a value has passed."""
     return build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS)
 
 

@@ -1,8 +1,8 @@
-"""What a dashboard's user selects, and the queries that follow it.
+"""The variables that a dashboard's user selects, and queries that follow them.
 
-Every query goes to the data source chosen above the panels and to the runs and algorithms chosen
-there. Two kinds: over time (a rate, a state), and the last value inside the time range, which is still
-there when the run is over and its exporter gone.
+Every query asks the data source chosen above the panels for the runs and algorithms chosen there. There
+are two kinds: over time (a rate, a state), and the last value inside the time range, which is still
+there when the run is over and its exporter has ended.
 """
 
 from grafana_foundation_sdk.builders import dashboard as build
@@ -17,42 +17,42 @@ ACCURACIES = ("0.8", "0.9", "0.95", "0.97")
 
 
 def of(metric: str, *matchers: str) -> str:
-    """The selector of a metric for the chosen runs, and for the other labels' ``matchers``."""
+    """Return the selector of a metric for the chosen runs and for more ``matchers`` of labels."""
     return f"{metric}{{{', '.join((RUNS, *matchers))}}}"
 
 
 def rate(metric: str, *matchers: str) -> str:
-    """A counter's increase per second."""
+    """Return the expression for a counter's increase per second."""
     return f"rate({of(metric, *matchers)}[$__rate_interval])"
 
 
 def last(metric: str, *matchers: str) -> str:
-    """The last value inside the time range, by run and algorithm."""
+    """Return the expression for the last value inside the time range, by run and algorithm."""
     return f"max by (run, algorithm) (last_over_time({of(metric, *matchers)}[$__range]))"
 
 
 def over_time(expression: str, legend: str, ref_id: str = "A") -> prometheus.Dataquery:
-    """A query for every step of the time range."""
+    """Make a query for every step of the time range."""
     return _query(expression, ref_id).range().legend_format(legend)
 
 
 def now(expression: str, legend: str, ref_id: str = "A") -> prometheus.Dataquery:
-    """A query for the end of the time range."""
+    """Make a query for the end of the time range."""
     return _query(expression, ref_id).instant().legend_format(legend)
 
 
 def row(expression: str, ref_id: str) -> prometheus.Dataquery:
-    """A column of a table: the query's labels and its value ``Value #ref_id``."""
+    """Make a query for columns of a table: its labels and its value, ``Value #ref_id``."""
     return _query(expression, ref_id).instant().format(PromQueryFormat.TABLE)
 
 
 def points(expression: str, ref_id: str) -> prometheus.Dataquery:
-    """A coordinate of points: a table with a row for every series and step."""
+    """Make a query for a coordinate of points: a table with a row for every series and step."""
     return _query(expression, ref_id).range().format(PromQueryFormat.TABLE)
 
 
 def buckets(expression: str) -> prometheus.Dataquery:
-    """The buckets of a histogram over time."""
+    """Make a query for the buckets of a histogram over time."""
     query = _query(expression, "A").range().legend_format("{{le}}")
     return query.format(PromQueryFormat.HEATMAP)
 
@@ -62,7 +62,7 @@ def _query(expression: str, ref_id: str) -> prometheus.Dataquery:
 
 
 def datasource() -> build.DatasourceVariable:
-    """Which Prometheus."""
+    """Make the variable that selects the Prometheus."""
     return (
         build.DatasourceVariable("datasource")
         .label("Prometheus")
@@ -72,28 +72,28 @@ def datasource() -> build.DatasourceVariable:
 
 
 def runs() -> build.QueryVariable:
-    """Which runs, the newest first."""
+    """Make the variable that selects runs, the newest first."""
     return _labels("run", "label_values(testbed_run_info, run)").sort(
         model.VariableSort.ALPHABETICAL_DESC
     )
 
 
 def algorithms() -> build.QueryVariable:
-    """Which algorithms of these runs."""
+    """Make the variable that selects algorithms of the chosen runs."""
     return _labels("algorithm", 'label_values(testbed_run_info{run=~"$run"}, algorithm)').sort(
         model.VariableSort.ALPHABETICAL_ASC
     )
 
 
 def layer() -> build.CustomVariable:
-    """Which bytes a chart that has room for one kind shows."""
+    """Make the variable that selects the bytes in charts with room for one kind."""
     return _choice("layer", "Bytes", LAYERS).description(
         "payload: encoded gradients; message: with framing; wire: with every header and ACK."
     )
 
 
 def target() -> build.CustomVariable:
-    """Which accuracy is to be reached."""
+    """Make the variable that selects the accuracy to reach."""
     return _choice("target", "Accuracy to reach", ACCURACIES[::-1]).description(
         "A share of the test set; the exporter keeps the ingress at which each was first reached."
     )

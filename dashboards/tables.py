@@ -18,12 +18,13 @@ def rows(
     units: Mapping[str, str] | None = None,
     hidden: Sequence[str] = (),
 ) -> table.Panel:
-    """A row for every run and algorithm, a column for every query, under its heading.
+    """Make a table with a row for every run and algorithm and a column for every query.
 
-    ``units`` are those of the headings whose unit is not the table's; ``hidden`` are labels.
+    ``queries`` has them by their headings, ``units`` the units of columns that differ from ``unit``;
+    ``hidden`` are labels that get no column.
     """
     panel = described(table.Panel(), title, description, unit, list(queries.values()), size=size)
-    # With a single query Grafana calls the column plainly Value.
+    # With a single query Grafana names the column Value, without a number.
     ids = [str(query.build().ref_id) for query in queries.values()]
     headings = {f"Value #{i}": heading for i, heading in zip(ids, queries, strict=True)}
     headings |= {"Value": next(iter(queries))} if len(queries) == 1 else {}

@@ -1,9 +1,9 @@
-"""One measured quantity against another, a curve for every run and algorithm.
+"""Charts of one measured quantity against another, with a curve for every run and algorithm.
 
-Prometheus knows only values against time. Both coordinates are therefore asked for as tables, joined
-row by row on what they share (the time of the step, the run, the algorithm), and cut into a table per
-run and algorithm, each of which is a curve. Both gauges of a pair stand in the same scrape, so that a
-point is never made of two different moments.
+Prometheus has only values against time. Both coordinates are therefore queried as tables, joined row by
+row on what they share (the time of the step, the run, the algorithm), and split into a table per run
+and algorithm, each of which is a curve. Both gauges of a pair are in the same scrape, so that a point
+never mixes two moments.
 """
 
 from grafana_foundation_sdk.builders import common, xychart
@@ -28,10 +28,10 @@ def curves(
     size: tuple[int, int] = (12, 11),
     logarithmic: bool = False,
 ) -> xychart.Panel:
-    """``y`` against ``x``, each a label, a unit and an expression by run and algorithm.
+    """Make a chart of ``y`` against ``x``, each a label, a unit and an expression by run and algorithm.
 
     Args:
-        logarithmic: whether the x axis is; points at zero are then not asked for.
+        logarithmic: True for a logarithmic x axis; the query then leaves out points at zero.
     """
     across, up = x[2], y[2]
     if logarithmic:

@@ -1,1 +1,1 @@
-"""The image that serves all roles, and what builds it."""
+"""Builds the Docker image that serves all roles."""

@@ -1,4 +1,4 @@
-"""``python -m images``: the base image, the wheels, the image."""
+"""``python -m images``: make the base image, the wheels or the image."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ _PROJECT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
-    """Do what the arguments say; returns the exit status."""
+    """Run the command line; return the exit status."""
     options = _arguments().parse_args()
     began = time.monotonic()
 

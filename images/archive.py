@@ -1,4 +1,4 @@
-"""Tar archives that depend on what is in them and on nothing else: sorted, with settled times."""
+"""Tar archives whose bytes depend only on their content: sorted, with fixed times."""
 
 import os
 import stat
@@ -8,14 +8,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 EPOCH = 1686355200
-"""Seconds since 1970 of what has no time of its own: Debian 12's release, 2023-06-10."""
+"""The time of files without one of their own, seconds since 1970: Debian 12's release, 2023-06-10."""
 
 
 def add_file(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add a file as root's, readable by all, of the time ``EPOCH``.
+    """Add a file, owned by root, readable by all, with the time ``EPOCH``.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     entry = tarfile.TarInfo(name)
     entry.size, entry.mtime, entry.mode = path.stat().st_size, EPOCH, 0o644
@@ -29,13 +29,13 @@ def write_tree(
     """Write a root file system as a tar archive, hard links and owners included.
 
     Args:
-        since: what was changed after this time, in seconds since 1970, gets the time ``EPOCH``; what
-            is older has the time that its package gave it, on which compiled Python modules rely.
-        wanted: whether a path, relative to the root, is to be in it; of a folder that is not, nothing
-            is. Devices and sockets never are.
+        since: files changed at or after this time, in seconds since 1970, get the time ``EPOCH``;
+            older ones keep the time from their package, on which compiled Python modules rely.
+        wanted: returns True for a path, relative to the root, that is to be included; a folder that is
+            not takes its content with it. Devices and sockets are never included.
 
     Raises:
-        OSError: the tree cannot be read, or the file not be written.
+        OSError: the tree cannot be read, or the archive cannot be written.
     """
     with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in _walk(root, PurePosixPath(), wanted):

@@ -1,7 +1,7 @@
 """A base image without a registry: Debian by debootstrap, imported into the engine.
 
-What comes out is what ``debian:bookworm-slim`` with Python would be: no documentation but the
-copyright notices, no package lists, no caches, nothing that names the host on which it was made.
+The image is what ``debian:bookworm-slim`` with Python would be: no documentation but the copyright
+notices, no package lists, no caches, nothing that names the host on which it was made.
 """
 
 import os
@@ -23,7 +23,7 @@ from testbed.errors import HostError
 BASE_IMAGE = "testbed-base:bookworm"
 """The image that ``make_base`` makes."""
 MIRROR = "http://deb.debian.org/debian"
-"""Where Debian's packages come from unless the host or the user knows better."""
+"""The source of Debian's packages unless the host's apt or the user names another."""
 _SUITE = "bookworm"
 _PACKAGES = ("python3", "python3-venv")
 _APT = Path("/etc/apt")
@@ -50,7 +50,7 @@ _EMPTY = frozenset(
         ),
     )
 )
-"""Folders of which only the folder itself is kept."""
+"""Folders that are kept without their content."""
 _LEFT_OUT = frozenset(
     map(
         PurePosixPath,
@@ -67,14 +67,15 @@ _LEFT_OUT = frozenset(
 
 
 def make_base(client: docker.DockerClient, cache: Path, mirror: str | None = None) -> str:
-    """Make the base image and import it into the engine; returns its id.
+    """Make the base image and import it into the engine; return its id.
 
     Args:
-        cache: a folder for the downloaded packages, which a second time finds there.
-        mirror: where they come from; None: the host's own, if it is a Debian, or ``MIRROR``.
+        cache: a folder that keeps the downloaded packages for the next time.
+        mirror: source of the packages; None: the host's own, if it is a Debian, or ``MIRROR``.
 
     Raises:
-        HostError: not root, no debootstrap, a package cannot be had, or the engine refuses the image.
+        HostError: the user is not root, debootstrap or Debian's keyring is missing, a package is not
+            available, or the engine refuses the image.
     """
     if os.geteuid() != 0:
         raise HostError(
@@ -90,7 +91,7 @@ def make_base(client: docker.DockerClient, cache: Path, mirror: str | None = Non
         )
     packages = (cache / "debian").absolute()
     packages.mkdir(parents=True, exist_ok=True)
-    # Ends with everything below it, whatever happens; the log goes before it.
+    # Removed with everything in it, debootstrap's log too, whatever happens.
     with tempfile.TemporaryDirectory(prefix="testbed-base-") as made:
         root, began = Path(made) / "root", time.time()
         _debootstrap(root, packages, mirror or host_mirror(_APT) or MIRROR)
@@ -101,10 +102,10 @@ def make_base(client: docker.DockerClient, cache: Path, mirror: str | None = Non
 
 
 def host_mirror(apt: Path) -> str | None:
-    """The mirror that a Debian host's own apt uses for this suite.
+    """Return the mirror that a Debian host's own apt uses for this suite, or None.
 
     Args:
-        apt: apt's configuration, ``/etc/apt``.
+        apt: folder of apt's configuration, ``/etc/apt``.
     """
     for uri, suites, components in _sources(apt):
         path = urlsplit(uri).path.rstrip("/")
@@ -114,7 +115,7 @@ def host_mirror(apt: Path) -> str | None:
 
 
 def _sources(apt: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Address, suites and components of every source of binary packages, in either format."""
+    """Yield address, suites and components of every source of binary packages, in either format."""
     for file in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))):
         lines = file.read_text().splitlines() if file.is_file() else []
         for line in lines:
@@ -140,7 +141,7 @@ def _debootstrap(root: Path, packages: Path, mirror: str) -> None:
         str(root),
         mirror,
     ]
-    # The user's locale and Python settings are not the image's.
+    # The user's locale and Python settings must not reach the image.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     environment |= {k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}
     result = subprocess.run(
@@ -162,7 +163,7 @@ def _wanted(path: PurePosixPath) -> bool:
 
 
 def _is_documentation(path: PurePosixPath) -> bool:
-    """Whether a path below usr/share/doc is neither a package's folder nor its copyright notice."""
+    """Return True unless a path in usr/share/doc is a package's folder or copyright notice."""
     depth = len(path.parts)
     return depth > 5 or (depth == 5 and path.name != "copyright")
 

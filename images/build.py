@@ -1,8 +1,8 @@
-"""Building the image through the Docker SDK, by the engine's own (classic) builder.
+"""Builds the image through the Docker SDK, by the engine's own (classic) builder.
 
-The context holds the Dockerfile and the wheels. Every build sends all of it and takes what has not
-changed from the engine's cache: with the same wheels only labels and the testbed's own small layer
-are made anew.
+The context holds the Dockerfile and the wheels. Every build sends all of it and takes unchanged layers
+from the engine's cache: with the same dependencies only labels and the testbed's own small layer are
+made anew.
 """
 
 import tarfile
@@ -33,14 +33,14 @@ _FACTS = (
 
 
 def choose_base(client: docker.DockerClient, wanted: str | None, say: Callable[[str], None]) -> str:
-    """The image to build on: one that the engine has, or else one that can be pulled.
+    """Return the image to build on: one that the engine has, or else one that it can pull.
 
     Args:
-        wanted: this one and no other; None: ``python:3.11-slim``, or the one of ``make base-image``.
-        say: told what takes time.
+        wanted: the only image to use; None: ``python:3.11-slim``, or that of ``make base-image``.
+        say: called with a line of text before a step that takes time.
 
     Raises:
-        HostError: there is none.
+        HostError: the image is neither there nor can it be pulled.
     """
     for name in (wanted,) if wanted else (PUBLIC_BASE, BASE_IMAGE):
         if _has(client, name):
@@ -59,16 +59,16 @@ def choose_base(client: docker.DockerClient, wanted: str | None, say: Callable[[
 
 
 def target_of(client: docker.DockerClient, base: str) -> Target:
-    """Which wheels a base image can run.
+    """Return the target whose wheels a base image can run.
 
     Raises:
-        HostError: it has no Python that can make virtual environments, or one that is too old.
+        HostError: the image has no Python on glibc with venv, or one that is too old.
     """
     needs = f"the base image {base} must have Python 3.11 or newer with venv, on glibc"
     container = client.containers.create(
         base, ["-c", _FACTS], entrypoint="python3", network_mode="none"
     )
-    # Removed here and not by the engine, which keeps one that it could not start.
+    # Removed here, because the engine does not remove a container that it could not start.
     try:
         container.start()
         failed = container.wait()["StatusCode"]
@@ -95,17 +95,17 @@ def build(
     *,
     cached: bool = True,
 ) -> str:
-    """Build the image; returns its id.
+    """Build the image; return its id.
 
     Args:
         project: the checkout, whose code this process runs.
         base: an image that the engine has.
-        name: repository and tag of what is built.
-        say: told what takes time.
-        cached: whether layers of earlier builds may be used.
+        name: repository and tag of the new image.
+        say: called with a line of text before a step that takes time.
+        cached: True if layers of earlier builds may be used.
 
     Raises:
-        HostError: a wheel cannot be had, or a step fails.
+        HostError: a wheel is not available, the code changes meanwhile, or a step fails.
     """
     say(f"wheels for {base}")
     digest = package_digest()
@@ -137,7 +137,7 @@ def build(
         said = ""
         for answer in answers(lines):
             line = " ".join(str(answer.get("stream", "")).split())
-            # What the failing command said last, and not what the builder says of its containers.
+            # Keep what the failing command printed last, not what the builder says of containers.
             said = said if not line or line.startswith(("--->", "Removing")) else line
             if "error" in answer:
                 error = " ".join(str(answer["error"]).split())

@@ -1,4 +1,4 @@
-"""The Docker engine that images are made in, and what it answers."""
+"""Connects to the Docker engine that builds images, and reads its answers."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,14 @@ from testbed.containers import engine
 from testbed.errors import HostError
 
 _TIMEOUT = 900
-"""Seconds that the engine may be silent: it copies a gigabyte between two lines."""
+"""Seconds that the engine may be silent: it may copy a gigabyte between two lines."""
 
 
 def connect() -> docker.DockerClient:
-    """This host's engine, with the patience that a build needs.
+    """Connect to this host's engine, with a timeout that is long enough for a build.
 
     Raises:
-        HostError: there is none that could be used.
+        HostError: there is no engine that can be used.
     """
     client = engine.connect()
     client.api.timeout = _TIMEOUT
@@ -25,7 +25,7 @@ def connect() -> docker.DockerClient:
 
 
 def answers(lines: Iterable[str | bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON objects that an engine answers a long request with."""
+    """Yield the JSON objects with which the engine answers a long request."""
     for line in lines:
         if line.strip():
             yield json.loads(line)
@@ -35,7 +35,7 @@ def check_answer(lines: Iterable[str | bytes], failure: str) -> None:
     """Read an answer to its end.
 
     Raises:
-        HostError: it says that something went wrong; ``failure`` and what the engine said.
+        HostError: it reports an error; the message is ``failure`` and what the engine said.
     """
     for answer in answers(lines):
         if "error" in answer:

@@ -1,8 +1,8 @@
-"""The wheels that an image is made of, got beforehand so that its build needs no network.
+"""The wheels that an image is made of, fetched beforehand so that its build needs no network.
 
-Dependencies and the testbed's own wheel lie in two folders below ``build/images``, which git does not
-know: each is made anew when what it is made of has changed, and is otherwise there at once. pip is
-the one of this process's Python, with the user's own settings (indexes, certificates, proxies).
+The wheels of the dependencies and the testbed's own are in two folders below ``build/images``, which
+git ignores: each folder is made anew only when its sources have changed. pip is that of this process's
+Python, with the user's own settings (indexes, certificates, proxies).
 """
 
 import hashlib
@@ -30,11 +30,11 @@ _KEY = "key"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the wheels must run on.
+    """The platform that the wheels must run on.
 
     Attributes:
         python: major and minor version, e.g. ``(3, 11)``.
-        machine: the processor, as ``uname -m`` says it.
+        machine: the processor, as ``uname -m`` prints it.
         glibc: major and minor version of the C library.
     """
 
@@ -44,7 +44,7 @@ class Target:
 
     @property
     def options(self) -> list[str]:
-        """Tell pip to download for this target and no other."""
+        """The options with which pip downloads for this target and no other."""
         major, minor = self.python
         newest, older = self.glibc[1], ("2014", "2010", "1")
         platforms = [f"manylinux_2_{n}_{self.machine}" for n in range(newest, 4, -1)]
@@ -61,11 +61,11 @@ class Target:
 def prepare(
     project: Path, folder: Path, target: Target, pip_arguments: Sequence[str] | None = None
 ) -> list[Path]:
-    """Have all wheels in a folder; returns them in the order of their names.
+    """Make sure that a folder has all wheels; return them in the order of their paths.
 
     Args:
         project: the checkout.
-        folder: of all wheels.
+        folder: the folder of all wheels.
         pip_arguments: more arguments for pip; None: those of the environment's ``PIP_ARGS``.
 
     Raises:
@@ -94,10 +94,10 @@ def prepare(
 
 
 def make_once(folder: Path, wanted: str, make: Callable[[Path], None]) -> None:
-    """Make a folder anew unless it was made of the same; a broken attempt leaves what was there.
+    """Make a folder anew unless ``wanted`` is unchanged; a failed attempt leaves the old folder.
 
     Args:
-        wanted: all that its contents depend on.
+        wanted: everything that the folder's content depends on.
         make: fills the folder that it is given.
     """
     key = hashlib.sha256(wanted.encode()).hexdigest()
@@ -114,10 +114,10 @@ def make_once(folder: Path, wanted: str, make: Callable[[Path], None]) -> None:
 
 
 def build_package(project: Path, into: Path, pip_arguments: Sequence[str]) -> None:
-    """Make the testbed's wheel of a copy: a build folder in the checkout may hold what is no more.
+    """Make the testbed's wheel from a copy: the checkout's build folder may hold files since removed.
 
     Raises:
-        HostError: pip could not make it.
+        HostError: pip could not make the wheel.
     """
     with tempfile.TemporaryDirectory(prefix="testbed-wheel-") as made:
         copy = Path(made)

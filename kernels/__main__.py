@@ -14,7 +14,7 @@ LIMIT = 3600.0
 
 
 def main() -> int:
-    """Do what the arguments say; returns the exit status."""
+    """Run the command line; return the exit status."""
     options = _arguments().parse_args()
     names = options.kernel.split(",")
     for name in names:

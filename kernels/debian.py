@@ -1,8 +1,8 @@
-"""Debian's kernel packages: fetched with apt, checked by its signatures, unpacked and not installed.
+"""Debian's kernel packages: fetched with apt, checked by its signatures, unpacked and never installed.
 
-apt is given folders of its own, so that neither the host's package lists nor its sources change, and so
-that a Debian 12 kernel is the same on every Debian. Only what the guest may load is unpacked, and
-decompressed, because busybox's modprobe and old kernels load nothing compressed.
+apt gets folders of its own, so that neither the host's package lists nor its sources change, and a
+Debian 12 kernel is the same on every Debian. Only files that the guest may load are unpacked, and they
+are decompressed, because busybox's modprobe and old kernels load nothing compressed.
 """
 
 import lzma
@@ -18,13 +18,13 @@ from pathlib import Path
 from testbed.errors import HostError
 
 MIRROR = "http://deb.debian.org/debian"
-"""Where the packages come from unless the caller says otherwise."""
+"""The default source of the packages."""
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _WANTED = re.compile(
     r"kernel/(net|crypto|lib|arch/x86/(crypto|lib)|fs/(9p|netfs|fscache|overlayfs|fuse)"
     r"|drivers/(virtio|net/(veth|dummy|bridge|tun)|char/(hw_random|virtio_console)))\b"
 )
-"""Modules that may be needed: the network, 9p, virtio, overlay, and what these depend on."""
+"""Modules that may be needed: the network, 9p, virtio, overlay, and their dependencies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Kernel:
     """A kernel that Debian offers.
 
     Attributes:
-        name: what it is called on the command line.
+        name: its name on the command line.
         suite: Debian's suite that has it.
         package: the package that depends on the newest image.
-        title: what it is called in tables.
+        title: its name in tables.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Unpacked:
     """A kernel that is ready to be booted.
 
     Attributes:
-        kernel: which one.
-        folder: where it lies.
-        version: as ``uname -r`` says it.
+        kernel: the kernel's entry in ``KERNELS``.
+        folder: the folder that holds it.
+        version: its release, as ``uname -r`` prints it.
     """
 
     kernel: Kernel
@@ -74,14 +74,14 @@ class Unpacked:
 
     @property
     def modules(self) -> Path:
-        """The folder to be seen as /lib/modules."""
+        """The folder that the guest sees as /lib/modules."""
         return self.folder / "lib" / "modules"
 
     def load_order(self, *names: str) -> list[Path]:
-        """Module files of these modules and what they need, each after what it needs.
+        """Return the files of these modules and of their dependencies, dependencies first.
 
         Raises:
-            HostError: the package has no such module, and the kernel has it not built in either.
+            HostError: the package does not have a module, nor is it built into the kernel.
         """
         folder = self.modules / self.version
         needs = {}
@@ -111,7 +111,7 @@ class Unpacked:
 
 
 def unpacked(kernel: Kernel, cache: Path) -> Unpacked | None:
-    """The kernel, if it has been fetched."""
+    """Return the kernel from the cache; None if it has not been fetched."""
     folder = cache / kernel.name
     versions = sorted(path.name for path in folder.glob("lib/modules/*"))
     return Unpacked(kernel, folder, versions[-1]) if versions else None
@@ -121,7 +121,7 @@ def fetch(kernel: Kernel, cache: Path, mirror: str | None = None) -> Unpacked:
     """Download the newest package of a kernel and unpack it into the cache.
 
     Raises:
-        HostError: it cannot be had, or a program that is needed is missing.
+        HostError: the package is not available, or a program that is needed is missing.
     """
     for program, provider in (
         ("apt-get", "apt (this is for Debian and its descendants)"),
@@ -148,7 +148,7 @@ def fetch(kernel: Kernel, cache: Path, mirror: str | None = None) -> Unpacked:
 
 
 def _download(kernel: Kernel, folder: Path, mirror: str) -> Path:
-    """Download the package that the kernel's package depends on."""
+    """Download the image that the kernel's package depends on; return its file."""
     for name in ("lists/partial", "cache/archives/partial", "state"):
         (folder / name).mkdir(parents=True)
     (folder / "state" / "status").touch()
@@ -180,7 +180,7 @@ def _download(kernel: Kernel, folder: Path, mirror: str) -> Path:
 
 
 def _unpack(package: Path, folder: Path) -> str:
-    """Unpack the image and the modules that may be needed; returns the kernel's version."""
+    """Unpack the image and the modules that may be needed; return the kernel's version."""
     version = ""
     with (
         subprocess.Popen(
@@ -214,7 +214,7 @@ def _unpack(package: Path, folder: Path) -> str:
 
 
 def _run(command: list[str], problem: str, folder: Path | None = None) -> str:
-    """Carry a command out and return what it printed."""
+    """Run a command and return its output; raise HostError with ``problem`` if it fails."""
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if result.returncode:
         raise HostError(f"{problem}: {_complaint(result)}")

@@ -1,4 +1,4 @@
-"""Running tests of this checkout in a guest."""
+"""Runs tests of this checkout under another kernel, in a guest."""
 
 import os
 import shlex
@@ -20,9 +20,9 @@ class Tested:
     """The outcome of tests under one kernel.
 
     Attributes:
-        version: of the kernel.
-        seconds: that all of it took, boot included.
-        results: each test's.
+        version: the kernel's version.
+        seconds: time that the boot and the tests took.
+        results: one for each test.
     """
 
     version: str
@@ -46,13 +46,13 @@ def run_tests(
 
     Args:
         python: the interpreter, which has the testbed's requirements.
-        arguments: pytest's.
+        arguments: more arguments for pytest.
         limit: seconds after which the guest is killed.
-        told: is given each line of the guest's console.
+        told: called with each line of the guest's console.
 
     Raises:
         HostError: no guest can be booted here.
-        RunError: it did not come to the tests' end.
+        RunError: the guest ended, or was killed, before the tests did.
     """
     command = [
         python,
@@ -66,11 +66,11 @@ def run_tests(
             "-p",
             "no:hypothesispytest",
         ),
-        # Without what the whole suite shares: importing it takes half a minute in a guest.
+        # Without the whole suite's conftest: importing it takes half a minute in a guest.
         *("-p", "no:xdist", "--confcutdir=tests/kernels"),
-        # These are about the guest, from outside.
+        # These test the guest from outside.
         *(f"--ignore=tests/kernels/{name}.py" for name in ("test_booted", "test_files")),
-        # The guest as a whole has a limit; a test's own would be of a machine at full speed.
+        # The guest as a whole has a limit; the tests' own limits are for a machine at full speed.
         *("-o", "timeout=0"),
         *("-o", "junit_family=xunit1", f"--junitxml={_RESULTS}/junit.xml"),
         *arguments,

@@ -18,7 +18,7 @@ def pack(kernel: Unpacked, busybox: Path) -> bytes:
     """Pack the initramfs of a kernel.
 
     Raises:
-        HostError: the kernel lacks a module that it takes.
+        HostError: the kernel lacks a module of ``NEEDED``.
     """
     modules = kernel.load_order(*NEEDED)
     entries: list[tuple[str, int, bytes]] = [
@@ -35,7 +35,7 @@ def pack(kernel: Unpacked, busybox: Path) -> bytes:
 
 
 def _newc(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """An archive of files and folders: names, modes, contents."""
+    """Return an archive of files and folders, each a name, a mode and a content."""
     archive = bytearray()
 
     def pad() -> None:

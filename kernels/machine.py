@@ -1,7 +1,8 @@
-"""One boot of a kernel in QEMU: a script in, a folder of results out, and an end in any case.
+"""Boots a kernel in QEMU once, to run a script; what the script writes is in a folder afterwards.
 
-There is no hardware virtualisation in it, so that it works in any container and on any machine, at a
-twentieth of the speed. The guest has no network device; its files are the host's, read-only.
+The guest always ends: by itself, killed at a limit, or killed with the process that started it. It has
+no network device; its files are the host's, read-only. It uses no hardware virtualisation, so that it
+runs in any container and on any machine, at a twentieth of the speed.
 
 Trap: with ``-cpu max`` QEMU 7.2 emulates AVX2 wrongly (NumPy's argsort of 64-bit integers returns a
 wrong order); a Nehalem has no AVX2.
@@ -20,7 +21,7 @@ from kernels.initramfs import pack
 from testbed.errors import HostError, RunError
 
 MEMORY = 3072
-"""MiB that the guest has."""
+"""The guest's memory, MiB."""
 QEMU = "qemu-system-x86_64"
 _STATUS = "status"
 
@@ -31,7 +32,7 @@ class Booted:
 
     Attributes:
         status: the script's exit status.
-        seconds: that all of it took.
+        seconds: time that the boot and the script took.
     """
 
     status: int
@@ -39,10 +40,10 @@ class Booted:
 
 
 def check() -> Path:
-    """Check that a guest can be booted here; returns busybox's path.
+    """Check that a guest can be booted here; return busybox's path.
 
     Raises:
-        HostError: what is missing, and how to get it.
+        HostError: something is missing; the message says how to get it.
     """
     if shutil.which(QEMU) is None:
         raise HostError(f"{QEMU} is not installed: apt-get install qemu-system-x86")
@@ -59,7 +60,7 @@ def check() -> Path:
 
 
 def _memory_available() -> int:
-    """MiB."""
+    """Return the memory available on this host, MiB."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) // 1024
@@ -75,11 +76,11 @@ def boot(
         script: for sh; what it writes below /run/kernels/results is in ``results`` afterwards.
         results: an empty folder.
         limit: seconds after which the guest is killed.
-        told: is given each line of the guest's console.
+        told: called with each line of the guest's console.
 
     Raises:
         HostError: no guest can be booted here.
-        RunError: it did not come to the script's end; says the last it printed.
+        RunError: the script did not end; the message has the last lines of the console.
     """
     busybox = check()
     (results / "start.sh").write_text(
@@ -130,12 +131,12 @@ def _command(kernel: Unpacked, initramfs: Path, console: Path, results: Path) ->
         ("modules", kernel.modules, False),
         ("results", results, True),
     ):
-        # A comma is doubled in an option's value.
+        # QEMU ends an option's value at a comma, unless it is doubled.
         where = str(path.resolve()).replace(",", ",,")
         share = f"local,path={where},mount_tag={tag},security_model=none,multidevs=remap"
         shares += ["-virtfs", share if writable else f"{share},readonly=on"]
     return [
-        # A guest whose starter has died would run for ever.
+        # Otherwise a guest would outlive the process that started it.
         *("setpriv", "--pdeathsig", "KILL"),
         QEMU,
         *("-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "Nehalem", "-m", str(MEMORY)),
@@ -150,7 +151,7 @@ def _command(kernel: Unpacked, initramfs: Path, console: Path, results: Path) ->
 def _follow(
     process: subprocess.Popen[bytes], console: Path, deadline: float, tell: Callable[[str], None]
 ) -> bool:
-    """Pass the console on line by line until the guest has ended; returns False if it is too late."""
+    """Pass on the console by lines until the guest ends (True) or the deadline has passed (False)."""
     with console.open("rb") as reading:
         rest = b""
         while True:

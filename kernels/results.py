@@ -1,4 +1,4 @@
-"""What came out of a boot: the tests' outcomes and what they measured, from pytest's JUnit file."""
+"""Results of tests in a guest: outcomes and measured values, read from pytest's JUnit file."""
 
 import json
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from testbed.errors import RunError
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test.
+    """The result of one test.
 
     Attributes:
         name: file and test.
-        outcome: passed, skipped or failed.
-        seconds: in the guest.
-        why: of a skipped or failed one.
-        measured: what, asked, measured.
+        outcome: ``passed``, ``skipped`` or ``failed``.
+        seconds: duration in the guest.
+        why: reason if it was skipped or has failed, otherwise empty.
+        measured: for each quantity its name, the value asked for and the measured value.
     """
 
     name: str
@@ -28,10 +28,10 @@ class Result:
 
 
 def read(file: Path) -> list[Result]:
-    """The tests of a JUnit file.
+    """Return the results in a JUnit file.
 
     Raises:
-        RunError: there is none, or it is not whole.
+        RunError: there is no such file, or it is incomplete.
     """
     try:
         root = ElementTree.parse(file).getroot()
@@ -57,7 +57,7 @@ def _result(case: ElementTree.Element) -> Result:
 
 
 def table(results: list[Result]) -> str:
-    """Asked beside measured."""
+    """Return a text table of the values asked for next to the measured ones."""
     rows = [("", "asked", "measured")]
     rows += [row for result in results for row in result.measured]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]

@@ -1,1 +1,1 @@
-"""The AdaComp paper, reproduced: what its figures and its table need, carried out, told as pages."""
+"""Reproduces the AdaComp paper: carries out the runs of its figures and table, and writes pages."""

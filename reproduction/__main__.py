@@ -1,7 +1,7 @@
-"""``python -m reproduction fig3 --scale quick``: the runs of a part of the paper, and its page.
+"""``python -m reproduction fig3 --scale quick``: carry out a part of the paper, and write its page.
 
 ``fig1``, ``fig3``, ``fig3-even``, ``fig3-rate``, ``fig3-per-tensor``, ``table2``, ``fig4`` or ``all``
-carry out what is missing and write the pages; ``pages`` only writes those of the runs that are there.
+carry out the missing runs and write the pages; ``pages`` only writes the pages of the runs that exist.
 ``make adacomp-fig3`` and so on call this.
 """
 
@@ -16,7 +16,7 @@ from testbed.errors import SpecError, TestbedError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line says; returns the exit status."""
+    """Run the command line; return the exit status."""
     given = _parser().parse_args(arguments)
     try:
         order = _order(given)

@@ -1,13 +1,13 @@
-"""One run in a process of its own, started by ``jobs``.
+"""Carries out one run in a process of its own, which ``jobs`` starts.
 
-``python -m reproduction.child SPEC OUT`` begins it, ``python -m reproduction.child RUN_DIRECTORY`` goes
-on with one that ended early. Neither draws figures or writes a report of the run: the pages show all
-runs, and ``testbed report`` writes one's.
+``python -m reproduction.child SPEC OUT`` begins a run, ``python -m reproduction.child RUN_DIRECTORY``
+resumes one that ended early. Neither draws figures or writes a report of the run: the pages show all
+runs, and ``testbed report`` writes the report of one.
 
-Tells on standard output how it goes, one JSON object per line: ``progress`` (the fields of
-``Progress``), ``event`` (level and text), in the end ``directory``, ``ended`` and ``reason``. Whoever
-started it and no longer listens has died: the run is then ended as by SIGTERM, so that nothing of it
-stays behind.
+The process writes messages to standard output, one JSON object per line: ``progress`` (the fields of
+``Progress``), ``event`` (level and text), and finally ``directory``, ``ended`` and ``reason``. If the
+pipe is broken, the process that started it has died: the run then gets SIGTERM, so that nothing of it
+is left on the host.
 """
 
 import json
@@ -34,26 +34,26 @@ _TOLD = tuple(one.name for one in fields(Progress) if not one.name.startswith("_
 
 
 class Teller:
-    """Watches a run and tells of it."""
+    """A watcher that writes the progress and the events of a run as messages."""
 
     def __init__(self) -> None:
         self._last = 0.0
         self._phase = ""
 
     def progress(self, progress: Progress) -> None:
-        """Tell where the run stands, now and then."""
+        """Write the progress if the phase is new or ``PERIOD`` has passed."""
         now = time.monotonic()
         if progress.phase != self._phase or now - self._last >= PERIOD:
             self._last, self._phase = now, progress.phase
             tell({"progress": {name: getattr(progress, name) for name in _TOLD}})
 
     def event(self, level: str, text: str) -> None:
-        """Tell what happened."""
+        """Write an event."""
         tell({"event": {"level": level, "text": text}})
 
 
 def tell(message: dict[str, Any]) -> None:
-    """Write a line; nobody there ends the run."""
+    """Write a message as a line; end the run if no process reads it."""
     try:
         sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
@@ -63,7 +63,7 @@ def tell(message: dict[str, Any]) -> None:
 
 
 def main(*arguments: str) -> None:
-    """Carry out what the arguments say; tells what became of it."""
+    """Begin or resume a run, as the arguments say, and write how it ended."""
     began = time.monotonic()
     try:
         if len(arguments) == 1:
@@ -83,7 +83,7 @@ def begin(file: Path, out: Path, began: float) -> Execution:
     """Carry out the one run of a resolved spec.
 
     Raises:
-        TestbedError: it cannot be carried out.
+        TestbedError: the run cannot be carried out.
     """
     spec = load(file)
     host.check(plan.plan(spec), out)
@@ -91,10 +91,10 @@ def begin(file: Path, out: Path, began: float) -> Execution:
 
 
 def go_on(directory: Path, began: float) -> Execution:
-    """Go on with a run from its last checkpoint.
+    """Resume a run from its last checkpoint.
 
     Raises:
-        TestbedError: it cannot be resumed.
+        TestbedError: the run cannot be resumed.
     """
     from testbed.runs import resuming
 

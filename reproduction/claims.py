@@ -1,9 +1,9 @@
-"""What the paper says of its results, checked mechanically against ours.
+"""The paper's claims about its results, checked mechanically against ours.
 
-Lines are compared on the seeds that all of them have run: over different seeds, chance would be
-compared as well. An ordering is that of the means over these; in how many of them it holds is said
-beside it. A line is near the paper's if it is neither worse nor better by more than ``WITHIN`` points:
-that a line does badly is a result of the paper's, too.
+Lines are compared only on the seeds that all of them have run: over different seeds, chance would be
+compared as well. An ordering is that of the means over these seeds; the number of seeds with which it
+holds is given too. A line is near the paper's if it is neither worse nor better by more than ``WITHIN``
+points: that a line does badly is also a result of the paper.
 """
 
 import itertools
@@ -24,19 +24,19 @@ from reproduction.scale import Scale
 from testbed.quantities import as_bytes
 
 _COMPARED = ("asgd", "adacomp-0.01")
-"""The lines of which Fig. 3 compares the bytes to the goal."""
+"""The lines whose bytes to the goal Fig. 3 compares."""
 _EARLY = 0.1
-"""The share of all iterations that is the beginning, where Fig. 4 compares."""
+"""The share of all iterations that counts as the beginning, which Fig. 4 compares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of the paper, or of the bar set for its reproduction.
+    """A statement of the paper, or a requirement of its reproduction.
 
     Attributes:
-        text: what is claimed.
-        holds: whether it does; None if runs are missing.
-        measured: by what numbers.
+        text: the claim.
+        holds: True if it holds here; None if runs are missing.
+        measured: the numbers that decide it.
     """
 
     text: str
@@ -45,12 +45,12 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """For people."""
+        """The verdict in words."""
         return {True: "holds", False: "**does not hold**", None: "not measured"}[self.holds]
 
 
 def claims(part: Part, lines: Mapping[str, Line], scale: Scale) -> list[Claim]:
-    """Every claim that a part makes, in the paper's order; of accuracies only at the paper's scale."""
+    """Return a part's claims in the paper's order; those of nearness only at the paper's scale."""
     of_part = {
         "fig1": _fig1,
         "fig3": _fig3,
@@ -61,7 +61,7 @@ def claims(part: Part, lines: Mapping[str, Line], scale: Scale) -> list[Claim]:
         "fig4": _fig4,
     }
     specific = of_part[part.name](lines)
-    # c = 0.001 has no accuracy in the paper: the numbers that it is named with are those of 0.01.
+    # The paper has no accuracy for c = 0.001: the numbers that it gives for it are those of 0.01.
     near = [_near(line) for name, line in lines.items() if not name.endswith("-0.001")]
     return [*specific, *(near if scale.name == "full" else ())]
 

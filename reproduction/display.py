@@ -1,4 +1,4 @@
-"""Showing how jobs go: a live line for each on a terminal, plain lines now and then in a pipe."""
+"""Shows the progress of jobs: a live line for each on a terminal, plain lines in a pipe."""
 
 import sys
 import time
@@ -17,10 +17,10 @@ PLAIN_PERIOD = 30.0
 
 
 class Shown:
-    """Shows jobs on standard error; a context manager, because a terminal has to be given back."""
+    """A display of jobs on standard error; a context manager, because it must restore the terminal."""
 
     def __init__(self, count: int) -> None:
-        """Prepare; ``count`` is how many jobs there are in all."""
+        """Make a display for ``count`` jobs in all."""
         self._count = count
         self._done = 0
         self._console = Console(stderr=True)
@@ -42,7 +42,7 @@ class Shown:
             self._live.stop()
 
     def show(self, jobs: Sequence[Job]) -> None:
-        """Show the jobs that run."""
+        """Show the jobs that are running."""
         running = [job for job in jobs if job.running]
         if self._live:
             table = Table.grid(padding=(0, 1))
@@ -61,12 +61,12 @@ class Shown:
                 self._say(f"{job.title}: {_line(job)}")
 
     def event(self, job: Job, level: str, text: str) -> None:
-        """Show something that happened."""
+        """Print an event of a job, unless its level is ``info``."""
         if level != "info":
             self._say(f"{job.title}: {level}: {text}")
 
     def ended(self, job: Job) -> None:
-        """Say how a job ended."""
+        """Count a job that has ended, and print how it ended."""
         self._done += 1
         result = job.result or {}
         why = f": {result['reason']}" if result.get("reason") else ""

@@ -1,4 +1,4 @@
-"""The figures on the paper's axes: moving averages, their mean over seeds, a band of extremes."""
+"""Draws the figures on the paper's axes: moving averages, their mean over seeds, a band of extremes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Drawn: TypeAlias = Mapping[int, Line]
-"""Lines that have points, by their place in the part: the place gives the colour."""
+"""The lines that have points, by their place in the part, which determines the colour."""
 _GB = 1e9
 _PANEL = 3.2
 """Width of one of several panels, inches."""
 
 
 def draw_part(part: Part, lines: Mapping[str, Line], folder: Path) -> Path | None:
-    """Draw a part's figure as PNG and SVG; returns the PNG's path, None if no line has a point.
+    """Draw a part's figure as PNG and SVG; return the PNG's path, None if no line has a point.
 
     Raises:
         TestbedError: a file cannot be written.
@@ -45,7 +45,7 @@ def _fig1(figure: "Figure", lines: Drawn) -> None:
     axes.set_xlabel("PS ingress on the wire (GB)")
     _accuracy_axis(axes, lines.values())
     axes.set_xlim(left=0)
-    # The paper's own bytes for the same pushes.
+    # The upper axis has the paper's bytes for the same pushes.
     (averaged,) = (line.averaged for line in lines.values())
     times = pickled_ingress(float(averaged.iteration[-1])) / float(averaged.wire_bytes[-1])
     above = axes.secondary_xaxis("top", functions=(_scaled(times), _scaled(1 / times)))
@@ -128,7 +128,7 @@ def _plot(axes: "Axes", i: int, line: Line, x: Any, title: str | None = None) ->
 
 
 def _accuracy_axis(axes: "Axes", lines: Iterable[Line]) -> None:
-    """From a little below where the lowest line is after a twentieth of the run, to 100."""
+    """Show accuracies from a little below the lowest run's after a twentieth of the run, to 100."""
     start = [line.averaged.accuracy[:, len(line.averaged.iteration) // 20] for line in lines]
     axes.set_ylim(max(0.0, min(float(values.min()) for values in start) - 1), 100)
     axes.set_ylabel("test accuracy (%)")

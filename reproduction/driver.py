@@ -1,7 +1,7 @@
-"""From the parts that somebody wants to their runs: which are there, how long the rest takes, doing it.
+"""Carries out the runs of the wanted parts: finds existing ones, estimates the time, runs the rest.
 
-Started again after whatever ended it, it goes on where it stopped: complete runs are not repeated,
-and one that was interrupted is continued from its last checkpoint if it has one.
+Started again after any interruption, it goes on where it stopped: complete runs are not repeated, and
+an interrupted run is resumed from its last checkpoint if it has one.
 """
 
 import os
@@ -32,12 +32,12 @@ ENGINES = ("docker", "namespaces", "simulation")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be carried out.
+    """A request to carry out parts of the paper.
 
     Attributes:
-        parts: of the paper.
-        scale: how large.
-        seeds: of every run.
+        parts: the wanted parts of the paper.
+        scale: the size of the runs.
+        seeds: the seeds; every line or row has a run for each.
         engine: one of ``ENGINES``.
         out: the folder of the runs.
         only: names of series, if not all are wanted.
@@ -53,24 +53,24 @@ class Order:
     at_once: int | None = None
 
     def runs(self) -> list[Wanted]:
-        """The runs that it takes. Raises SpecError if a file cannot be used."""
+        """Return the wanted runs; raise SpecError if an experiment file cannot be used."""
         return wanted(self.parts, self.scale, self.seeds, self.only)
 
 
 def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
-    """Carry out every run that is not there yet.
+    """Carry out every wanted run that is not complete.
 
     Args:
-        say: told what is there, what is missing and how long it will take.
+        say: called with lines of text: the complete runs, the missing ones, the time they will take.
 
     Returns:
-        The signal that ended it before its time; None if it came to its end.
+        The number of the signal that ended the work early; None if it was finished.
 
     Raises:
         SpecError: an experiment file cannot be used.
-        HostError: this host cannot carry the runs out.
-        DataError: the dataset is not there.
-        RunError: a run failed (the others were carried out), or another process is at it.
+        HostError: this host cannot carry out the runs.
+        DataError: the dataset is missing.
+        RunError: a run failed (the others were carried out), or another process is carrying it out.
     """
     folder = Folder(order.out)
     runs = order.runs()
@@ -91,7 +91,7 @@ def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
     seconds, caught = _foresee(order, folder, missing, specs, at_once)
     if caught is not None:
         return caught
-    missing.sort(key=lambda one: -seconds.get(one.identity, 0.0))  # the longest last would be alone
+    missing.sort(key=lambda one: -seconds.get(one.identity, 0.0))  # begun last, it would run alone
     for one in missing:
         took = f", about {as_duration(known)}" if (known := seconds.get(one.identity)) else ""
         say(f"  missing: {one.title}{took}")
@@ -118,7 +118,7 @@ def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:
 
 
 def _resumable(begun: Run | None, say: Callable[[str], None]) -> Run | None:
-    """The run, if it can go on from a checkpoint; otherwise None, and why is said."""
+    """Return the run if it can be resumed from a checkpoint, else None; report why to ``say``."""
     if begun is None or not (begun.directory / "checkpoints").is_dir():
         return None
     from testbed.runs import resuming
@@ -142,7 +142,7 @@ def _with_engine(spec: Spec, order: Order) -> Spec:
 
 
 def _check(specs: Sequence[Spec], out: Path) -> None:
-    """Say what is wrong with the host or the data once, and before anything is started."""
+    """Check the host and the data once, before any run is started."""
     plans = [one for spec in specs for one in plan(spec)]
     try:
         host.check(plans[:1], out)
@@ -154,7 +154,7 @@ def _check(specs: Sequence[Spec], out: Path) -> None:
 
 
 def _at_once(order: Order, specs: Sequence[Spec]) -> int:
-    """Runs at a time: an emulation takes the whole host, a simulation a processor."""
+    """Return the number of runs at a time: an emulation takes the host, a simulation a processor."""
     if order.engine != "simulation":
         return 1
     each = max(one.memory for spec in specs for one in plan(spec))
@@ -169,7 +169,11 @@ def _foresee(
     specs: dict[str, Spec],
     at_once: int,
 ) -> tuple[dict[str, float], int | None]:
-    """What each missing run will take, seconds; those too short to be measured are left out."""
+    """Estimate the seconds of each missing run, without those too short to be measured.
+
+    Returns:
+        The seconds by identity, and the signal that ended the measuring early, if any.
+    """
     path = order.out / "speeds.json"
     speeds = estimate.of_folder(folder, path)
     unknown = {

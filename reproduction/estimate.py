@@ -1,8 +1,8 @@
-"""How long runs will take: from runs of their kind that this host has made, or from measuring.
+"""Estimates how long runs take, from runs of their kind that this host has made, or by measuring.
 
-The rate of a run depends on the model, the algorithm and the engine. Where no complete run of a kind
-by this host lies in the folder, a few hundred real updates are carried out and timed, and kept for
-the next time. Runs hardly longer than that are not measured beforehand.
+The rate of a run depends on the model, the algorithm and the engine. If the folder has no complete run
+of a kind by this host, a few hundred real updates are carried out and timed, and the speed is kept for
+the next time. Runs hardly longer than that are not measured.
 """
 
 import heapq
@@ -25,19 +25,19 @@ from testbed.experiment.spec import Spec
 from testbed.results.reading.run import Run
 
 MEASURED = 600
-"""Updates of a run that measures a kind: the rows of staleness counters fill in the first 200."""
+"""Updates of a run that measures a kind; the first 200 fill the rows of staleness counters."""
 WORTH = 4 * MEASURED
-"""Updates from which on a run is worth being measured beforehand."""
+"""The least number of updates of a run that is worth measuring a kind for."""
 Kind: TypeAlias = str
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How quickly a host makes runs of a kind.
+    """The speed at which a host makes runs of a kind.
 
     Attributes:
-        updates: per second, between two evaluations.
-        evaluation: seconds by which training stands still for an evaluation.
+        updates: updates per second between two evaluations.
+        evaluation: seconds by which an evaluation delays training.
         around: seconds of a run before its first and after its last update.
     """
 
@@ -46,17 +46,17 @@ class Speed:
     around: float
 
     def seconds(self, spec: Spec) -> float:
-        """What a run will take."""
+        """Return the seconds that a run will take."""
         updates = spec.training.updates
         evaluations = updates / spec.evaluation.every
         return self.around + updates / self.updates + evaluations * self.evaluation
 
 
 def kind(spec: Spec, engine: str) -> Kind:
-    """What runs of one speed have in common."""
+    """Return the key that runs of the same speed share."""
     (algorithm,) = spec.algorithms
     parts = [engine, platform.node(), spec.dataset.name, spec.model.name, spec.devices.workers]
-    # In an emulation moving parameters takes more than what differs among compressing algorithms.
+    # In an emulation, moving parameters takes longer than what differs among compressing algorithms.
     ratio = getattr(algorithm, "ratio", None)
     if engine == "simulation":
         parts += [algorithm.name, ratio]
@@ -66,7 +66,7 @@ def kind(spec: Spec, engine: str) -> Kind:
 
 
 def known(runs: Iterable[tuple[Spec, Run]]) -> dict[Kind, Speed]:
-    """The speeds of this host that complete runs tell, later ones before earlier ones."""
+    """Return the speeds of this host's complete runs; later runs take precedence over earlier ones."""
     found = {}
     for spec, run in runs:
         summary, host = run.summary, run.manifest.host
@@ -85,11 +85,11 @@ def measure(
     """Carry out a few hundred updates of each kind.
 
     Args:
-        specs: a run of each kind, with the engine that it is to have.
-        at_once: how many runs there will be at a time.
+        specs: a run of each kind, with its engine.
+        at_once: the number of runs at a time, now and later.
 
     Returns:
-        The speeds, and the signal that ended it before its time, if any.
+        The speeds, and the signal that ended the measuring early, if any.
 
     Raises:
         RunError: one of these runs failed.
@@ -119,7 +119,7 @@ def _shortened(spec: Spec) -> Spec:
 
 
 def _speed(directory: Path) -> Speed:
-    """Read it off a run with one evaluation in its middle."""
+    """Compute the speed from a run with one evaluation in its middle."""
     table = pq.read_table(directory / "updates.parquet", columns=["host_time"])
     times = table.column("host_time").to_numpy()
     half = len(times) // 2
@@ -133,7 +133,7 @@ def _speed(directory: Path) -> Speed:
 
 
 def altogether(seconds: Sequence[float], at_once: int) -> float:
-    """What jobs take that are begun in this order, so many at a time."""
+    """Return the seconds that jobs take together, begun in this order, ``at_once`` at a time."""
     ends = [0.0] * at_once
     for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
@@ -141,7 +141,7 @@ def altogether(seconds: Sequence[float], at_once: int) -> float:
 
 
 def read(path: Path) -> dict[Kind, Speed]:
-    """Speeds that were kept; none if there is no such file, or it is of another make."""
+    """Return the speeds in a file; none if it does not exist or has another format."""
     try:
         return {name: Speed(**speed) for name, speed in json.loads(path.read_bytes()).items()}
     except (OSError, ValueError, TypeError):
@@ -149,12 +149,12 @@ def read(path: Path) -> dict[Kind, Speed]:
 
 
 def keep(path: Path, speeds: Mapping[Kind, Speed]) -> None:
-    """Keep speeds for the next time."""
+    """Write speeds into a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {name: asdict(speed) for name, speed in speeds.items()}
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def of_folder(folder: Folder, path: Path) -> dict[Kind, Speed]:
-    """What a folder of runs tells: speeds that were kept, and before them those of its runs."""
+    """Return the speeds that were kept; those of the folder's own runs take precedence."""
     return read(path) | known(folder.all)

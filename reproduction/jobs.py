@@ -1,8 +1,8 @@
-"""Runs carried out by processes of their own, some at a time, until all are done or a signal comes.
+"""Carries out runs in processes of their own, some at a time, until all have ended or a signal comes.
 
-A terminal's Ctrl-C reaches only this process (children have sessions of their own); it tells each
-child to end, which leaves its run directory in order and nothing on the host, and waits for them. A
-run that fails does not keep the others from being carried out.
+A terminal's Ctrl-C reaches only this process (children have sessions of their own). It then sends each
+child SIGTERM, on which the child leaves its run directory in order and nothing else on the host, and
+waits for all of them. A run that fails does not keep the others from being carried out.
 """
 
 import json
@@ -27,11 +27,11 @@ class Job:
     """One run to be carried out.
 
     Attributes:
-        title: for people.
-        command: what does it, and tells as ``child`` does.
-        updates: of the run, until it tells more.
-        progress: how far it is; None until it has told.
-        result: its last message: ``ended``, ``reason``, ``directory``; None until it has ended.
+        title: the name that is shown.
+        command: the command of its process, which writes the messages of ``reproduction.child``.
+        updates: the number of updates of the run.
+        progress: the last progress reported; None before the first.
+        result: the last message: ``ended``, ``reason``, ``directory``; None until it has ended.
     """
 
     title: str
@@ -45,33 +45,33 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether it has begun and not ended."""
+        """True if it has begun and not ended."""
         return self._process is not None and self.result is None
 
     @property
     def complete(self) -> bool:
-        """Whether it came to its end."""
+        """True if its run was completed."""
         return self.result is not None and self.result["ended"] == "completed"
 
 
 class Display(Protocol):
-    """Shows how jobs go."""
+    """A display of jobs."""
 
     def show(self, jobs: Sequence[Job]) -> None:
-        """Called some times per second."""
+        """Show the jobs; called a few times per second."""
 
     def event(self, job: Job, level: str, text: str) -> None:
-        """Something happened in a job's run."""
+        """Show an event of a job's run."""
 
     def ended(self, job: Job) -> None:
-        """A job has ended."""
+        """Show that a job has ended."""
 
 
 def carry_out(jobs: Sequence[Job], at_once: int, display: Display) -> int | None:
-    """Carry jobs out, in their order, so many at a time.
+    """Carry out jobs in their order, ``at_once`` at a time.
 
     Returns:
-        The number of the signal that ended it before its time; None if none came.
+        The number of the signal that ended the work early; None if none came.
     """
     waiting = list(jobs)
     caught: int | None = None
@@ -91,7 +91,7 @@ def carry_out(jobs: Sequence[Job], at_once: int, display: Display) -> int | None
                     else:
                         _listen(key.data, selector, display)
                 display.show(jobs)
-        finally:  # only a bug leads here with children that run
+        finally:  # children still run here only after a bug
             _each(jobs, lambda process: process.terminate())
     return caught
 
@@ -119,7 +119,7 @@ def _start(job: Job, selector: selectors.BaseSelector) -> None:
 
 
 def _listen(job: Job, selector: selectors.BaseSelector, display: Display) -> None:
-    """Take in what a child has told; at its end, its result."""
+    """Read messages of a child; when it has ended, set the job's result."""
     process = job._process
     assert process is not None and process.stdout is not None
     data = os.read(process.stdout.fileno(), 65536)
@@ -143,5 +143,5 @@ def _listen(job: Job, selector: selectors.BaseSelector, display: Display) -> Non
 
 
 def child(*arguments: str) -> tuple[str, ...]:
-    """The command of a child."""
+    """Return the command of a child."""
     return (sys.executable, "-m", "reproduction.child", *arguments)

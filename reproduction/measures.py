@@ -1,8 +1,8 @@
-"""What the runs of a line came to, in the paper's terms.
+"""Measures of a line's runs, in the paper's terms.
 
-*Final accuracy* is the mean over runs of the greatest that each reached (§V-C). The paper plots moving
-averages of an unstated window: ``WINDOW`` evaluations here. Both are given: of the raw curve and of
-the moving average.
+*Final accuracy* is the mean over runs of the greatest accuracy that each reached (§V-C). The paper
+plots moving averages over a window that it does not state: ``WINDOW`` evaluations here. Measures are
+given both for the raw curve and for the moving average.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ WINDOW = 5
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Some values: mean, least and greatest, and how many there are."""
+    """The mean, the least, the greatest and the number of some values."""
 
     mean: float
     low: float
@@ -33,7 +33,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread | None":
-        """None of no values."""
+        """Return the spread of values; None if there are none."""
         known = [float(value) for value in values]
         return cls(float(np.mean(known)), min(known), max(known), len(known)) if known else None
 
@@ -45,7 +45,7 @@ class Averaged:
     Attributes:
         iteration: int64, shape (points,).
         accuracy: percent, shape (runs, points).
-        wire_bytes: of the ingress so far, mean over the runs, shape (points,).
+        wire_bytes: ingress so far, mean over the runs, shape (points,).
     """
 
     iteration: npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ class Averaged:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Where a run, or some in the mean, first reaches the goal: updates, and ingress so far."""
+    """The updates and the ingress with which a run, or the mean of some, first reaches the goal."""
 
     iteration: float
     payload_bytes: float
@@ -63,18 +63,18 @@ class Reached:
 
     @classmethod
     def mean(cls, several: Iterable["Reached"]) -> "Reached":
-        """The mean of at least one."""
+        """Return the mean of at least one."""
         return cls(*map(float, np.mean([astuple(one) for one in several], axis=0)))
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a line's runs first reach the goal, each by itself.
+    """The points at which a line's runs first reach the goal, each by itself.
 
     Attributes:
-        reached: how many do.
-        runs: of how many.
-        iteration, payload_bytes, wire_bytes: means over those that do; None if none does.
+        reached: number of runs that reach it.
+        runs: number of runs.
+        iteration, payload_bytes, wire_bytes: means over the runs that reach it; None if none does.
     """
 
     reached: int
@@ -87,7 +87,7 @@ class Goal:
 def moving_average(
     accuracy: npt.NDArray[np.float64], window: int = WINDOW
 ) -> npt.NDArray[np.float64]:
-    """The mean of each value and the ``window`` - 1 before it; shape (values - window + 1,)."""
+    """Return the means of each value and the ``window`` - 1 before it; shape (values - window + 1,)."""
     if len(accuracy) < window:
         return accuracy[:0]
     return np.convolve(accuracy, np.full(window, 1 / window), mode="valid")
@@ -98,9 +98,9 @@ class Line:
     """A line of a figure, or a row of the table, with its complete runs.
 
     Attributes:
-        series: what it is.
-        runs: one for each seed that there is, an emulation's before a simulation's.
-        twins: by seed, the simulation of a run that is an emulation's, where there is one.
+        series: the paper's line or row.
+        runs: one for each seed with a complete run, an emulation in preference to a simulation.
+        twins: by seed, the simulation of the same run, where ``runs`` has an emulation.
     """
 
     series: Series
@@ -109,19 +109,19 @@ class Line:
 
     @property
     def final(self) -> Spread | None:
-        """Final accuracy, percent."""
+        """The final accuracy, percent."""
         return Spread.of(
             best for run in self.runs if (best := run.evaluations.best_accuracy) is not None
         )
 
     @property
     def final_averaged(self) -> Spread | None:
-        """Final accuracy of the moving average, percent."""
+        """The final accuracy of the moving average, percent."""
         return Spread.of(row.max() for row in self.averaged.accuracy if len(row))
 
     @cached_property
     def averaged(self) -> Averaged:
-        """The moving averages; without a point where there is no run."""
+        """The moving averages; they have no points if there is no run."""
         curves = [run.evaluations for run in self.runs]
         points = min((len(curve) for curve in curves), default=0)
         rows = [moving_average(curve.accuracy[:points]) for curve in curves]
@@ -135,12 +135,12 @@ class Line:
 
     @property
     def goal(self) -> Goal:
-        """Where an evaluation of each run first reaches the goal."""
+        """The points at which an evaluation of each run first reaches the goal."""
         return self._goal(1)
 
     @property
     def averaged_goal(self) -> Goal:
-        """Where the moving average of each run does."""
+        """The points at which the moving average of each run first reaches the goal."""
         return self._goal(WINDOW)
 
     def _goal(self, window: int) -> Goal:
@@ -150,10 +150,10 @@ class Line:
         return Goal(len(reached), len(self.runs), *astuple(Reached.mean(reached.values())))
 
     def goals(self, window: int) -> dict[int, Reached]:
-        """Where the moving average of ``window`` evaluations first reaches the goal.
+        """Find where the moving average of ``window`` evaluations first reaches the goal.
 
         Returns:
-            By seed; without the runs that do not reach it.
+            The points by seed, without the runs that do not reach it.
         """
         found = {}
         for run in self.runs:
@@ -166,18 +166,18 @@ class Line:
         return found
 
     def by_seed(self) -> dict[int, float]:
-        """The greatest accuracy of each seed's run."""
+        """Return the greatest accuracy of each seed's run, percent."""
         bests = {run.seed: run.evaluations.best_accuracy for run in self.runs}
         return {seed: best for seed, best in bests.items() if best is not None}
 
     @property
     def modelled(self) -> bool:
-        """Whether wire bytes of any of its runs were modelled."""
+        """True if wire bytes of any of its runs were modelled."""
         return any(run.result.modelled for run in self.runs)
 
 
 def on_equal_seeds(*lines: Line) -> list[Line]:
-    """The lines with only the runs of the seeds that all of them have."""
+    """Return the lines with only the runs of the seeds that all of them have."""
     seeds = set.intersection(*({run.seed for run in line.runs} for line in lines))
     return [
         replace(line, runs=tuple(run for run in line.runs if run.seed in seeds)) for line in lines
@@ -185,14 +185,14 @@ def on_equal_seeds(*lines: Line) -> list[Line]:
 
 
 def finals_on_equal_seeds(*lines: Line) -> list[dict[int, float]]:
-    """The final accuracies of each line, percent, by seed, of the seeds that all lines have one of."""
+    """Return each line's final accuracies, percent, by seed, for the seeds that all lines have."""
     by_line = [line.by_seed() for line in lines]
     seeds = sorted(set.intersection(*(set(finals) for finals in by_line)))
     return [{seed: finals[seed] for seed in seeds} for finals in by_line]
 
 
 def goals_on_equal_seeds(a: Line, b: Line, window: int) -> tuple[Reached, Reached] | None:
-    """Where two lines reach the goal in the mean of the seeds with which both do; None if no seed."""
+    """Return where two lines reach the goal, in the mean of the seeds with which both do, or None."""
     first, second = a.goals(window), b.goals(window)
     seeds = first.keys() & second.keys()
     if not seeds:
@@ -201,7 +201,7 @@ def goals_on_equal_seeds(a: Line, b: Line, window: int) -> tuple[Reached, Reache
 
 
 def lines_of(series: Sequence[Series], order: Order, records: Records) -> dict[str, Line]:
-    """The lines of a part by name, with whatever runs there are of the order's and the scale's seeds.
+    """Return the lines of a part by name, with the recorded runs of the order's and the scale's seeds.
 
     Raises:
         SpecError: an experiment file cannot be used.

@@ -1,7 +1,8 @@
-"""The pages: Markdown and figures made of records of runs and of what a person wrote in notes.
+"""Writes the pages: Markdown and figures made of records of runs and of notes that a person wrote.
 
-Whatever is measured is generated; why it differs from the paper is in ``docs/reproduction/notes``, one
-file for each page, which is taken over as it is, so that generating never loses it.
+Everything measured is generated. The reasons for differences from the paper are in
+``docs/reproduction/notes``, one file for each page, which is copied as it is: generating must never
+lose it.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ _SMALLER = (
 
 @dataclass(frozen=True)
 class Told:
-    """A part with its lines and what became of its claims."""
+    """A part with its lines and its checked claims."""
 
     part: Part
     lines: Mapping[str, Line]
@@ -38,19 +39,19 @@ class Told:
 
 
 def write_pages(order: Order, folder: Path) -> list[Path]:
-    """Write the pages of an order's parts and their figures; returns the pages' paths.
+    """Write the pages of an order's parts and their figures; return the pages' paths.
 
-    Complete runs are recorded first, of all parts, so that the pages are of these and of what was
-    recorded in the folder before.
+    Complete runs of all parts are recorded first, so that the pages show them as well as those recorded
+    in the folder earlier.
 
     Args:
-        order: whose parts, scale, seeds and folder of runs count; every line is told, whatever
-            ``only`` says.
-        folder: made if it is not there. Its README is of all parts.
+        order: gives parts, scale, seeds and the folder of runs; ``only`` is ignored: pages have all
+            lines.
+        folder: made if it does not exist. Its README covers all parts.
 
     Raises:
         SpecError: an experiment file cannot be used.
-        TestbedError: a file cannot be written, or is no record.
+        TestbedError: a file cannot be written, or is not a record.
     """
     records = Records(folder)
     seeds = sorted({*order.seeds, *order.scale.seeds})
@@ -111,7 +112,7 @@ def _page(told: Told, order: Order, folder: Path, records: Records) -> str:
 
 
 def _provenance(name: str, lines: Mapping[str, Line], order: Order) -> str:
-    """By which command, at which scale, from which seeds, by which code."""
+    """Return the command, the scale, the seeds, the engines and the code that a page is made by."""
     runs = [run for line in lines.values() for run in line.runs]
     seeds = sorted({run.seed for run in runs})
     commits = sorted({run.result.commit or "unknown" for run in runs})

@@ -1,7 +1,7 @@
-"""What the paper shows, and which run of which experiment file each of its lines is.
+"""The paper's figures and table, and the experiment file and algorithm of each of their lines.
 
 Hardy, Le Merrer, Sericola: *Distributed deep learning on edge-devices: feasibility via adaptive
-compression*, IEEE NCA 2017. Numbers are those of its §V; accuracies in percent.
+compression*, IEEE NCA 2017. Numbers are those of its §V; accuracies are in percent.
 """
 
 from dataclasses import dataclass, replace
@@ -9,15 +9,15 @@ from pathlib import Path
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments" / "adacomp"
 SEEDS = (1, 2, 3)
-"""§V-C: experiments have been run 3 times."""
+"""§V-C: every experiment was run 3 times."""
 GOAL = 97.0
 """§V-C: the accuracy at which ingress is compared."""
 GOAL_BYTES = 1.33e9
 """§V-C: AdaComp's ingress at 97 %, c = 0.01."""
 GOAL_RATIO = 191.0
-"""§V-C: how many times less than ASGD's that is."""
+"""§V-C: the factor by which that is less than ASGD's."""
 WITHIN = 0.5
-"""Points of accuracy within which a reproduction is to be."""
+"""Points of accuracy by which a reproduction may differ from the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Series:
     """One line of a figure, or one row of the table.
 
     Attributes:
-        name: in file names and on the command line, e.g. ``asgd``.
-        title: for people.
-        file: the experiment file's name, without its suffix.
-        label: the algorithm's label in it.
+        name: name in file names and on the command line, e.g. ``asgd``.
+        title: name in figures and tables.
+        file: name of the experiment file, without its suffix.
+        label: label of the algorithm in that file.
         accuracy: the paper's final accuracy, percent; None where it gives none.
     """
 
@@ -49,11 +49,11 @@ class Part:
     """A figure or the table.
 
     Attributes:
-        name: ``fig1`` and so on: the make target's, the command's and the page's.
-        title: for people.
-        shows: what the paper's has on its axes, a sentence.
-        series: in the paper's order.
-        compares_ingress: whether its lines are compared by the bytes that they cost.
+        name: ``fig1`` and so on, in the make target, on the command line and of the page.
+        title: heading of the page.
+        shows: sentences that describe the paper's own figure or table.
+        series: its lines or rows, in the paper's order.
+        compares_ingress: True if its lines are compared by the bytes that they cost.
     """
 
     name: str
@@ -105,7 +105,7 @@ PER_TENSOR = Part(
 
 
 def _lines_of_fig3(name: str, title: str, shows: str) -> Part:
-    """The same lines, of another experiment file: that of the part's name."""
+    """Make a part with Fig. 3's lines from another experiment file, that of the part's name."""
     return Part(name, title, shows, tuple(replace(one, file=name) for one in FIG3.series))
 
 
@@ -136,7 +136,7 @@ TABLE2 = Part(
     ),
     compares_ingress=False,
 )
-# The text of §V-E says c = 0.001; 98.59 is the accuracy of c = 0.01 in §V-C.
+# The text of §V-E says c = 0.001, but §V-C gives 98.59 as the accuracy of c = 0.01.
 _FIG4 = {
     ("60000", "one"): 98.59,
     ("60000", "three"): 98.36,

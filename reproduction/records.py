@@ -1,8 +1,8 @@
-"""What is kept of a run beside the pages: its spec, what it came to, its curve.
+"""Records of runs, kept next to the pages: a run's spec, its result and its curve.
 
 Run directories are large and stay where they were made. A record is small enough to be committed, and
-all that the pages are made of, so that whoever has the pages can make them again, and add a run to
-them without having the others.
+the pages are made of nothing else, so that a person who has the pages can make them again, and add a
+run to them without having the others.
 """
 
 import csv
@@ -25,7 +25,7 @@ from testbed.results.tables.verdict import verdict
 
 _COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes")
 _DIGITS = 16
-"""Of a digest: 64 bits."""
+"""Digits that are kept of a digest: 64 bits."""
 _COMMIT = 12
 
 
@@ -49,7 +49,7 @@ class Evaluated:
 
     @property
     def best_accuracy(self) -> float | None:
-        """The greatest that was measured, percent, or None."""
+        """The greatest measured accuracy, percent; None if there is none."""
         measured = self.accuracy[np.isfinite(self.accuracy)]
         return float(measured.max()) if len(measured) else None
 
@@ -59,7 +59,7 @@ class _Part(BaseModel):
 
 
 class ClassSent(_Part):
-    """A device class: its name, its workers, and how many of their updates were applied."""
+    """A device class: its name, the number of its workers and of their updates that were applied."""
 
     name: str
     workers: int
@@ -67,19 +67,19 @@ class ClassSent(_Part):
 
 
 class Result(_Part):
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         engine: ``simulator``, or the runtime of the emulation's devices.
-        cpus, cpu: the host's processors, and what they are.
-        wall_seconds: by the host's clock, without what is between a resumed run's sessions.
-        updates_per_second: by the host's clock while it trained.
-        wire: whether the wire bytes were counted or modelled, a few words.
-        modelled: whether they were modelled.
-        parameters_sha256: the first 16 digits; empty if it is not known.
-        workers, crashed: how many there were, and how many of them were frozen or killed for good.
-        classes: empty if there are none.
-        commit: of the code, the first 12 digits; empty if it is not known.
+        cpus, cpu: the number of the host's processors, and their model.
+        wall_seconds: duration by the host's clock, without the time between a resumed run's sessions.
+        updates_per_second: rate by the host's clock during training.
+        wire: a few words that say whether wire bytes were counted or modelled.
+        modelled: True if they were modelled.
+        parameters_sha256: the first 16 digits; empty if unknown.
+        workers, crashed: number of workers, and of those frozen or killed for good.
+        classes: the device classes; empty if there are none.
+        commit: the first 12 digits of the code's commit; empty if unknown.
     """
 
     engine: str
@@ -98,7 +98,7 @@ class Result(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A complete run."""
+    """The record of a complete run."""
 
     spec: Spec
     result: Result
@@ -111,16 +111,16 @@ class Record:
 
     @property
     def simulated(self) -> bool:
-        """Whether no emulation, whose bytes cross a wire, carried it out."""
+        """True if the simulator carried it out, so that no bytes crossed a wire."""
         return self.result.engine == "simulator"
 
 
 class Records:
-    """The records of a folder of pages: at most one for each run and engine.
+    """The records in a folder of pages: at most one for each run and engine.
 
     Raises:
-        SpecError: a record's spec cannot be read.
-        TestbedError: the rest of a record cannot be.
+        SpecError: the spec of a record cannot be read.
+        TestbedError: the rest of a record cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -132,7 +132,7 @@ class Records:
             self._found[key] = path.parent.name, record
 
     def take(self, runs: Iterable[Wanted], scale: Scale, folder: Folder) -> None:
-        """Record the newest complete run of each, of each engine, in place of an earlier one's.
+        """Record the newest complete run of each identity and engine, in place of an earlier record.
 
         Raises:
             TestbedError: a record cannot be written.
@@ -151,12 +151,12 @@ class Records:
                 self._found[one.identity, name] = stem, record
 
     def of(self, key: Identity) -> Sequence[Record]:
-        """Those of a run, an emulation's first."""
+        """Return the records of a run, those of emulations first."""
         found = [record for (known, _), (_, record) in self._found.items() if known == key]
         return sorted(found, key=lambda record: record.simulated)
 
     def name(self, record: Record) -> str:
-        """The name of a record's folder."""
+        """Return the name of a record's folder."""
         return self._found[identity(record.spec), record.result.engine][0]
 
 
@@ -164,20 +164,20 @@ def keep(run: Run, folder: Path) -> None:
     """Write the record of a run into a folder of its own.
 
     Raises:
-        TestbedError: it cannot be written.
+        TestbedError: the record cannot be written.
     """
     _write(folder, _of(run))
 
 
 def engine(run: Run) -> str:
-    """What carried a run out."""
+    """Return ``simulator``, or the runtime of the devices, for a run."""
     if run.manifest.engine == "simulation":
         return "simulator"
     return load_resolved(run.directory / "spec.yaml").devices.runtime
 
 
 def wall_seconds(run: Run) -> float | None:
-    """From a run's first moment to its last by the host's clock, without what is between sessions."""
+    """Return the seconds of a run by the host's clock, without the time between its sessions."""
     manifest = run.manifest
     if manifest.finished is None:
         return run.summary.host_seconds
@@ -234,7 +234,7 @@ def _write(folder: Path, record: Record) -> None:
             writer.writerow(_COLUMNS)
             columns = (getattr(record.evaluations, name).tolist() for name in _COLUMNS)
             writer.writerows(zip(*columns, strict=True))
-        # Last: without it, this is no record yet.
+        # Written last: a folder without it is not a record.
         (folder / "spec.yaml").write_text(dump(record.spec), encoding="utf-8")
     except OSError as error:
         raise TestbedError(f"{folder} cannot be written ({error.strerror})") from error

@@ -1,9 +1,9 @@
-"""Which runs there are: told by what determines their result, not by where they lie.
+"""Identifies runs by what determines their result, and finds them in a folder.
 
-Two runs are the same if their resolved specs and seeds are equal but for what changes no parameter,
-no payload byte and no accuracy: names and labels, the engine, what devices are made of, how traffic
-is watched, how often the server's state is kept. Under the virtual clock they are then equal to the
-bit, so that a figure may take either, and the same run may serve two figures.
+Two runs are the same if their resolved specs and seeds are equal, except for keys that change no
+parameter, no payload byte and no accuracy: names and labels, the engine, the devices' runtime, image
+and limits, the capture of traffic, the interval of checkpoints. Under the virtual clock such runs are
+equal to the bit, so that a figure may take either, and one run may serve two figures.
 """
 
 import json
@@ -27,7 +27,7 @@ _OF_NO_EFFECT_ON_DEVICES = ("runtime", "launch", "image", "cpus", "memory")
 
 
 def identity(spec: Spec) -> Identity:
-    """What a spec of one run has in common with every other that has the same result."""
+    """Return the key that a spec of one run shares with every other that has the same result."""
     (algorithm,) = spec.algorithms
     data: dict[str, Any] = spec.model_dump(mode="json")
     for key in _OF_NO_EFFECT:
@@ -37,7 +37,7 @@ def identity(spec: Spec) -> Identity:
     for one in data["devices"].get("classes") or ():
         for key in ("cpus", "memory"):
             one.pop(key, None)
-    # What the algorithm's entry leaves open, the spec says.
+    # The spec has the values that the algorithm's entry leaves open.
     choice = {
         "label": None,
         "encoding": (algorithm.encoding or spec.encoding).model_dump(mode="json"),
@@ -54,8 +54,9 @@ class Wanted:
     """A run that some part needs.
 
     Attributes:
-        spec: of one algorithm, resolved.
-        series: the first line or row that needs it; others may.
+        spec: a resolved spec with one algorithm.
+        series: the first line or row that needs the run; others may need it too.
+        identity: the spec's identity.
     """
 
     spec: Spec
@@ -64,7 +65,7 @@ class Wanted:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The name that is shown."""
         return f"{self.spec.name}/{self.series.label}, seed {self.spec.seed}"
 
 
@@ -74,7 +75,7 @@ def wanted(
     seeds: Sequence[int],
     only: Collection[str] = (),
 ) -> list[Wanted]:
-    """The runs that parts need, each once, seed after seed.
+    """Return the runs that parts need, each once, seed after seed.
 
     Args:
         only: names of series, if not all are wanted.
@@ -96,7 +97,7 @@ def wanted(
 
 
 class Folder:
-    """The runs in a folder, by identity; a run whose spec cannot be read is none of them."""
+    """The runs in a folder, by identity, without those whose spec cannot be read."""
 
     def __init__(self, runs_root: Path) -> None:
         self._runs: dict[Identity, list[Run]] = defaultdict(list)
@@ -112,18 +113,18 @@ class Folder:
                     self._runs[identity(spec)].append(run)
 
     def complete(self, key: Identity) -> list[Run]:
-        """Its complete runs, an emulation's first, the newest of each first."""
+        """Return the complete runs, emulations first, the newest of each kind first."""
         runs = [run for run in reversed(self._runs[key]) if run.ended == "completed"]
         return sorted(runs, key=lambda run: run.manifest.engine != "emulation")
 
     def serves(self, key: Identity, engine: str) -> bool:
-        """Whether it need not be carried out: whoever asks for containers wants measured bytes."""
+        """Return True if a complete run serves; an emulation's engine needs measured wire bytes."""
         complete = self.complete(key)
         emulated = any(run.manifest.engine == "emulation" for run in complete)
         return emulated or (bool(complete) and engine == "simulation")
 
     def begun(self, key: Identity, engine: str) -> Run | None:
-        """The newest of its runs on this kind of engine that did not come to its end."""
+        """Return the newest incomplete run on this kind of engine, or None."""
         kind = "simulation" if engine == "simulation" else "emulation"
         runs = [run for run in reversed(self._runs[key]) if run.manifest.engine == kind]
         return next((run for run in runs if run.ended != "completed"), None)

@@ -1,8 +1,8 @@
-"""How large a reproduction is: the paper's size, a coffee break's, a test's.
+"""The scales of a reproduction: ``full`` as in the paper, ``quick`` for a break, ``tiny`` for tests.
 
 A scale changes the experiment files' values by the same ``--set`` options that a person would give.
-The probability of a crash follows from the number of updates: half of the workers are to have
-crashed by the end, so that p · I = n / 2 (the file's 0.0004 at I = 250,000 and n = 200).
+The probability of a crash follows from the number of updates: half of the workers should have crashed
+by the end, so that p · I = n / 2 (the file's 0.0004 at I = 250,000 and n = 200).
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from testbed.experiment.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One size.
+    """A scale of a reproduction.
 
     Attributes:
-        name: on the command line.
-        updates: of every run; None for the file's.
-        evaluate_every: updates; None for the file's.
-        workers_divisor: the files' numbers of workers are divided by it.
-        dataset: in place of MNIST, of whose parts as large a share is taken; None for MNIST.
-        seeds: which are carried out unless others are asked for.
-        checkpoint_every: updates from one checkpoint to the next; None for none.
+        name: its name on the command line.
+        updates: updates of every run; None for the file's.
+        evaluate_every: updates between evaluations; None for the file's.
+        workers_divisor: divisor of the files' numbers of workers.
+        dataset: a dataset instead of MNIST, of which subsets take the same shares; None for MNIST.
+        seeds: the seeds, unless others are asked for.
+        checkpoint_every: updates from one checkpoint to the next; None for no checkpoints.
     """
 
     name: str
@@ -47,17 +47,17 @@ _DIGITS, _MNIST = 1442, 60_000
 
 
 def load_run(series: Series, scale: Scale, seed: int) -> Spec:
-    """The spec of one run: one algorithm of an experiment file, at a scale.
+    """Return the spec of one run: one algorithm of an experiment file, at a scale.
 
     Raises:
-        SpecError: the file cannot be used.
+        SpecError: the experiment file cannot be used.
     """
     whole = load(series.path, overrides(load(series.path), scale), seed)
     return whole.runs()[series.label]
 
 
 def overrides(spec: Spec, scale: Scale) -> list[str]:
-    """The ``--set`` options that bring an experiment file to a scale."""
+    """Return the ``--set`` options that bring an experiment file to a scale."""
     found = []
     updates = scale.updates or spec.training.updates
     workers = spec.devices.workers // scale.workers_divisor

@@ -1,4 +1,4 @@
-"""The pages' tables: rows of text, and Markdown made of them."""
+"""The tables of the pages, as Markdown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,7 @@ from testbed.quantities import (
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; cells are text without a line's end."""
+    """Return a Markdown table; cells are text without line breaks."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
@@ -38,12 +38,12 @@ def _difference(spread: Spread | None, paper: float | None) -> str:
 
 
 def _wire(line: Line, count: float | None) -> str:
-    """Wire bytes of a line's runs, and whether they were modelled."""
+    """Return wire bytes of a line's runs as text, marked if they were modelled."""
     return as_bytes(count) + " (modelled)" * (line.modelled and count is not None)
 
 
 def accuracies(lines: Mapping[str, Line]) -> str:
-    """The paper's final accuracies and ours."""
+    """Return a table of the paper's final accuracies and ours."""
     rows = [
         (
             line.series.title,
@@ -62,7 +62,7 @@ def accuracies(lines: Mapping[str, Line]) -> str:
 
 
 def goal(lines: Mapping[str, Line]) -> str:
-    """What it took to reach the goal, and how much less that is than ASGD took with the same seeds."""
+    """Return a table of the cost to reach the goal, also as a share of ASGD's with the same seeds."""
     rows = []
     for line in lines.values():
         found = line.goal
@@ -91,7 +91,7 @@ def goal(lines: Mapping[str, Line]) -> str:
 
 
 def goal_of_averages(lines: Mapping[str, Line]) -> str:
-    """The same of the moving averages: one noisy evaluation more or less does not decide it."""
+    """Return the same table for moving averages, which no single noisy evaluation decides."""
     rows = []
     for line in lines.values():
         found = line.averaged_goal
@@ -112,7 +112,7 @@ def goal_of_averages(lines: Mapping[str, Line]) -> str:
 def _beside_asgd(
     lines: Mapping[str, Line], line: Line, window: int
 ) -> tuple[Reached | None, float | None]:
-    """Where ASGD reaches the goal, and a line's wire bytes there, with the seeds with which both do."""
+    """Return ASGD's point at the goal and a line's wire bytes there, over seeds where both reach it."""
     both = goals_on_equal_seeds(lines["asgd"], line, window) if "asgd" in lines else None
     return (None, None) if both is None else (both[0], both[1].wire_bytes)
 
@@ -122,7 +122,7 @@ def _share(count: float | None, whole: float | None) -> str:
 
 
 def totals(lines: Mapping[str, Line]) -> str:
-    """What all updates brought in, by the last evaluation."""
+    """Return a table of the ingress of all updates, by the last evaluation."""
     rows = []
     for line in lines.values():
         ends = [
@@ -142,7 +142,7 @@ def totals(lines: Mapping[str, Line]) -> str:
 
 
 def crashes(lines: Mapping[str, Line]) -> str:
-    """How many workers were lost."""
+    """Return a table of the number of workers that were lost."""
     rows = [
         (
             line.series.title,
@@ -155,7 +155,7 @@ def crashes(lines: Mapping[str, Line]) -> str:
 
 
 def by_class(lines: Mapping[str, Line]) -> str:
-    """The updates that each class sent; empty if no run has classes."""
+    """Return a table of the applied updates of each class; empty if no run has classes."""
     rows = [
         (
             line.series.title,
@@ -173,7 +173,7 @@ def by_class(lines: Mapping[str, Line]) -> str:
 
 
 def runs(lines: Mapping[str, Line]) -> str:
-    """Every run: where it was carried out, how long it took, what it ended with."""
+    """Return a table of all runs: host, wall time, final parameters, code."""
     rows = []
     for line in lines.values():
         for run in line.runs:
@@ -208,7 +208,7 @@ def runs(lines: Mapping[str, Line]) -> str:
 
 
 def _twin(run: Record, simulated: Record | None) -> str:
-    """Whether the simulation of an emulation's run ended with the same bits and bytes."""
+    """Return in words how the simulation of an emulated run compares with it."""
     if run.simulated:
         return "is it"
     if simulated is None:
@@ -226,7 +226,7 @@ def _twin(run: Record, simulated: Record | None) -> str:
 
 
 def verdicts(found: Sequence[Claim]) -> str:
-    """The claims and whether they hold."""
+    """Return a table of the claims and their verdicts."""
     return markdown(
         ("", "", "measured"), [(one.text, one.verdict, one.measured or UNKNOWN) for one in found]
     )

@@ -1,3 +1,3 @@
-"""A containerised edge-emulation testbed: one parameter server, hundreds of workers, true bytes."""
+"""A testbed that emulates distributed learning in containers and counts every byte sent."""
 
 __version__ = "0.1.0"

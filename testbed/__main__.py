@@ -1,10 +1,13 @@
-"""``python -m testbed`` is ``testbed``; both begin here, before a long import."""
+"""The entry point of ``testbed`` and ``python -m testbed``.
+
+The long imports must happen inside ``main``, so that Ctrl-C during them leaves no traceback.
+"""
 
 import signal
 import sys
 
 INTERRUPTED = 128 + signal.SIGINT
-"""The exit status after Ctrl-C, in whatever phase it comes: a shell's own for a signal."""
+"""The exit status after Ctrl-C in any phase, as a shell reports that signal."""
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 """Messages between the processes of one run on one host: JSON, raw bytes and descriptors.
 
 Roles report to the orchestrator over such a channel, and the orchestrator, the agent and the fork
-server talk over others. It is a Unix SOCK_SEQPACKET pair: messages stay whole, several processes
-may write to the same end, and the reader sees the end of the stream when the last writer is gone.
-It never leaves the host and never crosses the emulated network.
+server communicate over others. It is a Unix SOCK_SEQPACKET pair: messages stay whole, several
+processes may write to the same end, and the reader sees the end of the stream when the last writer
+has closed it. A channel must never leave the host or cross the emulated network.
 
 A message may be as long as memory allows. The kernel takes a packet only if it fits into a send buffer,
-so a longer message stands in a sealed memory file, and its packet carries the file's descriptor. One
-message is one packet in either case: messages of several writers cannot mix, and their order holds.
+so a longer message is put into a sealed memory file, and its packet carries the file's descriptor. One
+message is one packet in either case: messages of several writers cannot mix, and they keep their order.
 """
 
 import array
@@ -23,14 +23,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LARGEST = 7_000
-"""Longest message in bytes that is sent as a packet of its own. Up to here the kernel finds room for it
-in two adjacent pages; for packets of 104,000 bytes it wants more, and on a host whose memory a thousand
-devices had broken up it found none (ENOBUFS). A memory file takes single pages."""
+"""Longest message in bytes that is sent in its packet. Up to this length the kernel needs two adjacent
+pages for it; for packets of 104,000 bytes it needs more, and on a host whose memory a thousand devices
+had fragmented it found none (ENOBUFS). A memory file takes single pages."""
 MOST_DESCRIPTORS = 200
-"""Descriptors that one message may carry; the kernel takes 253."""
+"""The most descriptors that one message may carry; the kernel takes 253."""
 _IN_FILE = b"\0"
-"""Packet of a message that stands in a memory file, the last of the packet's descriptors. No other
-packet begins like this: they begin with JSON."""
+"""Packet of a message in a memory file, which is the last of the packet's descriptors. No other packet
+begins like this, because the others begin with JSON."""
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _ITEM_SIZE = array.array("i").itemsize
 _ASK = (LARGEST, socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * _ITEM_SIZE), socket.MSG_CMSG_CLOEXEC)
@@ -42,8 +42,8 @@ class Message:
 
     Attributes:
         fields: the JSON object.
-        raw: the bytes that followed it.
-        descriptors: received file descriptors, now owned by the receiver.
+        raw: the bytes after the JSON object.
+        descriptors: the received file descriptors; the receiver owns them and must close them.
     """
 
     fields: dict[str, Any]
@@ -52,14 +52,14 @@ class Message:
 
 
 class Channel:
-    """One end of a channel."""
+    """One end of a channel between processes of this host."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
 
     @classmethod
     def pair(cls) -> tuple["Channel", "Channel"]:
-        """Make both ends."""
+        """Make the two ends of a new channel."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(ours), cls(theirs)
 
@@ -69,17 +69,17 @@ class Channel:
         return cls(socket.socket(fileno=fd))
 
     def fileno(self) -> int:
-        """The descriptor, for selectors."""
+        """Return the descriptor of this end, for selectors."""
         return self._socket.fileno()
 
     def send(
         self, fields: dict[str, Any], raw: bytes = b"", descriptors: Sequence[int] = ()
     ) -> None:
-        """Send one message of any length, waiting while the reader is behind.
+        """Send one message of any length; wait while the socket has no room for it.
 
         Raises:
-            ValueError: more than ``MOST_DESCRIPTORS``.
-            OSError: nobody reads the other end any more, or there is no memory for a long message.
+            ValueError: there are more than ``MOST_DESCRIPTORS`` descriptors.
+            OSError: no process has the other end open, or there is no memory for a long message.
         """
         if len(descriptors) > MOST_DESCRIPTORS:
             raise ValueError(f"{len(descriptors)} descriptors are over {MOST_DESCRIPTORS}")
@@ -98,7 +98,7 @@ class Channel:
         self._socket.sendmsg(pieces, [rights] if descriptors else [], socket.MSG_NOSIGNAL)
 
     def readable(self, patience: float) -> bool:
-        """Wait until there is a message, or the end; False after ``patience`` seconds without."""
+        """Wait for a message or the end; return False if neither comes in ``patience`` seconds."""
         return readable(self._socket.fileno(), patience)
 
     def has_room(self) -> bool:
@@ -108,21 +108,21 @@ class Channel:
         return bool(poll.poll(0))
 
     def end(self) -> None:
-        """Send nothing more: the reader sees the end behind what was sent. Receiving goes on."""
-        with contextlib.suppress(OSError):  # the other end is gone
+        """Stop sending: the reader sees the end after the last message. This end can still receive."""
+        with contextlib.suppress(OSError):  # the other end is closed
             self._socket.shutdown(socket.SHUT_WR)
 
     def receive(self) -> Message | None:
-        """Wait for the next message; None once every writer has closed its end.
+        """Wait for the next message and return it; return None once every writer has closed its end.
 
         Raises:
-            OSError: this process has no room for the descriptors that came with it.
+            OSError: this process cannot have as many open files as came with the message.
         """
         try:
             data, ancillary, flags, _ = self._socket.recvmsg(*_ASK)
         except ConnectionResetError:
-            # The other end was closed with messages unread, which is told once. What it had sent
-            # before is still to be read, and then comes the end.
+            # The other end was closed with messages unread, which the kernel reports once. The
+            # messages that it had sent can still be read, and then comes the end.
             data, ancillary, flags, _ = self._socket.recvmsg(*_ASK)
         if not data:
             return None
@@ -130,7 +130,7 @@ class Channel:
         for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 descriptors.frombytes(content[: len(content) // _ITEM_SIZE * _ITEM_SIZE])
-        if flags & socket.MSG_CTRUNC:  # the kernel has closed those that found no room
+        if flags & socket.MSG_CTRUNC:  # the kernel has closed the descriptors without room
             for fd in descriptors:
                 os.close(fd)
             raise OSError(
@@ -149,12 +149,10 @@ class Channel:
 
 
 def readable(descriptor: int, patience: float | None) -> bool:
-    """Wait until a descriptor can be read, or has ended; False after ``patience`` seconds without.
+    """Wait until a descriptor can be read or has ended; False if not in ``patience`` seconds.
 
-    Without a patience it waits for ever.
-
-    By poll(2), which takes descriptors of any number: select(2) refuses those above 1,023, which a
-    process of a run with a thousand devices has.
+    With None it waits for ever. It uses poll(2): select(2) refuses descriptors above 1,023, and a
+    process of a run with a thousand devices has some.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -162,7 +160,7 @@ def readable(descriptor: int, patience: float | None) -> bool:
 
 
 def _sealed(*pieces: bytes) -> int:
-    """A memory file of these bytes, which nobody can change any more; returns its descriptor."""
+    """Make a memory file of some bytes that can no longer be changed, and return its descriptor."""
     file = os.memfd_create("message", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         for piece in pieces:
@@ -177,7 +175,7 @@ def _sealed(*pieces: bytes) -> int:
 
 
 def _read(file: int) -> bytes:
-    """The whole of a memory file, which is closed."""
+    """Return the content of a memory file, and close the file."""
     with open(file, "rb") as opened:
-        opened.seek(0)  # the place is shared with the writer, who left it at the end
+        opened.seek(0)  # the offset is shared with the writer, which left it at the end
         return opened.read()

@@ -1,6 +1,6 @@
-"""A digest of the code that runs, taken over the packages' files as they lie there.
+"""A digest of the code that runs, computed from the files of the imported packages.
 
-A checkout, a wheel and an image made of it have the same one, and whatever was changed has another.
+A checkout and the wheel and image made of it have the same digest; any change of the code changes it.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ import testbed
 import traffic
 
 CODE_SUFFIXES = frozenset({".py", ".typed", ".j2", ".css", ".js"})
-"""The files of a package that are installed with it; all others are about the code."""
+"""Suffixes of the files that are installed with a package; all other files only describe the code."""
 
 
 def package_digest() -> str:
-    """SHA-256, hexadecimal, of the installed packages: the files' relative names and contents.
+    """Return the SHA-256, hexadecimal, of the packages' code files: relative names and contents.
 
     Raises:
         OSError: a file cannot be read.
@@ -26,14 +26,14 @@ def package_digest() -> str:
         for path in code_files(folder):
             name = f"{package.__name__}/{path.relative_to(folder).as_posix()}".encode()
             content = path.read_bytes()
-            # With lengths before them no other names and contents make the same stream.
+            # With lengths before them, no other names and contents give the same bytes.
             digest.update(len(name).to_bytes(8, "big") + name)
             digest.update(len(content).to_bytes(8, "big") + content)
     return digest.hexdigest()
 
 
 def code_files(folder: Path) -> list[Path]:
-    """The files of a package's folder that are installed with it, in the order of their names."""
+    """Return the files below a package's folder that are installed with it, in the order of names."""
     found = (path for path in folder.rglob("*") if path.suffix in CODE_SUFFIXES)
     return sorted(
         (path for path in found if path.is_file()), key=lambda path: path.relative_to(folder).parts

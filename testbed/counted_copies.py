@@ -1,4 +1,4 @@
-"""Copies of vectors by key, each kept for as long as it has a holder."""
+"""Copies of vectors by key; each is kept for as long as it has a holder."""
 
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
@@ -35,14 +35,14 @@ class CountedCopies(Stateful, Generic[Vector]):
         if key in self._copies:
             self._holders[key] += 1
             return
-        # Memory is used again: that of a fresh array would have to be zeroed by the kernel.
+        # Used again, because the kernel would have to zero the memory of a new array.
         copy = self._spare.pop() if self._spare else np.empty_like(vector)
         np.copyto(copy, vector)
         self._copies[key] = copy
         self._holders[key] = 1
 
     def release(self, key: Hashable) -> None:
-        """Remove a holder of ``key``; the last one takes the copy with it.
+        """Remove a holder of ``key``, and the copy with the last one.
 
         Raises:
             KeyError: ``key`` has no holder.

@@ -4,7 +4,7 @@ SERVER_NAME = "server"
 EVALUATOR_NAME = "evaluator"
 COORDINATOR_NAME = "coordinator"
 SERVER_NUMBER = -1
-"""The parameter server among devices that are given by their numbers; workers and peers begin at 0."""
+"""The parameter server's number where devices are given by number; workers and peers begin at 0."""
 
 
 def peer_name(number: int) -> str:

@@ -1,6 +1,7 @@
-"""How a run encodes its updates: what an experiment file may say of it, and short names.
+"""The encoding of a run's updates in the experiment file: its options and their short names.
 
-Types only, without an algorithm or an array, so that anybody may import it.
+This module has types only and must import neither algorithms nor arrays, so that any module can
+import it.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -16,7 +17,7 @@ Pulls: TypeAlias = Literal["full", "changed"]
 
 
 class EncodingChoice(BaseModel):
-    """How updates stand in a message. Indices are always exact; values are as exact as their type."""
+    """The encoding of updates in messages: indices are exact, values are as exact as their type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +56,7 @@ class EncodingChoice(BaseModel):
 
     @property
     def name(self) -> str:
-        """The short name, or what differs from the default, e.g. ``rice-bfloat16-zstd``."""
+        """The short name, or the values other than the defaults, e.g. ``rice-bfloat16-zstd``."""
         for name, fields in SHORT_NAMES.items():
             if EncodingChoice.model_validate(fields) == self:
                 return name
@@ -64,7 +65,7 @@ class EncodingChoice(BaseModel):
             parts.append(self.values)
         if self.compression == "zstd":
             parts.append("zstd" if self.level == 3 else f"zstd{self.level}")
-        # Without compression the level says nothing; a choice that only sets it is the default's.
+        # Without compression the level has no effect: a choice that sets only the level is the default.
         return "-".join(parts) or "compact"
 
 
@@ -77,14 +78,14 @@ SHORT_NAMES: dict[str, dict[str, Any]] = {
     "compact-16-zstd": {"values": "float16", "compression": "zstd"},
     "compact-8-zstd": {"values": "int8", "compression": "zstd"},
 }
-"""What a bare name stands for: each is a mapping of ``EncodingChoice``'s keys."""
+"""The short names, each with the keys of ``EncodingChoice`` that it stands for."""
 
 
 def expand_encoding(value: Any) -> Any:
-    """Turn a short name into its mapping; anything else is returned as it is.
+    """Turn a short name into its mapping; return anything else as it is.
 
     Raises:
-        ValueError: a text that is no short name.
+        ValueError: a text that is not a short name.
     """
     if not isinstance(value, str):
         return value

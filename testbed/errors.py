@@ -1,20 +1,20 @@
-"""The errors a person meets: raised where the cause is known, caught once, at the edge.
+"""The errors that a person sees: raised where the cause is known, and caught once.
 
 Every message is one sentence (two at most) that says what is wrong, where, and what to do. The
-command line prints it without a traceback and exits with the class's ``exit_status``; anything that
-is not one of these is a bug and keeps its traceback.
+command line prints it without a traceback and exits with the class's ``exit_status``; any other
+exception is a bug and keeps its traceback.
 """
 
 
 class TestbedError(Exception):
-    """Base of every error whose message is meant for the person at the keyboard."""
+    """Base of every error whose message is meant for the person who runs the command."""
 
     __test__ = False  # the name starts with "Test": pytest must not collect it
     exit_status = 1
 
 
 class SpecError(TestbedError):
-    """The experiment file, or something given on the command line, cannot be used as it is."""
+    """The experiment file, or an argument of the command line, cannot be used as it is."""
 
     exit_status = 2
 
@@ -32,7 +32,7 @@ class RunError(TestbedError):
 
 
 class InterruptedRunError(RunError):
-    """A signal ended it; the exit status is a shell's for that signal, 130 for Ctrl-C."""
+    """A signal ended the run; the exit status is a shell's for that signal, 130 for Ctrl-C."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)

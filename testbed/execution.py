@@ -1,4 +1,4 @@
-"""Carrying out an experiment: its runs one after the other, then the report."""
+"""Carry out an experiment: its runs one after the other, then the report."""
 
 import signal
 import time
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What one execution of an experiment file left.
+    """The results of one execution of an experiment file.
 
     Attributes:
-        directory: its directory; one run directory per summary in it.
-        summaries: of the runs that were begun, in the file's order.
+        directory: its directory, with a run directory per run.
+        summaries: those of the runs that were begun or resumed, in the order of the runs.
         report: the report's path; None if none was wanted.
     """
 
@@ -41,7 +41,7 @@ class Execution:
 
     @property
     def completed(self) -> bool:
-        """Whether every run that was begun is complete."""
+        """True if every run that was begun is complete."""
         return all(summary["ended"] == "completed" for summary in self.summaries)
 
 
@@ -58,10 +58,10 @@ def execute(
 
     Args:
         runs_root: the folder of all runs; the execution gets a folder below it.
-        watcher: called with a plan, its number from 1 and how many there are.
+        watcher: makes a run's watcher from its plan, its number from 1 and the number of runs.
         began: CLOCK_MONOTONIC when the command began; None for now.
-        exporter: what serves the metrics of the runs, if anybody wants them.
-        report: whether to draw the figures and write the report in the end, which takes seconds;
+        exporter: serves the metrics of the runs, if they are wanted.
+        report: whether to draw the figures and write the report at the end, which takes seconds;
             ``testbed report`` does it at any time.
 
     Raises:
@@ -83,11 +83,11 @@ def resume(
     *,
     report: bool = True,
 ) -> Execution:
-    """Do what is left of an execution, in its own directory, and write the report anew.
+    """Carry out the rest of an execution, in its own directory, and write the report anew.
 
     Args:
         directory: the execution's.
-        jobs: as ``testbed.runs.resuming.left`` has found them.
+        jobs: the result of ``testbed.runs.resuming.left``.
         watcher, began, exporter, report: as for ``execute``.
 
     Raises:
@@ -119,7 +119,7 @@ def _carry_out(
 
 
 def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: bool) -> Execution:
-    """What runs that have ended left, with their report if one is wanted."""
+    """Return the results of runs that have ended, with their report if one is wanted."""
     if not report:
         return Execution(directory, tuple(summaries), None)
     try:
@@ -131,7 +131,7 @@ def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: boo
             signal.SIGINT,
         ) from None
     except TestbedError as error:
-        # What became of the runs matters more, and is often why (a full disk).
+        # How the runs ended matters more, and is often the cause (a full disk).
         for ended in (summary for summary in summaries if summary["ended"] != "completed"):
             raise incomplete(ended, f"; and {error}") from error
         raise
@@ -145,13 +145,13 @@ class _Executable(Protocol):
 def _made(
     job: Job, directory: Path
 ) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
-    """What carries a plan out, or goes on with its run."""
+    """Yield what makes the object that begins a job's run, or resumes it."""
     make: Callable[..., _Executable]
     types: Collection[type]
     if job.plan.spec.engine == "emulation":
         make, types = Run, coming_back.STORED
     else:
-        # Imported here: it computes in this process, and torch takes seconds.
+        # Imported only here: a simulation computes in this process, and importing torch takes seconds.
         from testbed.simulation.run import SimulatedRun
         from testbed.simulation.star import STORED
 
@@ -164,7 +164,7 @@ def _made(
 
 
 def write_results(directory: Path) -> Path:
-    """Draw an execution's figures and write its report; returns the report's path."""
+    """Draw an execution's figures and write its report; return the report's path."""
     from testbed.results.figures.figures import write_figures
     from testbed.results.reading.finding import resolve
     from testbed.results.report.report import write_report
@@ -178,7 +178,7 @@ def write_results(directory: Path) -> Path:
 
 
 def _make_directory(parent: Path, seed: int) -> Path:
-    """Make the execution's directory; a second one in the same second gets a number behind it."""
+    """Make the execution's directory; a second one in the same second gets a number as its suffix."""
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{seed}"
     for suffix in ("", *(f".{i}" for i in range(2, 100))):
         directory = parent / f"{name}{suffix}"

@@ -1,20 +1,20 @@
-"""Numbers as people read them, the same in tables, figures and reports.
+"""Numbers as text for people, the same in tables, figures and reports.
 
-Bytes are in decimal units (1 MB = 1,000,000 bytes), as link rates are. What is not known is a dash.
+Bytes are in decimal units (1 MB = 1,000,000 bytes), as link rates are. An unknown value is a dash.
 """
 
 import math
 from typing import Literal, TypeAlias
 
 Measure: TypeAlias = Literal["payload", "message", "wire"]
-"""Which bytes are counted: encoded gradients; with framing; with every header down to Ethernet."""
+"""The bytes that are counted: encoded gradients; with framing; with every header down to Ethernet."""
 
 UNKNOWN = "—"
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def as_bytes(count: float | None) -> str:
-    """``1234567`` as ``1.23 MB``: three digits, never rounded up to 1,000 of a unit."""
+    """Return ``1.23 MB`` for 1234567: three digits, never rounded up to 1,000 of a unit."""
     if count is None or not math.isfinite(count):
         return UNKNOWN
     for exponent, unit in enumerate(_UNITS):
@@ -26,7 +26,7 @@ def as_bytes(count: float | None) -> str:
 
 
 def as_rate(rate: float | None) -> str:
-    """Bit/s: ``9998203`` as ``9.998 Mbit/s``, four digits at most."""
+    """Return ``9.998 Mbit/s`` for 9998203 bit/s: four digits at most."""
     if rate is None or not math.isfinite(rate):
         return UNKNOWN
     for exponent, unit in ((3, "Gbit/s"), (2, "Mbit/s"), (1, "kbit/s")):
@@ -36,7 +36,7 @@ def as_rate(rate: float | None) -> str:
 
 
 def as_milliseconds(seconds: float | None) -> str:
-    """``0.0401`` as ``40.1 ms``: three digits, of less than a millisecond two places."""
+    """Return ``40.1 ms`` for 0.0401 seconds: three digits, or two decimals below a millisecond."""
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     value = 1000 * seconds
@@ -44,17 +44,17 @@ def as_milliseconds(seconds: float | None) -> str:
 
 
 def as_count(value: int | None) -> str:
-    """``20000`` as ``20,000``."""
+    """Return ``20,000`` for 20000."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def as_decimal(value: float | None, digits: int) -> str:
-    """A number with this many digits after the point; a dash for NaN, infinity and None."""
+    """Return a number with ``digits`` decimals; a dash for NaN, infinity and None."""
     return UNKNOWN if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
 
 
 def as_fraction(ratio: float | None) -> str:
-    """A ratio to a baseline: ``1/45.3`` below, ``1`` at it, ``1.20`` above it, ``0.998`` close by."""
+    """Return a ratio to a baseline: ``1/45.3`` below, ``1`` at it, ``1.20`` above, ``0.998`` near."""
     if ratio is None or not math.isfinite(ratio) or ratio <= 0:
         return UNKNOWN
     if ratio == 1:
@@ -67,7 +67,7 @@ def as_fraction(ratio: float | None) -> str:
 
 
 def as_duration(seconds: float | None) -> str:
-    """``95.2`` as ``1 min 35 s``."""
+    """Return ``1 min 35 s`` for 95.2 seconds."""
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     if seconds < 60:

@@ -1,7 +1,7 @@
-"""Named random streams: every random number of an experiment comes from one of these.
+"""Named random streams, from which every random number of an experiment comes.
 
-A stream is keyed by the experiment's seed, by what it is for and by the device that draws from it,
-so that adding a draw, a purpose or a device moves no other stream. There is no global random state.
+A stream is keyed by the experiment's seed, its purpose and the device that draws from it, so that
+adding a draw, a purpose or a device changes no other stream. There must be no global random state.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ def stream(seed: int, purpose: str, device: int = 0, incarnation: int = 0) -> np
         seed: the experiment's seed, 0 or more.
         purpose: what the numbers are for, e.g. ``"waiting"``; any text.
         device: the device's number; streams of different devices are independent.
-        incarnation: how often the device has come back with nothing that it had before.
+        incarnation: the number of times that the device has come back without its earlier state.
     """
     digest = hashlib.blake2b(purpose.encode(), digest_size=8).digest()
     key = [int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little"), device]

@@ -1,4 +1,4 @@
-"""Updates: what is computed, sent and applied, as arrays over the model's flat parameter vector."""
+"""Updates (computed, sent and applied) as arrays over the model's flat parameter vector."""
 
 import itertools
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ IndexVector: TypeAlias = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each tensor of the model lies in the flat parameter vector.
+    """The layout of the model's tensors in the flat parameter vector.
 
     Attributes:
-        names: the tensors' names, in the order in which they lie in the vector.
-        sizes: how many parameters each holds; their sum is the length of the vector.
+        names: the tensors' names, in their order in the vector.
+        sizes: the number of parameters in each tensor; their sum is the length of the vector.
     """
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class DenseUpdate:
-    """A value for every parameter.
+    """An update with a value for every parameter.
 
     Attributes:
         values: float32, shape (|Θ|,).
@@ -46,13 +46,13 @@ class DenseUpdate:
     values: FloatVector
 
     def copy(self) -> "DenseUpdate":
-        """One with memory of its own."""
+        """Return a copy with memory of its own."""
         return DenseUpdate(self.values.copy())
 
 
 @dataclass(frozen=True, slots=True)
 class SparseUpdate:
-    """Values for some parameters; the others are not part of the update.
+    """An update with values for some parameters; it does not contain the others.
 
     Attributes:
         indices: uint32, shape (m,), strictly ascending positions in the flat vector.
@@ -63,7 +63,7 @@ class SparseUpdate:
     values: FloatVector
 
     def copy(self) -> "SparseUpdate":
-        """One with memory of its own."""
+        """Return a copy with memory of its own."""
         return SparseUpdate(self.indices.copy(), self.values.copy())
 
 
@@ -71,5 +71,5 @@ Update: TypeAlias = DenseUpdate | SparseUpdate
 
 
 def as_bytes(vector: npt.NDArray[np.generic]) -> memoryview:
-    """The memory of a contiguous vector as bytes, to send or to receive into, without a copy."""
+    """Return the memory of a contiguous vector as bytes, without a copy, to send or receive into."""
     return memoryview(vector).cast("B")  # type: ignore[arg-type]

@@ -1,14 +1,13 @@
-"""Who sent how many bytes to whom, when, and of what kind.
+"""Counting the bytes between hosts: from which address to which, when, and of what kind.
 
-Knows nothing of training or of the testbed: it is given a network interface, or a pcap or pcapng
-file. ``capture`` writes what passes an interface, headers only, into a file (``ring``, ``filters``,
-``pcapng_writing``); ``records`` and ``headers`` read such files in blocks, vectorised, and
-``accounting`` says what they come to as frames on a link; ``counters`` samples the kernel's own
-counters.
+This package knows nothing of training or of the testbed: it is given a network interface, or a pcap
+or pcapng file. ``capture`` writes the headers of what passes an interface into files (``ring``,
+``filters``, ``pcapng_writing``). ``records`` and ``headers`` read such files in vectorised batches, and
+``accounting`` counts them as frames on a link. ``counters`` samples the kernel's own counters.
 
 ``python -m traffic`` is its command line.
 """
 
 
 class TrafficError(Exception):
-    """What a person should know about a capture or an interface: one sentence."""
+    """A problem with a capture or an interface, as one sentence for the user."""

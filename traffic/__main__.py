@@ -1,4 +1,4 @@
-"""``python -m traffic``."""
+"""Run the command line of this package: ``python -m traffic``."""
 
 from traffic.cli import main
 

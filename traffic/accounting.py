@@ -1,10 +1,10 @@
-"""Who sent how many bytes to whom, when and of what kind, from the packets of a capture.
+"""Counting the packets of a capture: bytes by pair of addresses, by second and by kind.
 
 *Wire bytes* are what a link with an MTU of 1,500 bytes carries: a packet that segmentation offload
-kept together, up to 64 KiB, is counted as the frames of at most one segment each that it stands for,
-each with headers of its own. The segment size is the connection's, from its SYNs.
+kept together, up to 64 KiB, is counted as the frames into which it is split, of at most one segment
+each and with their own headers. The segment size is the connection's, from its SYNs.
 
-Batches go through in the order of the capture; memory grows with the number of flows and seconds,
+Batches are counted in the order of the capture. Memory grows with the number of flows and seconds,
 not with the number of packets.
 """
 
@@ -46,18 +46,18 @@ _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a capture came to.
+    """The totals of a capture.
 
     Attributes:
-        seconds: one row per second and pair of addresses: ``second`` (since 1970), ``pair`` (place in
+        seconds: one row per second and pair of addresses: ``second`` (since 1970), ``pair`` (index into
             ``pairs``), and ``QUANTITIES``.
-        pairs: source and destination address.
+        pairs: source and destination address of each pair.
         flows: one row per direction of a TCP connection: see ``FLOW_COLUMNS``.
         totals: ``QUANTITIES`` of everything.
-        first, last: times of the first and last packet in nanoseconds since 1970; None without any.
+        first, last: times of the first and last packet in nanoseconds since 1970; None without packets.
         dropped: packets that the kernel dropped while capturing; None if the files do not say.
-        assumed: TCP directions whose segment size had to be assumed, as their SYNs are missing.
-        damage: where a file could not be read on, and why; what is before it is counted.
+        assumed: number of TCP directions whose segment size is assumed, because their SYNs are missing.
+        damage: where files are damaged, and how; packets before the damage are counted.
     """
 
     seconds: npt.NDArray[np.void]
@@ -88,17 +88,17 @@ FLOW_COLUMNS = np.dtype(
         *((name, "i8") for name in QUANTITIES),
     ]
 )
-"""segment: largest segment, options included. opened, closed, reset: whether a SYN, FIN, RST was seen.
-first, last: nanoseconds since 1970. missing_bytes: gaps in the stream that the capture never saw;
-whole_bytes: what is before the first of them; acknowledged_bytes: how much of the stream the other
-side has acknowledged."""
+"""segment: largest segment, options included. opened, closed, reset: True if a SYN, FIN, RST was seen.
+first, last: nanoseconds since 1970. missing_bytes: bytes in gaps of the stream, which the capture
+never saw; whole_bytes: bytes before the first gap; acknowledged_bytes: bytes of the stream that the
+other side has acknowledged."""
 
 
 def account(paths: Iterable[Path]) -> Account:
-    """Count what is in capture files, which are read in the order given.
+    """Count the packets of capture files, which are read in the order given.
 
     Raises:
-        TrafficError: one cannot be opened, or is no capture of Ethernet or IP packets.
+        TrafficError: a file cannot be opened, or is no capture of Ethernet or IP packets.
     """
     ledger = Ledger()
     damage: list[str] = []
@@ -114,19 +114,19 @@ def account(paths: Iterable[Path]) -> Account:
             raise TrafficError(f"{path}: {error}") from None
         told = [i.dropped for i in file.interfaces if i.dropped is not None]
         dropped += [sum(told)] if told else []
-    # Each file tells the drops of its capture so far.
+    # Each file holds the drops of its capture so far: the largest number is the total.
     return ledger.account(max(dropped, default=None), tuple(damage))
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Counts batches of packets; see ``account``."""
+    """The running totals of batches of packets; see ``account``."""
 
     _flows: Flows = field(default_factory=Flows)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
     _pairs: dict[tuple[int, ...], int] = field(default_factory=dict)
-    # By flow, with places behind those that there are.
+    # By flow; the arrays may be longer than the number of flows.
     _known: int = 0
     _pair: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     _sums: Integers = field(default_factory=lambda: np.zeros((0, len(QUANTITIES)), np.int64))
@@ -148,14 +148,14 @@ class Ledger:
         self._seconds.add(records.time, self._pair[flow], quantities)
         speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
         np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
-        # Of a flow's packets that say it, the last one's number is what stays.
+        # Where a flow occurs more than once, numpy keeps the number of its last packet.
         acknowledging = np.flatnonzero(headers.flags & (ACK | RST) == ACK)
         self._acknowledgement[flow[acknowledging]] = headers.acknowledgement[acknowledging]
         np.minimum.at(self._first, flow, records.time)
         np.maximum.at(self._last, flow, records.time)
 
     def _grow(self) -> None:
-        """Give the flows that are new in this batch their places."""
+        """Add entries for the flows that are new in this batch."""
         new = self._flows.all[self._known :]
         if not new:
             return
@@ -173,12 +173,12 @@ class Ledger:
         self._known = count
 
     def _count(self, headers: Headers, flow: Integers) -> Integers:
-        """``QUANTITIES`` of each packet, shape (packets, 10)."""
+        """Return ``QUANTITIES`` of each packet, shape (packets, 10)."""
         tcp = headers.kind == TCP
         payload = headers.payload
         data = np.flatnonzero(payload > 0)
         new = np.zeros(len(flow), np.int64)
-        # A SYN takes a number of its own; what only looks like one, as it was damaged, does not.
+        # A SYN takes a sequence number of its own; a damaged flag that looks like one does not.
         syn = np.zeros(len(data), np.int64)
         for row in np.flatnonzero(headers.flags[data] & SYN).tolist():
             syn[row] = self._flows.all[flow[data[row]]].initial == headers.sequence[data[row]]
@@ -206,7 +206,7 @@ class Ledger:
         return result
 
     def _acknowledged(self) -> Integers:
-        """How much of each flow's stream the other direction has acknowledged last."""
+        """Return how many bytes of each flow's stream the other direction has acknowledged last."""
         result = np.zeros(self._known, np.int64)
         by_key: dict[Key, list[int]] = {}
         for number, flow in enumerate(self._flows.all):
@@ -217,8 +217,8 @@ class Ledger:
             others = by_key.get(reverse(flow.key), [])
             if told == _NONE or not others:
                 continue
-            # A FIN takes a number, too. Where ports were used again, what was acknowledged is near the
-            # end of one stream, and anywhere in the others.
+            # A FIN takes a number, too. Where ports were used again, several streams match: the one
+            # that was acknowledged is the one whose end is nearest.
             behind = {
                 one: (self._flows.all[one].first + int(end[one]) + 1 - told) % 2**32
                 for one in others
@@ -228,7 +228,7 @@ class Ledger:
         return result
 
     def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:
-        """What it came to."""
+        """Return the totals of all batches so far."""
         flows, count = self._flows.all, self._known
         tcp = np.fromiter((flow.key[5] == 1 for flow in flows), bool, count)
         rows = np.zeros(count, FLOW_COLUMNS)

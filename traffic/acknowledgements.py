@@ -1,8 +1,8 @@
-"""Counting pure ACKs while they are captured: TCP over IPv4 that carries and says nothing else.
+"""Counting pure ACKs during a capture: TCP segments over IPv4 that only acknowledge.
 
-One pass over the kept bytes of a batch, for a count that is wanted at once; what
-``traffic.accounting`` finds in the files afterwards is the same (its ``ack_bytes``), headers with IP
-options left out here.
+It is one pass over the kept bytes of a batch, for a count that is needed at once. Later
+``traffic.accounting`` finds the same in the files (its ``ack_bytes``), except for packets with IP
+options, which are left out here.
 """
 
 import ipaddress
@@ -20,10 +20,10 @@ _LONGEST = _ETHERNET + _IPV4 + 60
 
 
 class Acknowledgements:
-    """Counts those that are sent to one address.
+    """The number of pure ACKs that are sent to one address.
 
     Attributes:
-        count: so far.
+        count: pure ACKs so far.
     """
 
     def __init__(self, address: str) -> None:
@@ -32,10 +32,10 @@ class Acknowledgements:
         self._address = np.frombuffer(ipaddress.IPv4Address(address).packed, np.uint8)
 
     def add(self, batch: Packets) -> None:
-        """Count those of a batch."""
+        """Count the pure ACKs of a batch."""
         if batch.data.shape[1] < _NEEDED:
             return
-        # Most bytes are in packets that are too long to be one.
+        # Most bytes are in packets that are too long to be a pure ACK.
         short = np.flatnonzero((batch.length <= _LONGEST) & (batch.kept >= _NEEDED))
         data = batch.data[short]
         head = data[:, :_NEEDED].astype(np.uint16)

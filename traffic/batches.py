@@ -1,6 +1,6 @@
-"""What a capture file holds: batches of packets, described by arrays, and the interfaces they passed.
+"""The content of a capture file: batches of packets, described by arrays, and their interfaces.
 
-The types that ``pcap_reading`` and ``pcapng_reading`` give and that everything else takes.
+``pcap_reading`` and ``pcapng_reading`` return these types, and everything else takes them.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ import numpy.typing as npt
 from traffic import TrafficError
 
 LONGEST = 2**24
-"""No packet, and no block of a pcapng file, is longer than this; a length beyond is damage."""
+"""Bytes of the longest packet, or block of a pcapng file; a greater length is damage."""
 _NANOSECONDS = 1_000_000_000
 
 
 class DamagedError(TrafficError):
-    """A capture file cannot be read on from some place; what is before it was read."""
+    """A capture file that is damaged at some place; the packets before that were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Records:
 
     Attributes:
         link_type: LINKTYPE_ number of the interfaces they were captured on.
-        buffer: uint8, the bytes they lie in, with ``chunks.MARGIN`` bytes of 0 behind them.
+        buffer: uint8, the bytes that hold them, followed by ``chunks.MARGIN`` bytes of 0.
         at: where each packet begins in ``buffer``.
         time: int64, nanoseconds since 1970 (UTC).
         length: int64, bytes of the whole packet.
@@ -49,10 +49,10 @@ class Interface:
 
     Attributes:
         link_type: LINKTYPE_ number.
-        ticks: of its clock, per second: a power of 10 up to 10¹⁸, or of 2 up to 2⁶³.
+        ticks: ticks of its clock per second: a power of 10 up to 10¹⁸, or of 2 up to 2⁶³.
         offset: seconds to add to its times.
         name: its name; empty if the file does not say.
-        received: packets that passed the filter, as told at the end; None if the file does not say.
+        received: packets that passed the filter, in all; None if the file does not say.
         dropped: packets that the kernel dropped, likewise.
     """
 
@@ -64,7 +64,7 @@ class Interface:
     dropped: int | None = None
 
     def nanoseconds(self, time: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Times of this interface's clock as nanoseconds since 1970, parts of one left out.
+        """Return times of this interface's clock as whole nanoseconds since 1970, rounded down.
 
         With a clock of more than 2³⁴ ticks (a power of 2) they may be less by one.
         """

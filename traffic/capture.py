@@ -1,9 +1,9 @@
-"""Capturing headers into files, until told to stop; nothing that passed before that is missed.
+"""Capturing headers into files until told to stop, up to the last packet that passed before.
 
 The files are pcapng, complete after each block that the kernel hands over, so that a capture that is
-killed leaves what it had. A new file is begun when one is full. At the bound on their total size the
-capture goes on counting and keeps nothing more: the beginning of a capture, with its connections'
-SYNs, is worth more than its end.
+killed leaves the packets it had. A new file is begun when one is full. At the bound on their total
+size the capture goes on counting but keeps nothing more: the beginning of a capture, with its
+connections' SYNs, is worth more than its end.
 """
 
 import select
@@ -28,16 +28,16 @@ _WRITER = "testbed traffic"
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What a capture came to.
+    """The result of a capture.
 
     Attributes:
         records: packets in the files.
         dropped: packets that the kernel had no room for.
-        left_out: packets that came after the bound on the files' size, or an error, was reached.
+        left_out: packets that came after the files had reached their bound, or after an error.
         bytes: size of the files.
         files: their names, in order.
-        error: why it kept nothing more before it was told to stop (a full disk); None if it did.
-        acknowledgements: pure ACKs to the address that was asked for; None if none was.
+        error: why it stopped keeping packets before it was told to (a full disk); None if it did not.
+        acknowledgements: pure ACKs to the address asked for; None if they were not counted.
     """
 
     records: int
@@ -50,11 +50,11 @@ class Capture:
 
     @property
     def complete(self) -> bool:
-        """Whether every packet that passed is in the files."""
+        """True if every packet that passed is in the files."""
         return not (self.dropped or self.left_out or self.error)
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the result as a JSON object."""
         fields = asdict(self) | {"complete": self.complete}
         if self.acknowledgements is None:
             del fields["acknowledgements"]
@@ -63,12 +63,12 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Telling how far a capture is.
+    """Progress reports of a capture.
 
     Attributes:
-        period: seconds between two reports, about; none while nothing passes.
-        tell: called with packets kept, packets dropped and pure ACKs so far.
-        acknowledgements: what counts the latter.
+        period: seconds between two reports, at least; there is none while nothing passes.
+        tell: called with the packets kept, the packets dropped and the pure ACKs so far.
+        acknowledgements: the counter of pure ACKs.
     """
 
     period: float
@@ -81,8 +81,8 @@ class Files:
 
     Attributes:
         records: packets in them.
-        left_out: packets that were given and are not in them.
-        error: why nothing more can be written; None while all is well.
+        left_out: packets given to ``keep`` that are not in them.
+        error: why nothing more can be written; None if there was no error.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Files:
         self._written = len(head)
 
     def keep(self, batch: Packets) -> None:
-        """Append packets, or count them as left out: from the bound or an error on, all of them."""
+        """Append packets; once the bound or an error is reached, count them as left out."""
         if not self.left_out:
             try:
                 if self._write(pcapng_writing.packets(batch)):
@@ -119,7 +119,7 @@ class Files:
         self.left_out += len(batch)
 
     def _write(self, data: memoryview) -> bool:
-        """Append data, in a new file if need be; False if that would pass the bound."""
+        """Append data, in a new file if needed; return False if that would exceed the bound."""
         statistics = len(pcapng_writing.statistics(0, 0, 0))
         turn = self._written + len(data) + statistics > self._file_size
         turn = turn and self._written > len(self._head)
@@ -155,7 +155,7 @@ class Files:
             self._file.close()
 
     def _append(self, file: IO[bytes], data: memoryview) -> None:
-        """Write all of it or nothing: half a block would hide what follows."""
+        """Write all of the data or none of it: half a block would hide what follows."""
         end = file.tell()
         left = data
         try:
@@ -168,7 +168,7 @@ class Files:
         self._bytes += len(data)
 
     def close(self) -> Capture:
-        """Write the last file's statistics block and close it; returns what the capture came to."""
+        """Write the last file's statistics block and close it; return the capture's result."""
         try:
             self._end()
         except OSError as error:
@@ -204,12 +204,12 @@ def capture(
         file: the first file to write; must not exist.
         stop: descriptors; the capture ends when one of them becomes readable.
         program: the kernel's filter, which cuts packets to ``snap_length``.
-        filter_text: the same for readers of the file.
+        filter_text: the same filter in words, for readers of the file.
         file_size: bytes after which another file is begun.
         total_size: bytes that all files together may have.
-        blocks: MiB of memory for packets that have passed and were not read yet.
+        blocks: MiB of memory for packets that have passed and are not read yet.
         started: called without arguments once packets are being received.
-        reporting: whom to tell how far it is.
+        reporting: the progress reports to make; None for none.
 
     Raises:
         TrafficError: the interface or the file cannot be opened.
@@ -233,7 +233,7 @@ def capture(
 def _follow(
     ring: Ring, files: Files, stop: Sequence[int], reporting: Reporting | None
 ) -> str | None:
-    """Keep what comes until told to stop; returns why it ended before, if it did."""
+    """Keep packets until told to stop; return why it ended earlier, or None if it did not."""
     next_report = 0.0
 
     def keep_all() -> None:
@@ -257,7 +257,7 @@ def _follow(
             break
         if ready.get(ring.socket.fileno(), 0) & select.POLLERR and (gone := ring.trouble()):
             return gone
-    # The kernel hands over its last block when that has been open for some time.
+    # The kernel hands over its last block only once that has been open for ``RETIRE``.
     goal = ring.passed()
     deadline = time.monotonic() + DRAIN_TIMEOUT
     while ring.received < goal and time.monotonic() < deadline:

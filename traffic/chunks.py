@@ -1,4 +1,4 @@
-"""A file in parts of a few MiB, so that memory does not grow with the file."""
+"""Reading a file in parts of a few MiB, so that memory does not grow with the file."""
 
 import io
 import sys
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 CHUNK = 8 * 2**20
-"""Bytes of a file that are looked at together."""
+"""Bytes of a file that are read at a time."""
 MARGIN = 256
-"""Bytes of 0 behind each buffer, so that headers can be looked for past the end of a packet."""
+"""Bytes of 0 after each buffer, so that headers can be read past the end of the last packet."""
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
@@ -20,9 +20,9 @@ class Chunk:
 
     Attributes:
         start: its place in the file.
-        bytes: what is in it; ``end`` is their number.
-        last: whether the file ends with it.
-        used: to be set to how much of it was taken; the rest comes again in the next one.
+        bytes: its content; ``end`` is the number of bytes.
+        last: True if the file ends with it.
+        used: number of bytes used, set by the reader; the rest comes again in the next chunk.
     """
 
     def __init__(self, start: int, data: bytes, last: bool) -> None:
@@ -35,14 +35,14 @@ class Chunk:
         self._padded: npt.NDArray[np.uint8] | None = None
 
     def padded(self) -> npt.NDArray[np.uint8]:
-        """The bytes with ``MARGIN`` and up to 3 more bytes of 0 behind them."""
+        """Return the bytes, followed by ``MARGIN`` and up to 3 more bytes of 0."""
         if self._padded is None:
             self._padded = np.zeros(self.end + (-self.end & 3) + MARGIN, np.uint8)
             self._padded[: self.end] = np.frombuffer(self.bytes, np.uint8)
         return self._padded
 
     def words(self, order: str) -> memoryview:
-        """As 32-bit words of a byte order; bytes behind the last whole one are left out."""
+        """Return the whole 32-bit words of a byte order; up to 3 last bytes are left out."""
         if order not in self._words:
             whole = memoryview(self.bytes)[: self.end & ~3]
             if order != _NATIVE:
@@ -52,9 +52,9 @@ class Chunk:
 
 
 def chunks(file: IO[bytes], start: int) -> Iterator[Chunk]:
-    """Parts of a file from ``start`` on; what was not used of one comes again in the next.
+    """Yield parts of a file from ``start`` on; unused bytes of one come again in the next.
 
-    The last one is marked as such and may have nothing that the one before it had not.
+    The last one is marked as such and may hold nothing new.
     """
     file.seek(start, io.SEEK_SET)
     rest = b""

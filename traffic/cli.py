@@ -73,7 +73,7 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
     ] = "0.0.0.0",
     as_json: AsJson = False,
 ) -> None:
-    """Capture until Ctrl-C or SIGTERM; only headers are kept."""
+    """Capture headers until Ctrl-C or SIGTERM."""
     if expression and exclude_host:
         raise typer.BadParameter("give a filter expression or --exclude-host, not both")
     text = expression or " and ".join(f"not host {host}" for host in exclude_host or ())
@@ -132,7 +132,7 @@ def summarize(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say who sent how many bytes to whom, at an MTU of 1,500 bytes."""
+    """Count the bytes that each address sent to each other address, at an MTU of 1,500 bytes."""
     again = [
         str(file) for i, file in enumerate(files) if file.resolve() in map(Path.resolve, files[:i])
     ]
@@ -153,7 +153,7 @@ def summarize(
 
 
 def _on_signals() -> int:
-    """A descriptor that becomes readable at SIGINT or SIGTERM."""
+    """Return a descriptor that becomes readable at SIGINT or SIGTERM."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)

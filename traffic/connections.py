@@ -1,8 +1,8 @@
 """Telling connections apart: a number for each direction of each TCP connection, and its segment size.
 
-A direction is known by its addresses and ports. When the same ones come again with another initial
-sequence number, it is another connection. Packets that are not TCP have a number for their pair of
-addresses, so that every packet belongs to exactly one *flow*.
+A direction is known by its addresses and ports. If the same addresses and ports occur again with
+another initial sequence number, it is another connection. Packets that are not TCP have a number for
+their pair of addresses, so that every packet belongs to exactly one *flow*.
 """
 
 from dataclasses import dataclass, field
@@ -16,27 +16,27 @@ from traffic.growth import enlarged
 from traffic.headers import ACK, SYN, TCP, Addresses, Headers, Integers, maximum_segment_size
 
 DEFAULT_SEGMENT = {4: 536, 6: 1220}
-"""What a host must assume when the other side's SYN has no MSS option (RFC 9293, §3.7.1)."""
+"""The MSS that a host must assume if the other side's SYN has no MSS option (RFC 9293, §3.7.1)."""
 ETHERNET_SEGMENT = {4: 1460, 6: 1440}
-"""The MSS at an MTU of 1,500 bytes: assumed of connections whose SYNs were not captured."""
+"""The MSS at an MTU of 1,500 bytes, assumed for connections whose SYNs were not captured."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 Key = tuple[int, int, int, int, int, int]
-"""Source and destination address (two halves each), ports, and whether it is TCP."""
+"""Source and destination address (two halves each), ports, and 1 for TCP, else 0."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """One direction of a TCP connection, or what passes between two addresses beside TCP.
+    """One direction of a TCP connection, or everything but TCP from one address to another.
 
     Attributes:
         key: addresses, ports, and 1 for TCP.
-        opened: whether its SYN was captured.
+        opened: True if its SYN was captured.
         initial: sequence number of its SYN; of its first byte if there was none.
-        limit: the largest segment that its SYN allows the *other* direction; None: no SYN, or too
-            little of it was captured.
-        tells_segment: whether its SYN has an MSS option.
-        assumed: whether no SYN of the connection told its segment size.
+        limit: the largest segment that its SYN allows the *other* direction; None if no SYN, or too
+            little of it, was captured.
+        tells_segment: True if its SYN has an MSS option.
+        assumed: True if no SYN of the connection gave its segment size.
     """
 
     key: Key
@@ -48,39 +48,39 @@ class Flow:
 
     @property
     def first(self) -> int:
-        """Sequence number of its first byte: a SYN takes one of its own."""
+        """The sequence number of its first byte: a SYN takes one of its own."""
         return self.initial + self.opened & 0xFFFFFFFF
 
     @property
     def version(self) -> int:
-        """Of IP: 4 or 6."""
+        """The version of IP: 4 or 6."""
         return 4 if self.key[0] == 0 and self.key[1] >> 32 == 0xFFFF else 6
 
 
 @dataclass(slots=True)
 class Flows:
-    """The flows met so far.
+    """The flows seen so far.
 
     Attributes:
-        all: in the order in which they were met; their numbers are the places here.
-        segment: largest segment of each, IP's and TCP's options included, by number; there may be
-            places behind.
+        all: in the order in which they were first seen; a flow's number is its index here.
+        segment: largest segment of each, IP's and TCP's options included, by number; the array may
+            be longer.
     """
 
     all: list[Flow] = field(default_factory=list)
     segment: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    # Keys have numbers, too: of each, its flow at present; and their hashes, sorted, with whose they
-    # are.
+    # Keys have numbers, too: by number, the key and its present flow; then the keys' sorted hashes,
+    # and the key's number of each hash.
     _places: dict[Key, int] = field(default_factory=dict)
     _keys: Addresses = field(default_factory=lambda: np.zeros((0, 6), np.uint64))
     _current: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     _hashes: Addresses = field(default_factory=lambda: np.zeros(0, np.uint64))
     _whose: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    # Of flows that were met in the batch at hand, in which row.
+    # Flows first seen in the current batch, with the row.
     _met: dict[int, int] = field(default_factory=dict)
 
     def number(self, records: Records, headers: Headers) -> Integers:
-        """The flow of each packet of a batch; new ones are added."""
+        """Return the flow's number of each packet of a batch, adding new flows."""
         keys = _keys(headers)
         hashes = _hash(keys)
         place = self._find(hashes)
@@ -99,7 +99,7 @@ class Flows:
         return flows
 
     def _find(self, hashes: Addresses) -> Integers:
-        """Where each hash stands among those known; -1 for an unknown one."""
+        """Return the index of each hash among the known ones; -1 for an unknown one."""
         if not len(self._hashes):
             return np.full(len(hashes), -1, np.int64)
         place = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
@@ -128,7 +128,7 @@ class Flows:
             self._agree(number)
 
     def _add(self, key: Key, place: int, initial: int) -> int:
-        """Make a flow the one that a key means from now on."""
+        """Add a flow, which the key means from now on; return its number."""
         flow = Flow(key, initial=initial)
         number = len(self.all)
         self.all.append(flow)
@@ -138,7 +138,7 @@ class Flows:
         return number
 
     def _open(self, records: Records, headers: Headers, key: Integers, flows: Integers) -> None:
-        """Take the SYNs of a batch; in ``flows``, number the connections that they begin anew."""
+        """Handle the SYNs of a batch; in ``flows``, renumber packets of connections that begin anew."""
         again: dict[int, int] = {}
         for row in np.flatnonzero((headers.kind == TCP) & (headers.flags & SYN != 0)).tolist():
             number = int(self._current[key[row]])
@@ -148,7 +148,7 @@ class Flows:
                 continue  # the SYN was sent again
             segment = maximum_segment_size(records, headers, row)
             if segment == 0 and flow.tells_segment:
-                continue  # a damaged flag of a packet in the middle: this host's SYNs tell their MSS
+                continue  # a damaged flag in mid-stream: this host's SYNs have an MSS option
             anew = flow.opened or flow.initial != initial
             if anew:
                 number = again[row] = self._add(flow.key, int(key[row]), initial)
@@ -156,24 +156,24 @@ class Flows:
             flow.opened = True
             flow.tells_segment = bool(segment)
             flow.limit = DEFAULT_SEGMENT[flow.version] if segment == 0 else segment
-            # When a connection begins, the other direction is still an earlier one's, if it was met.
+            # When a connection begins, the other direction's flow, if any, is an earlier connection's.
             first = not headers.flags[row] & ACK and not self._is_met_behind(flow.key, row)
             self._agree(number, alone=first and (anew or not self._answered(flow.key)))
         if again:
             rows = np.flatnonzero(np.isin(key, key[list(again)]))
             rows = rows[np.argsort(key[rows], kind="stable")]
             flows[list(again)] = list(again.values())
-            # Numbers rise: from a SYN on, a key's packets have its number or a later one's.
+            # Numbers rise: from a SYN on, a key's packets have that flow's number or a later flow's.
             apart = key[rows] * len(self.all)
             flows[rows] = np.maximum.accumulate(flows[rows] + apart) - apart
 
     def _is_met_behind(self, key: Key, row: int) -> bool:
-        """Whether the other direction was first met in the batch at hand, behind a row."""
+        """Return True if the other direction was first seen in the current batch, after a row."""
         other = self._places.get(reverse(key))
         return other is not None and self._met.get(int(self._current[other]), -1) > row
 
     def _answered(self, key: Key) -> bool:
-        """Whether the SYN of the other direction was seen."""
+        """Return True if the SYN of the other direction was seen."""
         other = self._places.get(reverse(key))
         return other is not None and self.all[int(self._current[other])].opened
 
@@ -190,7 +190,7 @@ class Flows:
 
 
 def reverse(key: Key) -> Key:
-    """The key of the other direction."""
+    """Return the key of the other direction."""
     ports = (key[4] & 0xFFFF) << 16 | key[4] >> 16
     return (key[2], key[3], key[0], key[1], ports, key[5])
 
@@ -205,7 +205,7 @@ def _keys(headers: Headers) -> npt.NDArray[np.uint64]:
 
 
 def _hash(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each row: multiply and fold, column by column."""
+    """Return a 64-bit hash of each row: multiply and fold, column by column."""
     result = np.zeros(len(keys), np.uint64)
     for column in range(keys.shape[1]):
         result ^= keys[:, column]

@@ -1,8 +1,8 @@
 """Kernel packet filters (classic BPF): which packets a capture keeps, and how many bytes of each.
 
 A filter is a list of instructions that the kernel runs on every packet before it copies anything.
-``excluding_hosts`` is written here, because a run needs it whatever is installed; expressions in
-tcpdump's language are compiled by libpcap.
+``excluding_hosts`` makes its instructions itself, because a run needs it even without libpcap;
+expressions in tcpdump's language are compiled by libpcap.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from traffic import TrafficError
 _LOAD_HALF = 0x28  # ldh [k]
 _LOAD_WORD = 0x20  # ld [k]
 _JUMP_IF_EQUAL = 0x15  # jeq #k, true, false
-_RETURN = 0x06  # ret #k: keep so many bytes, 0 for none
+_RETURN = 0x06  # ret #k: keep k bytes; 0 drops the packet
 
 _ETHERTYPE = 12
 _ETHERTYPE_IPV4 = 0x0800
@@ -37,17 +37,17 @@ class Instruction:
     k: int
 
     def pack(self) -> bytes:
-        """As ``struct sock_filter``."""
+        """Return the instruction as ``struct sock_filter``."""
         return struct.pack("=HBBI", self.code, self.if_true, self.if_false, self.k)
 
 
 def everything(snap_length: int) -> list[Instruction]:
-    """Keep the first ``snap_length`` bytes of every packet."""
+    """Return a filter that keeps the first ``snap_length`` bytes of every packet."""
     return [Instruction(_RETURN, 0, 0, snap_length)]
 
 
 def excluding_hosts(addresses: Sequence[str], snap_length: int) -> list[Instruction]:
-    """Keep every packet but IPv4 packets from or to one of these hosts.
+    """Return a filter that keeps every packet except IPv4 packets from or to one of these hosts.
 
     Raises:
         TrafficError: not an IPv4 address, or more than 100 (a jump of classic BPF is 8 bits wide).
@@ -103,10 +103,10 @@ def compiled(expression: str, snap_length: int) -> list[Instruction]:
 
 
 def attach(packets: socket.socket, program: Sequence[Instruction]) -> None:
-    """Have the kernel run a filter on a packet socket, for good.
+    """Attach a filter to a packet socket, for good.
 
     Raises:
-        TrafficError: the kernel refuses it: it is too long.
+        TrafficError: the kernel refuses it, because it is too long.
     """
     code = ctypes.create_string_buffer(b"".join(instruction.pack() for instruction in program))
     filter_program = struct.pack("HP", len(program), ctypes.addressof(code))

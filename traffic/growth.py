@@ -1,4 +1,4 @@
-"""Arrays with a place per flow, of which more are met while a capture is read."""
+"""Arrays with an entry per flow, which grow while a capture is read."""
 
 from typing import Any, TypeVar
 
@@ -9,11 +9,11 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def enlarged(array: npt.NDArray[Scalar], count: int, fill: Any = 0) -> npt.NDArray[Scalar]:
-    """The array itself, or a copy at least twice as long, with ``fill`` behind what it had.
+    """Return the array itself, or a copy at least twice as long with ``fill`` in the new entries.
 
     Args:
-        array: shape (places, …).
-        count: places that there must be.
+        array: shape (entries, …).
+        count: number of entries needed.
     """
     if count <= len(array):
         return array

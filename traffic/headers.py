@@ -1,7 +1,8 @@
 """Reading the headers of many packets at once: Ethernet, VLAN tags, ARP, IPv4, IPv6, TCP.
 
-Every step is one operation on the packets of a batch. A packet whose headers were not all kept by
-the capture, or contradict each other, is of the kind ``OTHER``: it is counted, and not guessed about.
+Every step is one array operation on the packets of a batch. A packet whose headers were not all kept
+by the capture, or contradict each other, is of the kind ``OTHER``: it is counted, and nothing is
+guessed.
 """
 
 from dataclasses import dataclass
@@ -14,14 +15,14 @@ from traffic.batches import Records
 
 ETHERNET_HEADER = 14
 OTHER, ARP, IP, TCP = range(4)
-"""Kinds of packets; ARP includes IPv6's neighbour discovery, IP is all but TCP and fragments of it."""
+"""Kinds of packets. ARP includes IPv6's neighbour discovery, IP all but TCP, and fragments of TCP."""
 
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 MAC = np.uint64(1 << 63)
-"""Set in the high half of an address that is a MAC address."""
+"""The bit that is set in the high half of an address if it is a MAC address."""
 
 _LINK_HEADERS = {1: 14, 101: 0, 12: 0, 14: 0, 228: 0, 229: 0, 113: 16, 276: 20}
-"""Bytes before the network header by LINKTYPE_: Ethernet, raw IP (five names), Linux cooked 1 and 2."""
+"""Bytes before the network header by LINKTYPE_: Ethernet, raw IP (five values), Linux cooked 1, 2."""
 _RAW = frozenset({101, 12, 14, 228, 229})
 _TAGS = (0x8100, 0x88A8, 0x9100)
 _IPV4, _IPV6, _ARP = 0x0800, 0x86DD, 0x0806
@@ -36,12 +37,12 @@ Addresses = npt.NDArray[np.uint64]
 
 
 class LinkTypeError(TrafficError):
-    """Packets are of a kind that cannot be read."""
+    """Packets of a link type that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """What the headers of a batch of packets say; arrays with one entry (row) per packet.
+    """The header fields of a batch of packets: arrays with one entry (row) per packet.
 
     Attributes:
         kind: OTHER, ARP, IP or TCP; uint8.
@@ -50,9 +51,9 @@ class Headers:
             there is none, a MAC address.
         ports: source port << 16 | destination port; 0 where not TCP.
         sequence: TCP's sequence number; 0 where not TCP.
-        acknowledgement: TCP's acknowledgement number; counts if ACK is among the flags.
+        acknowledgement: TCP's acknowledgement number; valid if ACK is among the flags.
         flags: TCP's flags; 0 where not TCP.
-        transport: where in the packet TCP's header begins.
+        transport: offset of TCP's header in the packet.
         payload: bytes of TCP payload.
         options: bytes by which IP's and TCP's headers exceed their shortest forms.
     """
@@ -71,15 +72,15 @@ class Headers:
 
 
 class _Reader:
-    """Reads big-endian fields at places that differ from packet to packet."""
+    """A reader of big-endian fields at places that differ from packet to packet."""
 
     def __init__(self, buffer: npt.NDArray[np.uint8]) -> None:
         self._buffer = buffer
         self._last = len(buffer) - 40
 
     def rows(self, at: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
-        """``width`` bytes of each packet, shape (packets, width); 40 at most."""
-        # A header may claim a place beyond the end; who asks has checked what was kept.
+        """Return ``width`` bytes (at most 40) of each packet, shape (packets, width)."""
+        # A header may claim a place beyond the end; callers check how many bytes were kept.
         at = np.minimum(at, self._last)
         return np.lib.stride_tricks.sliding_window_view(self._buffer, width)[at]
 
@@ -96,7 +97,7 @@ def dissect(records: Records) -> Headers:
     """Read the headers of a batch.
 
     Raises:
-        LinkTypeError: packets of this link type have no place for an IP header that is known here.
+        LinkTypeError: the place of the IP header in packets of this link type is not known.
     """
     if records.link_type not in _LINK_HEADERS:
         raise LinkTypeError(
@@ -107,7 +108,7 @@ def dissect(records: Records) -> Headers:
 
 
 class _Dissection:
-    """One batch on its way; every step narrows the rows that the next one looks at."""
+    """The reading of one batch; each step narrows the rows that the next step reads."""
 
     def __init__(self, records: Records) -> None:
         count = len(records)
@@ -125,8 +126,8 @@ class _Dissection:
         self._sequence, self._acknowledgement = np.zeros((2, count), np.int64)
         self._flags = np.zeros(count, np.uint8)
         self._network = np.full(count, link, np.int64)  # where the network header begins
-        # Where the transport header begins, how long IP says that the packet is from there on, and
-        # what is in it; for rows of IP that are no fragments.
+        # Where the transport header begins, the length from there on according to IP, and the
+        # protocol; for rows of IP that are no fragments.
         self._transport, self._rest, self._protocol = np.zeros((3, count), np.int64)
 
     def headers(self) -> Headers:
@@ -154,7 +155,7 @@ class _Dissection:
         )
 
     def _link_layer(self) -> Integers:
-        """Fill in MAC addresses, step over VLAN tags; returns the network layer's protocol."""
+        """Fill in MAC addresses and step over VLAN tags; return the network layer's protocol."""
         records = self._records
         if records.link_type in _RAW:
             version = self._reader.rows(records.at, 1)[:, 0] >> 4
@@ -183,7 +184,7 @@ class _Dissection:
         return protocol
 
     def _ipv4(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Read IPv4 headers; returns the rows that have a transport header behind it."""
+        """Read IPv4 headers; return the rows in which a transport header follows."""
         head = self._reader.rows(self._records.at[rows] + self._network[rows], 20)
         header = (head[:, 0] & 0x0F).astype(np.int64) * 4
         fits = (head[:, 0] >> 4 == 4) & (header >= 20)
@@ -205,7 +206,7 @@ class _Dissection:
         return result
 
     def _ipv6(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Read IPv6 headers; returns the rows that have a transport header behind it."""
+        """Read IPv6 headers; return the rows in which a transport header follows."""
         head = self._reader.rows(self._records.at[rows] + self._network[rows], 40)
         fits = head[:, 0] >> 4 == 6
         rows, head = rows[fits], head[fits]
@@ -223,7 +224,7 @@ class _Dissection:
         return rows[self._step_over_extensions(rows)]
 
     def _step_over_extensions(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Find the transport header; returns for which rows there is one."""
+        """Step over IPv6's extension headers; return a mask of rows with a transport header."""
         found = np.ones(len(rows), bool)
         for _ in range(_MOST_EXTENSIONS):
             protocol = self._protocol[rows]
@@ -264,14 +265,14 @@ class _Dissection:
         self._options[rows] += header - 20
 
     def _neighbours(self, rows: npt.NDArray[np.intp]) -> None:
-        """IPv6's neighbour discovery does what ARP does for IPv4."""
+        """Mark IPv6's neighbour discovery as ``ARP``, whose work it does."""
         rows = rows[self._transport[rows] + 1 <= self._records.kept[rows]]
         kind = self._reader.rows(self._records.at[rows] + self._transport[rows], 1)[:, 0]
         self._kind[rows[(kind >= 133) & (kind <= 137)]] = ARP
 
 
 def maximum_segment_size(records: Records, headers: Headers, row: int) -> int | None:
-    """The MSS option of a packet (a SYN), in bytes; 0: it has none; None: that was not captured."""
+    """Return the MSS option of a SYN in bytes; 0 if it has none, None if that was not captured."""
     begin = int(records.at[row]) + int(headers.transport[row])
     kept = int(records.kept[row]) - int(headers.transport[row])
     segment = records.buffer[begin : begin + max(kept, 0)].tobytes()

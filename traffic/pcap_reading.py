@@ -1,4 +1,4 @@
-"""Reading pcap files: each packet behind 16 bytes that say its time and length."""
+"""Reading pcap files: each packet follows 16 bytes that hold its time and length."""
 
 import struct
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from traffic.chunks import Chunk, chunks
 
 HEADER = 24
 TICKS = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
-"""Ticks per second by the file's first four bytes, which also tell its byte order."""
+"""Ticks per second, by the file's first four bytes, which also show its byte order."""
 _PACKET_HEAD = 16
 
 
 class Damage(Exception):  # noqa: N818 -- a place and a reason, on their way to a DamagedError
-    """The file cannot be read on from ``place``."""
+    """Damage in a file, which cannot be read on from ``place``."""
 
     def __init__(self, place: int, why: str) -> None:
         super().__init__(place, why)
@@ -26,7 +26,7 @@ class Damage(Exception):  # noqa: N818 -- a place and a reason, on their way to 
 
 
 def byte_order(head: bytes) -> str | None:
-    """The byte order of a pcap file that begins so; None if it is none."""
+    """Return the byte order of a pcap file that begins with ``head``; None if it is no pcap file."""
     for order in "<>":
         if len(head) >= 4 and struct.unpack_from(f"{order}I", head)[0] in TICKS:
             return order
@@ -45,7 +45,7 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
     if len(head) < HEADER:
         raise Damage(len(head), "the file ends within its header")
     magic, _, _, zone, _, _, link = struct.unpack(f"{order}IHHiIII", head)
-    # thiszone is the seconds by which the times are behind UTC; it is 0 in practice.
+    # thiszone is the number of seconds to add to the times for UTC; it is 0 in practice.
     interface = Interface(link & 0x0FFFFFFF, TICKS[magic], zone)
     interfaces.append(interface)
     for chunk in chunks(file, HEADER):
@@ -58,7 +58,7 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
 
 
 def _walk(chunk: Chunk, order: str) -> tuple[list[int], int, str | None]:
-    """Where the whole packets of a chunk begin, where the last one ends, and what is wrong there."""
+    """Return where a chunk's whole packets begin, where the last one ends, and what is wrong there."""
     unpack = struct.Struct(f"{order}I").unpack_from
     data, end = chunk.bytes, chunk.end
     places: list[int] = []

@@ -1,7 +1,7 @@
 """Reading pcapng files (IETF draft-ietf-opsawg-pcapng): sections, interfaces, enhanced packet blocks.
 
-Packets come in runs of enhanced packet blocks, which are walked in a loop of their own; every other
-block is rare. Blocks that tell no packet, interface or count are skipped.
+Packets come in runs of enhanced packet blocks, which have a loop of their own; every other block is
+rare. Blocks that hold no packet, interface or count are skipped.
 """
 
 import struct
@@ -20,7 +20,7 @@ _BYTE_ORDER = 0x1A2B3C4D
 _NAME, _RESOLUTION, _OFFSET = 2, 9, 14  # options of an interface
 _RECEIVED, _DROPPED = 4, 5  # options of its statistics
 _FARTHEST = 2**33
-"""Seconds: no clock is farther off than the times that 64 bits of nanoseconds can tell."""
+"""Largest offset of a clock in seconds, so that times fit into 64 bits of nanoseconds."""
 
 
 def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
@@ -35,7 +35,7 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
 
 
 class _Reader:
-    """Between two chunks: the section's byte order and its first interface's number."""
+    """The state between two chunks: the section's byte order and its first interface's number."""
 
     def __init__(self, interfaces: list[Interface]) -> None:
         self._interfaces = interfaces
@@ -83,7 +83,7 @@ class _Reader:
         return f"a section with the byte-order mark {magic.hex(' ')}"
 
     def _describe(self, kind: int, body: bytes) -> str | None:
-        """Take a block that is no enhanced packet; returns what is wrong with it."""
+        """Read a block that is no enhanced packet; return what is wrong with it, or None."""
         if kind == _INTERFACE:
             return self._describe_interface(body)
         if kind == _STATISTICS:
@@ -119,7 +119,7 @@ class _Reader:
         return None
 
     def _packets(self, chunk: Chunk, places: list[int]) -> Iterator[Records]:
-        """The enhanced packet blocks at these places (in words); one batch per link type."""
+        """Yield the enhanced packet blocks at these places (in words), one batch per link type."""
         if not places:
             return
         buffer = chunk.padded()
@@ -149,7 +149,7 @@ class _Reader:
 
 
 def _walk(words: memoryview, place: int, places: list[int]) -> int:
-    """Pass whole enhanced packet blocks and add the place of each (in words); returns the end."""
+    """Step over whole enhanced packet blocks, append their places (in words); return the end."""
     add = places.append
     end = len(words)
     last = end - 8
@@ -164,7 +164,7 @@ def _walk(words: memoryview, place: int, places: list[int]) -> int:
 
 
 def _misfit(words: memoryview, place: int) -> str | None:
-    """What is wrong with the length of the block at a place; None also if it is not all there."""
+    """Return what is wrong with a block's length, or None; a block cut off has no end to check."""
     length = words[place + 1]
     shortest = 32 if words[place] == _ENHANCED else 12
     if length & 3 or not shortest <= length <= LONGEST:

@@ -1,7 +1,7 @@
 """Writing pcapng: times in nanoseconds of UTC, the interface's name, filter and drops in the file.
 
-(pcapng, IETF draft-ietf-opsawg-pcapng.) pcapng and not pcap, because a capture's drops must travel
-with it: they stand in an interface statistics block at the end of the file.
+The format is pcapng (IETF draft-ietf-opsawg-pcapng) and not pcap, because a capture's drops must
+travel with it: they are in an interface statistics block at the end of the file.
 """
 
 import functools
@@ -24,7 +24,7 @@ _PACKET_TAIL = 4
 
 
 def header(interface: str, snap_length: int, filter_text: str, writer: str) -> bytes:
-    """Section and interface blocks: the beginning of a file.
+    """Return the beginning of a file: section and interface blocks.
 
     Args:
         filter_text: what the kernel's filter kept, in words or tcpdump's language; may be empty.
@@ -44,7 +44,7 @@ def header(interface: str, snap_length: int, filter_text: str, writer: str) -> b
 
 
 def packets(batch: Packets) -> memoryview:
-    """The blocks of a batch of packets, as they stand in the file."""
+    """Return the blocks of a batch of packets, as they are written into the file."""
     count, width = batch.data.shape
     data_mask, block_mask = _masks(width)
     rows = np.empty((count, block_mask.shape[1]), np.uint8)
@@ -61,7 +61,7 @@ def packets(batch: Packets) -> memoryview:
     body = rows[:, _PACKET_HEAD:-_PACKET_TAIL]
     np.bitwise_and(batch.data, data_mask[batch.kept], out=body[:, :width])
     body[:, width:] = 0
-    # The length again, behind each packet's data, wherever that ends.
+    # The length again, after each packet's data.
     tail = (np.arange(count) * rows.shape[1] + padded + _PACKET_HEAD) // 4
     rows.reshape(-1).view("<u4")[tail] = total
     blocks: npt.NDArray[np.uint8] = rows[block_mask[batch.kept]]
@@ -70,9 +70,9 @@ def packets(batch: Packets) -> memoryview:
 
 @functools.cache
 def _masks(width: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """For each number of bytes kept: which bytes of the data, and of the block, are there.
+    """Return, for each number of bytes kept, which bytes of the data and of the block exist.
 
-    Looked up and not computed for each packet, which would take most of the time.
+    They are looked up: computing them for each packet would take most of the time.
     """
     kept = np.arange(width + 1)[:, None]
     block = _PACKET_HEAD + (width + 3 & ~3) + _PACKET_TAIL
@@ -81,7 +81,7 @@ def _masks(width: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
 
 
 def statistics(time: int, counted: int, dropped: int) -> bytes:
-    """The block at the end of a file: how many packets passed the filter, how many were lost.
+    """Return the block at the end of a file: the numbers of packets that passed and that were lost.
 
     Args:
         time: nanoseconds since 1970.

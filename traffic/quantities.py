@@ -1,4 +1,4 @@
-"""What is counted of packets, and adding it up by flow, by pair of addresses and by second."""
+"""The quantities counted of packets, and adding them up by flow, by pair of addresses and by second."""
 
 import numpy as np
 import numpy.typing as npt
@@ -17,28 +17,27 @@ QUANTITIES = (
     "arp_bytes",
     "other_bytes",
 )
-"""What is counted of each flow and second; the last seven add up to ``wire_bytes``.
+"""The quantities counted of each flow and second; the last seven add up to ``wire_bytes``.
 
-records: packets as they stand in the capture. frames: as a link
-carries them, at the connection's segment size. stream: TCP payload seen for
-the first time. header: Ethernet's, IP's and TCP's of the frames that carry it. ack: frames of TCP that
-carry and say nothing else. connection: SYN, FIN and RST without payload. retransmitted: payload seen
-before, and the headers of frames that carry no other. arp: ARP, and IPv6's neighbour discovery.
-other: everything else, whatever could not be read among it.
+records: packets as they are in the capture. frames: packets as a link carries them, at the
+connection's segment size. stream: TCP payload seen for the first time. header: headers of Ethernet, IP
+and TCP of the frames that carry it. ack: TCP frames that only acknowledge. connection: SYN, FIN and RST
+without payload. retransmitted: payload seen before, and the headers of frames that carry no other.
+arp: ARP, and IPv6's neighbour discovery. other: everything else, unreadable packets included.
 """
 SECOND_COLUMNS = np.dtype(
     [("second", "i8"), ("pair", "i4"), *((name, "i8") for name in QUANTITIES)]
 )
 _NANOSECONDS = 1_000_000_000
 _PENDING = 100_000
-"""Rows that may wait before they are added up."""
+"""Rows that may wait before they are merged."""
 
 
 def add_up(place: Integers, quantities: Integers, count: int) -> Integers:
     """Add up rows that belong to the same place.
 
     Args:
-        place: of each row, below ``count``.
+        place: place of each row, below ``count``.
         quantities: shape (rows, columns).
 
     Returns:
@@ -52,7 +51,7 @@ def add_up(place: Integers, quantities: Integers, count: int) -> Integers:
 
 
 def occupied(place: Integers, count: int) -> tuple[Integers, Integers]:
-    """The places, below ``count``, that occur, and for each entry which of them it is."""
+    """Return the places, below ``count``, that occur, and each entry's index among them."""
     if count > 4 * len(place):  # a few places of many
         return np.unique(place, return_inverse=True)
     seen = np.zeros(count, bool)
@@ -61,7 +60,7 @@ def occupied(place: Integers, count: int) -> tuple[Integers, Integers]:
 
 
 class Seconds:
-    """Quantities by second and pair; what came in batches is added up now and then."""
+    """Quantities by second and pair; the rows of batches are merged now and then."""
 
     def __init__(self) -> None:
         self._parts: list[npt.NDArray[np.void]] = []
@@ -72,18 +71,18 @@ class Seconds:
 
         Args:
             time: nanoseconds since 1970.
-            pair: number of each one's pair of addresses.
+            pair: number of each packet's pair of addresses.
             quantities: shape (packets, ``len(QUANTITIES)``).
         """
         part = _by_second(time // _NANOSECONDS, pair, quantities)
         self._parts.append(part)
         self._pending += len(part)
-        # Merging when as much has come as there was takes time in proportion to what came.
+        # Merging whenever the rows have doubled takes time in proportion to all rows.
         if self._pending > max(_PENDING, self._merged):
             self.rows()
 
     def rows(self) -> npt.NDArray[np.void]:
-        """What came until now: ``SECOND_COLUMNS``, sorted by second and pair."""
+        """Return the rows so far: ``SECOND_COLUMNS``, sorted by second and pair."""
         if not self._parts:
             return np.zeros(0, SECOND_COLUMNS)
         if len(self._parts) > 1:

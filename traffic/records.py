@@ -1,7 +1,7 @@
-"""Opening a capture file, of whatever format, and reading its packets in batches.
+"""Opening a capture file, pcap or pcapng, and reading its packets in batches.
 
-A file that is cut off or damaged gives every packet before the damage, and then an error that says
-where it is.
+A file that is cut off or damaged yields every packet before the damage, and then an error that says
+where the damage is.
 """
 
 import struct
@@ -20,17 +20,17 @@ class CaptureFile:
     """A capture file being read; iterate over ``records``.
 
     Attributes:
-        interfaces: those met so far.
+        interfaces: the interfaces found so far.
     """
 
     path: Path
     interfaces: list[Interface] = field(default_factory=list)
 
     def records(self) -> Iterator[Records]:
-        """Yield the packets in batches, those of one link type in the file's order.
+        """Yield the packets in batches of one link type, which keep the file's order within each type.
 
         Raises:
-            DamagedError: after the last packet that can be read: where it stops, and why.
+            DamagedError: raised after the last readable packet; says where the damage is, and what.
             TrafficError: the file cannot be opened or is no capture at all.
         """
         try:

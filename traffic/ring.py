@@ -1,10 +1,9 @@
 """A packet socket with a ring of memory that the kernel fills: AF_PACKET, TPACKET_V3.
 
-The kernel copies the first bytes of each packet into a block of the ring and hands the block over
+The kernel copies the first bytes of each packet into a block of the ring, and hands the block over
 when it is full or has been open for ``RETIRE`` seconds. A block is read as a whole: its packets form
-a list that has to be walked, one step per packet, and everything after that is done on arrays. The
-block goes back to the kernel before anything is written to disk, so that a slow disk does not hold
-it up.
+a linked list, which is walked one step per packet; everything after that is done on arrays. The block
+goes back to the kernel before anything is written to disk, so that a slow disk does not hold it up.
 """
 
 import errno
@@ -22,7 +21,7 @@ from traffic import TrafficError, filters
 
 BLOCK_SIZE = 1 << 20
 BLOCKS = 64
-"""64 MiB of ring: about 300,000 packets of 128 bytes may wait in it."""
+"""64 MiB of ring, which holds about 300,000 packets of 128 bytes."""
 RETIRE = 0.1
 """Seconds after which a block that is not full is handed over."""
 
@@ -52,7 +51,7 @@ class Packets:
         time: int64, nanoseconds since 1970 (UTC).
         length: uint32, bytes of the whole packet.
         kept: uint32, bytes of it that are in ``data``.
-        data: uint8, shape (packets, snap length); what is behind ``kept`` is not part of it.
+        data: uint8, shape (packets, snap length); bytes after ``kept`` are not part of the packet.
     """
 
     time: npt.NDArray[np.int64]
@@ -65,11 +64,11 @@ class Packets:
 
 
 class Ring:
-    """Receives what passes one interface, in both directions.
+    """A ring that receives what passes one interface, in both directions.
 
     Attributes:
         received: packets read so far.
-        dropped: packets that passed the filter and found no room in the ring, as of ``statistics``.
+        dropped: packets that passed the filter and found no room, as of the last ``statistics``.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Ring:
             self.socket.close()
             raise
         self._next = 0
-        # The block being read, with room behind it so that a packet at its end can be read in full.
+        # The block being read, with room after it so that a packet at its end can be read in full.
         self._block = np.zeros(BLOCK_SIZE + snap_length + 8, np.uint8)
         self._words = memoryview(self._block[:BLOCK_SIZE]).cast("I")  # type: ignore[arg-type]
         self._windows = np.lib.stride_tricks.sliding_window_view(self._block, snap_length)
@@ -155,17 +154,17 @@ class Ring:
             self.socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
 
     def _bind(self, interface: str) -> int:
-        """Begin to receive; returns the interface's hardware type."""
+        """Begin to receive; return the interface's hardware type."""
         self.socket.bind((interface, 0))
         hardware: int = self.socket.getsockname()[3]
         if hardware == _ARPHRD_LOOPBACK:
-            # Whatever goes out over loopback comes in again, and would be there twice.
+            # A packet that goes out over loopback comes in again, and would be captured twice.
             self.socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         self.socket.bind((interface, _ETH_P_ALL))
         return hardware
 
     def receive(self) -> Packets | None:
-        """Take the next block if the kernel has handed one over; never waits."""
+        """Take the next block if the kernel has handed one over, else return None; never wait."""
         if not self._status[self._next] & _STATUS_USER:
             return None
         start = self._next * BLOCK_SIZE
@@ -202,7 +201,7 @@ class Ring:
         kept: npt.NDArray[np.uint32],
         length: npt.NDArray[np.uint32],
     ) -> None:
-        """Put VLAN tags back, which the kernel takes out of the packet and tells beside it."""
+        """Put VLAN tags back, which the kernel moves from the packet to the ring's header."""
         words = header[rows].view(np.uint16)
         known = header[rows].view(np.uint32)[:, 5] & _STATUS_VLAN_TPID_VALID
         protocol = np.where(known, words[:, 18], _ETHERTYPE_VLAN).astype(">u2")
@@ -214,7 +213,7 @@ class Ring:
         length[rows] += 4
 
     def statistics(self) -> tuple[int, int]:
-        """Packets that passed the filter so far, dropped ones included, and the dropped ones."""
+        """Return how many packets passed the filter so far, and how many of them were dropped."""
         counted, dropped, _ = struct.unpack(
             "3I", self.socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
         )
@@ -223,12 +222,12 @@ class Ring:
         return self._counted, self.dropped
 
     def passed(self) -> int:
-        """How many packets there will be to receive of those that have passed until now."""
+        """Return how many packets have passed the filter so far and were not dropped."""
         counted, dropped = self.statistics()
         return counted - dropped
 
     def trouble(self) -> str | None:
-        """Take the error that the socket tells of (it would be told again); whether it is the end."""
+        """Clear the socket's error; return why the capture cannot go on, or None if it can."""
         number = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         try:
             socket.if_indextoname(self._index)

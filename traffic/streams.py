@@ -1,10 +1,10 @@
 """Following TCP streams: which bytes of a packet's payload are seen for the first time.
 
-A stream (one direction of a connection) is a range of sequence numbers. Almost always a packet
-continues where the last one ended; those are settled for a whole batch at once, and so is what is new
-of a packet that reaches beyond the end. Only packets that leave a gap, or come late to a stream with
-gaps, are taken one by one, with the list of what is still missing, so that bytes are counted once
-however they come.
+A stream (one direction of a connection) is a range of sequence numbers. Almost every packet begins
+where the one before it ended; such packets, and the new bytes of packets that reach beyond the end,
+are handled for a whole batch at once. Only packets that leave a gap, or arrive late in a stream with
+gaps, are handled one by one, with a list of the missing ranges, so that each byte is counted once in
+any order of arrival.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,21 +20,21 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Positions:
-    """How far each stream has come; positions count bytes from the stream's beginning.
+    """The position that each stream has reached, in bytes from the stream's beginning.
 
-    What is before the beginning (a stream that was under way when the capture began) is never new.
+    Bytes before the beginning (of a stream that was under way when the capture began) are never new.
     """
 
     _count: int = 0
     _end: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    # The packet before: its sequence number, and the position of it.
+    # Of each stream's last packet: sequence number and position.
     _sequence: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     _place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    # By stream, the ranges before its end that were not seen, in order; only where there are any.
+    # By stream, the ranges before its end that are missing, in order; only streams that have any.
     _gaps: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def begin(self, first: Integers) -> None:
-        """Add streams, numbered on from those there are, by their first bytes' sequence numbers."""
+        """Add streams, numbered on from the last one; ``first``: their first sequence numbers."""
         count = self._count + len(first)
         self._end = enlarged(self._end, count)
         self._place = enlarged(self._place, count)
@@ -44,12 +44,12 @@ class Positions:
 
     @property
     def end(self) -> Integers:
-        """Where each stream ends, as far as it was seen."""
+        """The position after the furthest byte seen, by stream."""
         return self._end[: self._count]
 
     @property
     def missing(self) -> Integers:
-        """Bytes before the furthest one seen that were not seen, by stream."""
+        """The number of bytes before ``end`` that were not seen, by stream."""
         result = np.zeros(self._count, np.int64)
         for stream, gaps in self._gaps.items():
             result[stream] = sum(b - a for a, b in gaps)
@@ -57,14 +57,14 @@ class Positions:
 
     @property
     def whole(self) -> Integers:
-        """Bytes before the first one that was not seen, by stream."""
+        """The number of bytes before the first one that was not seen, by stream."""
         result = self._end[: self._count].copy()
         for stream, gaps in self._gaps.items():
             result[stream] = gaps[0][0]
         return result
 
     def advance(self, stream: Integers, sequence: Integers, payload: Integers) -> Integers:
-        """Take packets in the order in which they were seen.
+        """Record packets, in the order in which they were captured.
 
         Args:
             stream: number of each packet's stream.
@@ -72,7 +72,7 @@ class Positions:
             payload: bytes of its payload; more than 0.
 
         Returns:
-            How many of the payload's bytes were not seen before.
+            The number of bytes of each payload that were not seen before.
         """
         if not len(stream):
             return np.zeros(0, np.int64)
@@ -101,15 +101,15 @@ class Positions:
     def _disorder(
         self, groups: Integers, sizes: Integers, start: Integers, end: Integers, known: Integers
     ) -> Integers:
-        """New bytes of packets of streams that are not in order.
+        """Return the number of new bytes of each packet of streams that are out of order.
 
         Args:
             groups: the streams; ``known``: where each ended before these packets.
-            sizes: how many packets each has; ``start`` and ``end`` have them one after the other.
+            sizes: the number of packets of each; ``start`` and ``end`` hold them stream by stream.
         """
         group = np.repeat(np.arange(len(groups)), sizes)
         first = np.cumsum(sizes) - sizes
-        # A running maximum within each stream, of ranks, which have room for all streams on one axis.
+        # A running maximum within each stream: of ranks, which an offset keeps apart by stream.
         values, rank = np.unique(np.maximum(end, known[group]), return_inverse=True)
         apart = group * len(values)
         furthest = values[np.maximum.accumulate(rank + apart) - apart]
@@ -130,7 +130,7 @@ class Positions:
         return new
 
     def _fill(self, stream: int, start: int, end: int) -> int:
-        """Take a range out of a stream's gaps; returns how many bytes of it were missing."""
+        """Take a range out of a stream's gaps; return how many of its bytes were missing."""
         gaps = self._gaps[stream]
         i = bisect_right(gaps, start, key=lambda gap: gap[1])
         j = bisect_left(gaps, end, key=lambda gap: gap[0])
@@ -146,7 +146,7 @@ class Positions:
     def _unwrap(
         self, groups: Integers, first: Integers, sizes: Integers, sequence: Integers
     ) -> Integers:
-        """Positions from sequence numbers, which start again at 2³².
+        """Return positions from sequence numbers, which wrap at 2³².
 
         A packet is taken to be less than 2³¹ bytes from the one before it in its stream.
         """

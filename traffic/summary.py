@@ -1,4 +1,4 @@
-"""An account of a capture as a table, as JSON and as CSV."""
+"""The account of a capture as a table, as JSON and as CSV."""
 
 import csv
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ _HEADINGS = {
 
 
 def by_pair(account: Account) -> list[dict[str, Any]]:
-    """``QUANTITIES`` of each pair of addresses, with ``source`` and ``destination``; most first."""
+    """Return ``source``, ``destination`` and ``QUANTITIES`` of each pair, most bytes first."""
     quantities = np.stack([account.seconds[name] for name in QUANTITIES], axis=1)
     sums = add_up(account.seconds["pair"], quantities, len(account.pairs))
     rows: list[dict[str, Any]] = [
@@ -38,7 +38,7 @@ def by_pair(account: Account) -> list[dict[str, Any]]:
 
 
 def as_json(account: Account) -> dict[str, Any]:
-    """Everything but the seconds."""
+    """Return the account as a JSON object, without its rows by second."""
     return {
         "first": account.first,
         "last": account.last,
@@ -70,7 +70,7 @@ def write_seconds(account: Account, path: Path) -> None:
 
 
 def show(account: Account, connections: bool) -> None:
-    """Print what a person wants to know first."""
+    """Print the totals, any warnings, and a table by pair of addresses or by connection."""
     console = Console(highlight=False)
     totals = account.totals
     if account.first is None or account.last is None:
@@ -108,13 +108,13 @@ def show(account: Account, connections: bool) -> None:
             for text, port in zip((row["source"], row["destination"]), ports, strict=True)
         ]
         table.add_row(*ends, *(f"{row[name]:,}" for name in columns))
-    # As wide as it has to be: a narrow terminal would otherwise cut numbers.
+    # At least 200 columns: a narrow terminal would cut numbers.
     wide = Console(width=max(console.width, 200), highlight=False)
     wide.print(table)
 
 
 def _where(account: Account) -> str:
-    """What the frames are frames of: the link's MTU, as far as the connections tell."""
+    """Return the MTU or the segment size at which the frames are counted, in words."""
     largest = int(account.flows["segment"].max(initial=0))
     if largest <= 1460:
         return "at an MTU of 1,500"

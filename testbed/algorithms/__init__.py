@@ -1,7 +1,7 @@
 """The algorithms, by the names they have in an experiment file.
 
-Adding one is one new module beside these and one line in ``ALGORITHMS``; nothing else needs to know
-its name.
+A new algorithm is a new module in this package and one line in ``ALGORITHMS``; no other code needs to
+know its name.
 """
 
 from testbed.algorithms.adacomp import AdaComp
@@ -21,12 +21,12 @@ ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
 
 
 def is_served(name: str) -> bool:
-    """Whether the algorithm of this name has a parameter server; otherwise it has peers."""
+    """Return True if the algorithm of this name has a parameter server, False if it has peers."""
     return issubclass(ALGORITHMS[name], ServedAlgorithm)
 
 
 def served(name: str) -> type[ServedAlgorithm]:
-    """The algorithm of this name, which must be one with a parameter server."""
+    """Return the algorithm of this name, which must have a parameter server."""
     algorithm = ALGORITHMS[name]
     assert issubclass(algorithm, ServedAlgorithm), name
     return algorithm

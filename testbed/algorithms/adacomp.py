@@ -1,17 +1,17 @@
 """AdaComp: compressed updates with a staleness for each parameter (paper 001, Algorithms 1 and 2).
 
 The worker keeps the max(1, ⌊c·size⌋) largest entries of each weight matrix and bias vector. The
-server counts, for each of them, the updates since this worker's pull whose message contained it
-(equation 3), and divides the learning rate by that count (equations 4 and 5). One difference: equation
-3 counts updates whose entry is not 0, and here an entry that a message contains counts whatever its
-value. The two differ only where a selected entry is exactly 0, which takes a tensor with fewer non-zero
-entries than are kept.
+server counts, for each of these entries, the updates since this worker's pull whose message
+contained it (equation 3), and divides the learning rate by that count (equations 4 and 5). There is
+one difference from the paper: equation 3 counts only updates whose entry is not 0, while this server
+counts every entry of a message, whatever its value. The results differ only where a selected entry
+is exactly 0, which requires a tensor with fewer non-zero entries than are kept.
 
 The paper's server keeps the last d updates and searches them, O(n·c·|Θ|·ln(c·|Θ|)) per update.
-Here a counter per parameter says how many updates contained it so far; a pull keeps the counters as
-they were, and σ_k is the difference of two integers: O(c·|Θ|) per update and one copy of |Θ|
-counters per pulled version, beside the |Θ| parameters that the pull sends anyway. Pulls of the same
-version share their copy, and a copy lives as long as a worker that pulled it is outstanding.
+Here a counter per parameter holds the number of updates that contained it so far. A pull keeps a copy
+of the counters, and σ_k is the difference of two integers. This costs O(c·|Θ|) per update and one
+copy of |Θ| counters per pulled version, in addition to the |Θ| parameters that the pull sends anyway.
+Pulls of the same version share one copy, which is kept while a worker that pulled it is outstanding.
 """
 
 from typing import Literal
@@ -45,14 +45,14 @@ class AdaCompOptions(CompressionOptions):
 
 
 class AdaptiveStaleness(AsynchronousServer):
-    """Algorithm 2. A dense update counts as one that contains every parameter."""
+    """The server of Algorithm 2; a dense update counts as containing every parameter."""
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
         super().__init__(parameters)
         self._alpha = np.float32(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
         self._pulled: dict[int, int] = {}
-        # The counters as they were at the versions of outstanding pulls.
+        # Copies of the counters at the versions of outstanding pulls.
         self._contained_at: CountedCopies[npt.NDArray[np.uint32]] = CountedCopies()
 
     def pull(self, worker: int) -> int | None:
@@ -71,14 +71,14 @@ class AdaptiveStaleness(AsynchronousServer):
         at_pull = self._contained_at[version]
         k: npt.NDArray[np.intp] | slice
         if isinstance(update, SparseUpdate):
-            # Converted once: arrays would convert other integers at each of the four uses.
+            # Converted once: otherwise numpy would convert the indices at each of the four uses.
             k = update.indices.astype(np.intp)
             now, before = self._contained.take(k), at_pull.take(k)
         else:
             k = slice(None)
             now, before = self._contained, at_pull
-        # Counters wrap at 2³²; their unsigned difference stays right.
-        sigma = now - before  # equation 3, with entries of value 0 counted
+        # The counters wrap at 2³²; their unsigned difference remains correct.
+        sigma = now - before  # equation 3, but entries of value 0 count as well
         alpha_k = self._alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
         alpha_k *= update.values
         self.parameters[k] -= alpha_k  # equation 4
@@ -92,6 +92,8 @@ class AdaptiveStaleness(AsynchronousServer):
 
 
 class AdaComp(ServedAlgorithm):
+    """AdaComp: largest entries from the workers, adaptive staleness at the server."""
+
     options_type = AdaCompOptions
 
     @staticmethod

@@ -1,12 +1,12 @@
-"""All-to-All: peers that send their whole gradient to every other and apply what arrives.
+"""All-to-All: peers send their whole gradient to all other peers and apply each one that arrives.
 
 The baseline of Ako (paper 003, §5, "a decentralised architecture with all-to-all communication between
-workers"): no parameter server; every worker owns a model, and one round of it is
+workers"). There is no parameter server; every worker owns a model, and one round of a worker is
 
-    θ ← θ − α·g for its own gradient g;   send g to every other;   θ ← θ − α·g' for each that arrives.
+    θ ← θ − α·g for its own g;   send g to every other peer;   θ ← θ − α·g' for each g' that arrives.
 
-What arrives while a gradient is computed is applied at once to the model and not to the copy that the
-gradient is computed at, as in the paper, where receiving and computing are threads of their own.
+A gradient that arrives during a computation is applied to the model at once, but not to the copy at
+which the running gradient is computed; in the paper, too, receiving and computing are separate threads.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ExchangingPeer(PeerHalf):
     def __init__(
         self, parameters: FloatVector, learning_rate: float, number: int, peers: int
     ) -> None:
-        """Begin at version 0; ``number`` of ``peers`` is this one."""
+        """Begin at version 0 as peer ``number`` of ``peers``."""
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.
         import torch
 
@@ -38,7 +38,7 @@ class ExchangingPeer(PeerHalf):
         self._alpha = learning_rate
         self._as_tensor = torch.from_numpy
         self._theta = torch.from_numpy(parameters)
-        # Each begins with its successor, so that not all of them send to the same one first.
+        # Each peer begins with its successor, so that they do not all send to the same peer first.
         self._others = tuple((number + i) % peers for i in range(1, peers))
 
     def step(self, gradient: FloatVector) -> Sequence[Parcel]:
@@ -59,6 +59,8 @@ class ExchangingPeer(PeerHalf):
 
 
 class AllToAll(PeerAlgorithm):
+    """All-to-All exchange of whole gradients."""
+
     options_type = AllToAllOptions
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""ASGD: asynchronous SGD whose step is divided by the update's staleness.
+"""ASGD: asynchronous SGD that divides each step by the update's staleness.
 
 AdaComp (paper 001, §V-B), the baseline: "the learning rate is divided by staleness and is global to
 each update", after Zhang et al., "Staleness-aware async-SGD": Θ(i+1) = Θ(i) − α/max(1, σ) · ΔΘ,
@@ -27,16 +27,16 @@ class AsgdOptions(Options):
 
 
 class WholeGradient(WorkerHalf):
-    """The update is the gradient, all of it."""
+    """A worker half that pushes the whole gradient."""
 
     def compress(self, gradient: FloatVector) -> DenseUpdate:
         return DenseUpdate(gradient)
 
 
 class StalenessDivided(AsynchronousServer):
-    """One staleness per update: the step is α / max(1, delay). Takes dense and sparse updates."""
+    """A server with one staleness per update, dense or sparse: the step is α / max(1, delay)."""
 
-    # The tensor is the parameters' own memory.
+    # The tensor shares the parameters' memory.
     made_anew = frozenset({"_as_tensor", "_theta"})
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
@@ -51,7 +51,7 @@ class StalenessDivided(AsynchronousServer):
     def _apply(self, worker: int, update: Update, delay: int) -> None:
         step = self._learning_rate / max(1, delay)
         if isinstance(update, SparseUpdate):
-            # The product is taken in float32, as torch takes it in the dense branch.
+            # The product is computed in float32, as torch does in the dense branch.
             self.parameters[update.indices] -= np.float32(step) * update.values
         else:
             # One fused pass; numpy would need a temporary as long as the model.
@@ -59,6 +59,8 @@ class StalenessDivided(AsynchronousServer):
 
 
 class Asgd(ServedAlgorithm):
+    """ASGD: whole gradients, one staleness per update."""
+
     options_type = AsgdOptions
 
     @staticmethod

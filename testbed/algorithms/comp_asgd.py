@@ -1,8 +1,8 @@
-"""Comp-ASGD: ASGD that pushes only the largest gradients.
+"""Comp-ASGD: ASGD that pushes only the largest entries of the gradient.
 
-AdaComp (paper 001, §III-B and §V-B), the competitor: the selection of Shokri and Shmatikov (the
-fraction c of largest magnitude, over the whole model) and ASGD's global staleness. What is not sent
-is forgotten, unless error feedback is asked for.
+The competitor in AdaComp (paper 001, §III-B and §V-B): the selection of Shokri and Shmatikov (the
+fraction c of largest magnitude, over the whole model) with ASGD's global staleness. Entries that are
+not sent are forgotten, unless the options ask for error feedback.
 """
 
 from typing import Literal
@@ -27,6 +27,8 @@ class CompAsgdOptions(CompressionOptions):
 
 
 class CompAsgd(ServedAlgorithm):
+    """Comp-ASGD: largest entries from the workers, one staleness per update."""
+
     options_type = CompAsgdOptions
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""What compressing algorithms have in common: the worker's selection and, if asked for, its memory.
+"""The worker's half of compressing algorithms: the selection and, optionally, error feedback.
 
-Which entries are sent is the papers' (SELECT_GRAD); what becomes of the others is an option: they are
-forgotten, as in the papers, or kept (``testbed.algorithms.error_feedback``). An algorithm adds its
-server half to this, and its own default scope.
+The selection of the entries to send is that of the papers (SELECT_GRAD). The other entries are
+forgotten, as in the papers, or kept (``testbed.algorithms.error_feedback``), as the options say. An
+algorithm adds its server half and its own default scope.
 """
 
 import numpy as np
@@ -47,14 +47,14 @@ class CompressionOptions(Options):
     @field_validator("error_decay", "momentum")
     @classmethod
     def _of_error_feedback(cls, value: float | None, info: ValidationInfo) -> float | None:
-        # Where error_feedback itself was refused there is nothing to compare with.
+        # Where error_feedback itself is invalid there is nothing to compare with.
         if value is not None and not info.data.get("error_feedback", True):
             raise ValueError("needs error feedback: add `error_feedback: true` beside it")
         return value
 
 
 class LargestEntries(WorkerHalf):
-    """SELECT_GRAD (Algorithm 1): keep max(1, ⌊c·size⌋) entries of each scope."""
+    """SELECT_GRAD (Algorithm 1): keep the max(1, ⌊c·size⌋) largest entries of each part."""
 
     made_anew = frozenset({"_parts"})
 
@@ -76,7 +76,7 @@ class LargestEntries(WorkerHalf):
 
 
 def compressing_worker(options: CompressionOptions, layout: Layout, scope: Scope) -> WorkerHalf:
-    """One worker's half: the selection, with error feedback around it where it is asked for."""
+    """Make one worker's half: the selection, wrapped in error feedback if the options ask for it."""
     selection = LargestEntries(layout, options.ratio, scope)
     if not options.error_feedback:
         return selection

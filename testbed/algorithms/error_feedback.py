@@ -1,25 +1,26 @@
-"""Error feedback: what was not sent is kept and added to the next gradient.
+"""Error feedback: keep the part of a gradient that was not sent, and add it to the next gradient.
 
-Seide et al. (2014) carry the error of one quantised gradient over to the next one; Stich et al.
-(2018, "Sparsified SGD with memory", Algorithm 1) and Karimireddy et al. (2019, "Error feedback fixes
+Seide et al. (2014) add the error of a quantised gradient to the next gradient; Stich et al. (2018,
+"Sparsified SGD with memory", Algorithm 1) and Karimireddy et al. (2019, "Error feedback fixes
 SignSGD") show that SGD then converges as if nothing were compressed. With the residual v, the
-gradient g and Q the selection, one push is
+gradient g and the selection Q, one push is
 
-    v ← β·v + g;   push Q(v);   v ← v − what the server will read of Q(v).
+    v ← β·v + g;   push Q(v);   v ← v − Q(v) as the server will read it.
 
-β = 1 is theirs. β < 1 is the memory decay of GRACE's survey (Xu et al. 2021; its φ(v, g) = β·v + γ·g
-with γ = 1) and of ECQ-SGD (Wu et al. 2018), and bounds how old a residual can become: where a worker
-of hundreds pushes rarely and the server divides by a staleness that knows nothing of gradients from
-before the last pull, what waited for dozens of pushes points elsewhere by then.
+These papers have β = 1. β < 1 is the memory decay of GRACE's survey (Xu et al. 2021; its
+φ(v, g) = β·v + γ·g with γ = 1) and of ECQ-SGD (Wu et al. 2018). It limits the age of a residual: where
+one worker of hundreds pushes rarely, and the server divides by a staleness that does not cover
+gradients from before the last pull, a residual that waited for dozens of pushes points in an outdated
+direction.
 
 Momentum correction is that of Lin et al. (2018, "Deep gradient compression", DGC, §3.2 and §3.3):
-momentum is gathered before the residual, and both are cleared where an entry was sent ("momentum
+momentum is accumulated before the residual, and both are cleared where an entry was sent ("momentum
 factor masking"):
 
     u ← m·u + g;   v ← β·v + u;   push Q(v);   u, v ← 0 where sent.
 
 Memory: one float32 vector of |Θ| per worker (the CNN's: 0.85 MB), two with momentum. No other vector
-of that length is made, whatever the number of pushes.
+of that length is allocated, however many pushes there are.
 """
 
 import numpy as np
@@ -29,20 +30,20 @@ from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, Spars
 
 
 class ErrorFeedback(WorkerHalf):
-    """A worker half that gives another one, the selection, the residual in place of the gradient."""
+    """A worker half that gives the residual, in place of the gradient, to another half."""
 
     made_anew = frozenset({"_selection"})
 
     def __init__(
         self, selection: WorkerHalf, layout: Layout, momentum: float = 0.0, decay: float = 1.0
     ) -> None:
-        """Begin with nothing kept.
+        """Begin with a residual of 0.
 
         Args:
-            selection: sends some of the entries it is given, values unchanged; memoryless.
-            layout: of the model.
-            momentum: m, from 0 (plain error feedback, no momentum is kept) to below 1.
-            decay: β, from 0 (nothing is kept from push to push) to 1 (all of it).
+            selection: returns some of the given entries with unchanged values; has no memory.
+            layout: the model's.
+            momentum: m, from 0 (plain error feedback, without momentum) to below 1.
+            decay: β, from 0 (no residual survives a push) to 1 (all of it does).
         """
         self._selection = selection
         self._m = np.float32(momentum)
@@ -62,8 +63,8 @@ class ErrorFeedback(WorkerHalf):
             v += u
         update = self._selection.compress(v)
         if isinstance(update, DenseUpdate):
-            update = DenseUpdate(update.values.copy())  # it may be the residual itself
-        # What the encoding rounds away comes back by ``lost``.
+            update = DenseUpdate(update.values.copy())  # it may share the residual's memory
+        # ``lost`` adds back what the encoding rounds away.
         sent = _entries(update)
         v[sent] = 0
         if u is not None:

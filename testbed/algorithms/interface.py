@@ -1,21 +1,21 @@
-"""What an algorithm is: its halves. Everything else is framework.
+"""The interface of an algorithm: its halves. Everything else is framework.
 
-Halves are pure state machines: arrays and updates in, arrays and updates out. No socket, no clock, no
-sleep, no file, no global randomness, so that the same objects run inside a container, in the simulator
-and in a test, and every run of theirs can be replayed. Times that a half may want to learn from are
-handed to it; whose clock they are is not its business.
+Halves are pure state machines: arrays and updates in, arrays and updates out. They use no socket,
+clock, sleep, file or global randomness, so that the same objects run inside a container, in the
+simulator and in a test, and every run can be replayed. Times that a half may need are passed to it;
+it must not depend on which clock they come from.
 
 Algorithms have one of three shapes (``docs/algorithms.md``):
 
 - *asynchronous parameter server*: a ``WorkerHalf`` and an ``AsynchronousServer``. A worker *pulls* (it
   gets the parameters and their version, its *base version*) and later *pushes* an update computed
-  from them; every push is an update and increments the version. The *delay* of an update is how many
-  others were applied since its base version;
-- *synchronous parameter server*: a ``WorkerHalf`` and a ``ServerHalf`` that makes an update of several
-  pushes and drops those that come too late; whether a worker that asks for parameters may have them
-  yet is its decision, and how the workers come by a new version its *protocol*;
+  from them; every push is an update and increments the version. The *delay* of an update is the number
+  of other updates applied since its base version;
+- *synchronous parameter server*: a ``WorkerHalf`` and a ``ServerHalf`` that makes one update of several
+  pushes and drops pushes that arrive too late. The server's half decides when a worker that asks for
+  parameters may have them; its *protocol* says how the workers get a new version;
 - *peer to peer*: a ``PeerHalf`` on every device, which owns a model, sends updates to other peers and
-  applies what arrives.
+  applies the updates that arrive.
 """
 
 import math
@@ -33,7 +33,7 @@ from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, Spars
 
 
 class Options(BaseModel):
-    """An algorithm's parameters as they stand in the experiment file; ``name`` selects it."""
+    """An algorithm's parameters as in the experiment file; ``name`` selects the algorithm."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     name: str
@@ -60,24 +60,24 @@ class Options(BaseModel):
 
 
 class WorkerHalf(Stateful, ABC):
-    """What a worker does with its gradient before it is pushed.
+    """The worker's half of an algorithm: turns a gradient into the update to push.
 
-    All of its attributes but those that it names in ``made_anew`` are its state, which a checkpoint
-    keeps: numbers, texts, tuples, lists, dicts, sets and arrays of them.
+    All attributes except those named in ``made_anew`` are its state, which a checkpoint stores:
+    numbers, strings, tuples, lists, dicts, sets and arrays.
 
     Attributes:
-        local_steps: gradients per push, the same of all workers; all but the last one are given to
+        local_steps: gradients per push, the same for all workers; all but the last are passed to
             ``local``.
     """
 
     local_steps: int = 1
 
     def local(self, step: int, parameters: FloatVector, gradient: FloatVector) -> None:
-        """Take one of the gradients before the last, and change the worker's copy of the parameters.
+        """Apply one of the gradients before the last to the worker's copy of the parameters.
 
         Args:
-            step: from 0, when whatever is left of a computation that was dropped is to be forgotten.
-            parameters: float32, (|Θ|,), to be changed in place; the next gradient is computed there.
+            step: from 0; at 0 the half forgets what is left of a computation that was dropped.
+            parameters: float32, (|Θ|,), changed in place; the next gradient is computed there.
             gradient: float32, (|Θ|,).
         """
         raise NotImplementedError("a half with several local steps says what each of them does")
@@ -86,43 +86,43 @@ class WorkerHalf(Stateful, ABC):
     def compress(self, gradient: FloatVector) -> Update:
         """Turn a gradient, float32 of shape (|Θ|,), into the update to push.
 
-        The result may share memory with ``gradient``; it is used up before the next gradient.
+        The result may share memory with ``gradient``; it is sent before the next gradient.
         """
 
     def lost(self, update: Update, received: Update) -> None:
-        """Learn what the encoding rounded away of the update that ``compress`` returned last.
+        """Note what the encoding rounded away of the update that ``compress`` returned last.
 
-        Called after ``compress`` and before the next one, and only when the encoding is lossy.
+        Called between two calls of ``compress``, and only when the encoding is lossy.
 
         Args:
-            update: what ``compress`` returned.
+            update: the result of ``compress``.
             received: the same entries with the values as the server will read them; a half with
                 error feedback keeps the difference, if finite.
         """
 
 
 Protocol: TypeAlias = Literal["pull", "push-and-wait", "push-and-interrupt"]
-"""How workers come by parameters (Xu et al., paper 004, §2).
+"""The way in which workers get parameters (Xu et al., paper 004, §2).
 
-pull: a worker that has pushed asks for the newest; push-and-wait: the server sends every version to
-all workers, which finish what they compute and then take the newest they have; push-and-interrupt:
-likewise, and workers drop what they compute when a version arrives.
+pull: a worker that has pushed asks for the newest version; push-and-wait: the server sends every
+version to all workers, which finish their gradient and then take the newest version they have;
+push-and-interrupt: as push-and-wait, but a worker drops its gradient when a version arrives.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What an algorithm is told of the run that it is part of.
+    """The facts about a run that its algorithm may use.
 
     Attributes:
         learning_rate: α (η).
-        workers: n, how many workers or peers there are, numbered from 0.
+        workers: n, the number of workers or peers, which are numbered from 0.
         batch_size: b, images per gradient.
-        updates: how many updates the run lasts.
-        uplink: rate of the device's uplink in bit/s, where device classes may differ; the server's half
-            is told network.uplink. None where links are not shaped.
-        gradient_time: mean seconds that a device computes and then waits, as the spec has them; None
-            where only the host knows.
+        updates: the number of updates of the run.
+        uplink: rate of the device's uplink in bit/s, that of its device class; for the server's half
+            that of network.uplink. None where links are not shaped.
+        gradient_time: mean seconds that a device computes and then waits, as in the spec; None where
+            they depend on the host.
     """
 
     learning_rate: float
@@ -134,15 +134,15 @@ class Conditions:
 
 
 class ServerHalf(Stateful, ABC):
-    """The parameters and the rule by which what workers push changes them.
+    """The server's half of an algorithm: the parameters and the rule by which pushes change them.
 
-    All of its attributes but those that it names in ``made_anew`` are its state, as a worker's half's.
+    All attributes except those named in ``made_anew`` are its state, as in ``WorkerHalf``.
 
     Attributes:
-        parameters: float32, shape (|Θ|,), contiguous; changed in place, and by ``push`` only.
-        version: how many updates were applied so far.
-        protocol: how workers come by parameters; the same for the whole run.
-        needed: with fewer workers than this there will be no further update.
+        parameters: float32, shape (|Θ|,), contiguous; changed in place, by ``push`` or ``forget`` only.
+        version: the number of updates applied so far.
+        protocol: how workers get parameters; the same for the whole run.
+        needed: the number of workers below which there is no further update.
     """
 
     protocol: Protocol = "pull"
@@ -157,7 +157,7 @@ class ServerHalf(Stateful, ABC):
     def pull(self, worker: int) -> int | None:
         """Note that ``worker`` is now sent the parameters; return their version, its base version.
 
-        None: it is not to have them yet; the next version will bring it to ask again.
+        Return None if the worker may not have them yet; it asks again at the next version.
         """
 
     @abstractmethod
@@ -173,28 +173,28 @@ class ServerHalf(Stateful, ABC):
         """Take an update computed from ``base_version``.
 
         Args:
-            loss: of the mini-batch it was computed on.
+            loss: the loss of the mini-batch that the update was computed on.
             time: when it arrived, in seconds since training began by the run's clock.
 
         Returns:
-            Its delay; None if it came too late and was dropped.
+            Its delay; None if it arrived too late and was dropped.
 
         Raises:
-            ValueError: the base version lies ahead, or is not what this worker was sent last.
+            ValueError: the base version is in the future, or this worker was sent another one last.
         """
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        """Learn that a worker finished a gradient that it did not send: it knew it was late."""
+        """Note that a worker finished a gradient and did not send it, because it knew it was late."""
 
     def outgoing(self, worker: int) -> FloatVector:
-        """What ``worker`` is sent by a pull: the parameters, or an estimate made of them for it.
+        """Return what a pull sends ``worker``: the parameters, or an estimate of them made for it.
 
-        Called once behind each ``pull``; the result is used up before anything else is called.
+        Called once after each ``pull``; the result is sent before any other method is called.
         """
         return self.parameters
 
     def _check_base(self, base_version: int) -> int:
-        """The delay of an update of this base version, which must not lie ahead."""
+        """Return the delay of an update of this base version, which must not be in the future."""
         if not 0 <= base_version <= self.version:
             raise ValueError(
                 f"base version {base_version} is not between 0 and the version {self.version}"
@@ -202,25 +202,25 @@ class ServerHalf(Stateful, ABC):
         return self.version - base_version
 
     def _advance(self, changes: IndexVector | slice) -> None:
-        """Count an update, which changed these parameters."""
+        """Count an update that changed the parameters ``changes``."""
         self.version += 1
         if self._changed_at is not None:
             self._changed_at[changes] = self.version
 
     def track_changes(self) -> None:
-        """Note from now on, before any update, which version last changed each parameter."""
+        """Record from now on which version last changed each parameter; call before any update."""
         self._changed_at = np.zeros(len(self.parameters), np.uint32)
 
     def changed_since(self, vector: FloatVector, version: int | None) -> Update:
-        """What a pull brings, as far as it differs from what this worker was sent at ``version``.
+        """Return the part of a pull that differs from what this worker was sent at ``version``.
 
         Args:
-            vector: what ``outgoing`` returned.
+            vector: the result of ``outgoing``.
 
         Returns:
-            All of ``vector``, sharing its memory, if changes are not tracked, ``version`` is None, it
-            is not the parameters themselves, or so many changed that a bitmap of them would make the
-            shorter answer longer.
+            All of ``vector``, sharing its memory, if changes are not tracked, ``version`` is None,
+            ``vector`` is not the parameters themselves, or nearly all parameters changed: then a bitmap
+            of the changes takes more bytes than it saves.
         """
         if self._changed_at is None or version is None or vector is not self.parameters:
             return DenseUpdate(vector)
@@ -232,19 +232,19 @@ class ServerHalf(Stateful, ABC):
         return SparseUpdate(indices, vector[indices])
 
     def joined(self, worker: int) -> None:
-        """Learn that a worker is there, or there again behind ``forget``."""
+        """Note that a worker is present, or present again after ``forget``."""
 
     def forget(self, worker: int) -> None:
-        """Drop whatever is kept for a worker: it is gone, or has been silent for too long.
+        """Drop all that is kept for a worker that is lost or has been silent for too long.
 
-        What it still pushes of what it was sent before is not handed in; if it comes back, ``joined``
-        and ``pull`` are called first. It may lower ``needed``, and make the update that was waiting
-        for this worker.
+        Later pushes from versions that it was sent before are not passed on; if it comes back,
+        ``joined`` and ``pull`` are called first. This method may lower ``needed``, and make the update
+        that was waiting for this worker.
         """
 
 
 class AsynchronousServer(ServerHalf):
-    """Every push is an update, applied when it arrives."""
+    """A server's half that applies every push as an update when it arrives."""
 
     def pull(self, worker: int) -> int | None:
         return self.version
@@ -268,18 +268,18 @@ class AsynchronousServer(ServerHalf):
         """Change ``parameters``; ``version`` is still the one before this update."""
 
     def _changes(self, update: Update) -> IndexVector | slice:
-        """Which parameters ``_apply`` may have changed; a rule that changes others says so here."""
+        """Return the parameters that ``_apply`` may have changed; override it if they are others."""
         return update.indices if isinstance(update, SparseUpdate) else slice(None)
 
 
 class PeerHalf(ABC):
-    """One peer's model, and what it exchanges with the others.
+    """One peer's model, and the rule by which it exchanges updates with the others.
 
     Attributes:
         parameters: float32, shape (|Θ|,), contiguous; changed in place, by these methods only.
-        version: how many updates, its own and others', it has applied.
-        paced: whether ``ready`` may ever be false.
-        answers: whether ``receive`` may ever return something to send.
+        version: the number of updates, its own and others', that it has applied.
+        paced: True if ``ready`` may ever be false.
+        answers: True if ``receive`` may ever return something to send.
     """
 
     paced: bool = False
@@ -291,36 +291,36 @@ class PeerHalf(ABC):
 
     @abstractmethod
     def step(self, gradient: FloatVector) -> Sequence["Parcel"]:
-        """Take its own gradient, float32 of shape (|Θ|,); return what is to be sent to whom.
+        """Apply the peer's own gradient, float32 of shape (|Θ|,); return the parcels to send.
 
-        Parcels may share memory with ``gradient``; they are used up before the next gradient.
+        Parcels may share memory with ``gradient``; they are sent before the next gradient.
         """
 
     @abstractmethod
     def receive(self, sender: int, update: Update) -> Sequence["Parcel"]:
-        """Take an update that arrived from another peer; those of one sender come in their order.
+        """Take an update that arrived from another peer; updates of one sender arrive in order.
 
         Returns:
-            What is to be sent because of it; nothing unless the class says that it ``answers``.
+            The parcels to send in answer; none unless the class sets ``answers``.
         """
 
     def forget(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
-        """Drop whatever is kept for a peer that is gone: nothing will come from it, or get there."""
+        """Drop all that is kept for a peer that is lost: it sends and receives nothing any more."""
 
     @property
     def ready(self) -> bool:
-        """Whether it may compute its next gradient now; asked again behind every ``receive``."""
+        """True if the peer may compute its next gradient now; asked again after every ``receive``."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """An update for some peers; each of them is sent a copy.
+    """An update for some peers, each of which is sent a copy.
 
     Attributes:
-        update: what is sent.
-        peers: their numbers, in the order in which the copies leave.
-        exact: whether no value may be rounded on the way, whatever the run's encoding: parameters.
+        update: the update to send.
+        peers: their numbers, in the order in which the copies are sent.
+        exact: True if no value may be rounded, whatever the run's encoding: it holds parameters.
     """
 
     update: Update
@@ -329,13 +329,13 @@ class Parcel:
 
 
 class Algorithm(ABC):
-    """One algorithm: a name, its options, and how to make its halves."""
+    """An algorithm: the type of its options, and functions that make its halves."""
 
     options_type: ClassVar[type[Options]]
 
     @staticmethod  # noqa: B027 - most options fit any run
     def check(options: Any, conditions: Conditions) -> None:
-        """See, before anything is started, whether the options fit the run.
+        """Check, before anything is started, that the options fit the run.
 
         Raises:
             SpecError: they do not.
@@ -343,16 +343,16 @@ class Algorithm(ABC):
 
 
 class ServedAlgorithm(Algorithm):
-    """An algorithm with a parameter server, of either shape."""
+    """An algorithm with a parameter server, asynchronous or synchronous."""
 
     @staticmethod
     def protocol(options: Any) -> Protocol:
-        """How workers come by parameters; its server's half says the same."""
+        """Return how workers get parameters; the server's half must say the same."""
         return "pull"
 
     @classmethod
     def synchronous(cls, options: Any) -> bool:
-        """Whether an update may wait for a worker, so that one that is silent holds up the others."""
+        """Return True if an update may wait for a worker, so that a silent worker delays the others."""
         return cls.protocol(options) != "pull"
 
     @staticmethod
@@ -365,17 +365,17 @@ class ServedAlgorithm(Algorithm):
     def server(
         options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        """Make the server's half, which takes ``parameters`` over and changes them in place."""
+        """Make the server's half, which owns ``parameters`` from now on and changes them in place."""
 
 
 class PeerAlgorithm(Algorithm):
-    """An algorithm without a server, or with servers that are peers among others."""
+    """An algorithm without a server, or whose servers are peers themselves."""
 
     @staticmethod
     def computing(options: Any, conditions: Conditions) -> int:
-        """How many of the peers compute gradients, those from 0 on; the others only answer.
+        """Return the number of peers, from peer 0 on, that compute gradients; the others only answer.
 
-        The training images are shared out among those that compute.
+        The training images are partitioned among the peers that compute.
         """
         return conditions.workers
 
@@ -384,12 +384,12 @@ class PeerAlgorithm(Algorithm):
     def peer(
         options: Any, layout: Layout, parameters: FloatVector, number: int, conditions: Conditions
     ) -> PeerHalf:
-        """Make one peer's half, which takes ``parameters`` over and changes them in place."""
+        """Make one peer's half, which owns ``parameters`` from now on and changes them in place."""
 
 
 Scope: TypeAlias = Literal["model", "tensor"]
 
 
 def scopes(layout: Layout, scope: Scope) -> Sequence[slice]:
-    """The parts of the flat vector within which a selection takes its share of the largest."""
+    """Return the parts of the flat vector in each of which a selection takes the largest entries."""
     return (slice(0, layout.total),) if scope == "model" else layout.slices

@@ -1,18 +1,18 @@
-"""Selecting the largest gradients, exactly and faster than a full partition.
+"""Select the entries of largest magnitude, exactly and faster than by a full partition.
 
 The paper keeps the 100·c % largest entries in absolute value (AdaComp, Algorithm 1, SELECT_GRAD).
-Here that is exact and reproducible to the bit: of two entries of equal magnitude the one with the
-lower index is kept, and a NaN counts as larger than any number.
+Here the selection is exact and reproducible to the bit: of two entries of equal magnitude the one with
+the lower index is kept, and a NaN counts as larger than any number.
 
-Nearly all entries are ruled out by a threshold read off a sample, in one pass over the vector that
-goes block by block so that it needs no memory as long as the model; only the survivors are
-partitioned. The threshold decides nothing: if too few survive, everything is partitioned. A
-gradient with fewer non-zero entries than are to be kept (dead ReLUs) is seen by a threshold of 0,
-and is not partitioned either: quickselect is at its worst among equal values.
+A threshold taken from a sample rules out nearly all entries, in one pass over the vector that goes
+block by block, so that no temporary is as long as the model; only the remaining candidates are
+partitioned. The threshold never changes the result: if too few candidates remain, everything is
+partitioned. A gradient with fewer non-zero entries than are to be kept (dead ReLUs) yields a threshold
+of 0 and is not partitioned either, because quickselect is slowest among equal values.
 
-What is sampled lies a stride apart that has no divisor in common with the vector's length, and so with
-no side of its tensor. A stride of 98 in the CNN's largest matrix, whose rows are 32 × 7 × 7, met one
-pixel of 49 only, and three times as many entries survived.
+The sample's stride is coprime to the vector's length, and so to each side of its tensor. A stride of 98
+in the CNN's largest matrix, whose rows are 32 × 7 × 7, sampled only one pixel of 49, and three times
+as many candidates remained.
 """
 
 import math
@@ -24,20 +24,20 @@ import numpy.typing as npt
 from testbed.updates import FloatVector, IndexVector
 
 _SAMPLE = 2048
-"""Sampled entries: enough that three standard deviations of the rank are a small over-selection."""
+"""Sampled entries: enough that three standard deviations of the rank select few extra candidates."""
 _SAMPLED = 16
-"""One entry in so many of a short vector is sampled."""
+"""The smallest stride of the sample."""
 _DIRECT = 4096
-"""Below this length a partition of everything is cheaper than sampling first."""
+"""Length up to which a partition of everything is cheaper than sampling first."""
 _BLOCK = 131_072
-"""Entries per block: few enough for the processor's caches, enough that calls do not matter."""
+"""Entries per block: few enough for the processor's caches, enough to make call overhead negligible."""
 _WITHOUT_SIGN = np.int32(0x7FFFFFFF)
 _SIGN = np.uint32(0x80000000)
 _memory = threading.local()
 
 
 def kept(ratio: float, size: int) -> int:
-    """How many of ``size`` entries a ratio c keeps: max(1, ⌊c·size⌋).
+    """Return how many of ``size`` entries a ratio c keeps: max(1, ⌊c·size⌋).
 
     The product is rounded to nine digits first, so that 0.07 of 100 keeps 7 although
     0.07 × 100 is 7.000000000000001 and 0.29 × 100 is 28.999999999999996 in binary.
@@ -46,10 +46,10 @@ def kept(ratio: float, size: int) -> int:
 
 
 class Largest:
-    """Selects the ``count`` entries of largest magnitude of vectors of one size.
+    """A selector of the ``count`` entries of largest magnitude, for vectors of one size.
 
-    It keeps nothing between calls: the memory for one block is its thread's, because a simulator has
-    thousands of these.
+    It keeps nothing between calls: the memory for one block belongs to the thread, because a simulator
+    has thousands of selectors.
     """
 
     def __init__(self, size: int, count: int) -> None:
@@ -59,7 +59,7 @@ class Largest:
         self._stride = _stride(size)
 
     def __call__(self, values: FloatVector) -> IndexVector:
-        """Indices of the largest, ascending.
+        """Return the indices of the largest entries, ascending.
 
         Args:
             values: float32, shape (size,), contiguous.
@@ -70,14 +70,14 @@ class Largest:
         return self.positions(values).astype(np.uint32)
 
     def positions(self, values: FloatVector) -> npt.NDArray[np.intp]:
-        """The same as integers that arrays are indexed with; shape (count,)."""
+        """Return the same indices as intp, numpy's own index type; shape (count,)."""
         count = self._count
         if count >= self._size:
             return np.arange(self._size)
         # Without the sign bit, IEEE 754 floats order like the integers of the same bits: one
-        # masking pass instead of abs(), integer comparisons, and NaN comes out largest of all.
+        # masking pass instead of abs(), integer comparisons, and NaN is the largest of all.
         bits = values.view(np.int32)
-        if count == 1:  # as for every small bias vector; argmax gives the first of equals
+        if count == 1:  # every small bias vector; argmax returns the first of equals
             return np.array([(bits & _WITHOUT_SIGN).argmax()])
         if self._size > _DIRECT:
             threshold = self._threshold(bits)
@@ -85,7 +85,7 @@ class Largest:
             if len(candidates) >= count:
                 return candidates[_largest_directly(bits[candidates] & _WITHOUT_SIGN, count)]
             if threshold == 0:
-                # All others are zeros: the first of them fill up.
+                # All other entries are zeros; the first of them fill the selection.
                 zero = np.ones(self._size, np.bool_)
                 zero[candidates] = False
                 filling = np.flatnonzero(zero)[: count - len(candidates)]
@@ -93,7 +93,7 @@ class Largest:
         return _largest_directly(bits & _WITHOUT_SIGN, count)
 
     def _threshold(self, bits: npt.NDArray[np.int32]) -> np.int32:
-        """A magnitude that a few more than ``count`` entries are likely to reach."""
+        """Estimate a magnitude that slightly more than ``count`` entries reach."""
         sample = bits[:: self._stride] & _WITHOUT_SIGN
         expected = self._count * len(sample) / self._size
         rank = int(expected + 3 * math.sqrt(expected) + 3)
@@ -105,7 +105,7 @@ class Largest:
 
 
 def _stride(size: int) -> int:
-    """How far apart the sampled entries of a vector are: see the module."""
+    """Return the sample's stride for a vector of this size (see the module's docstring)."""
     stride = max(_SAMPLED, size // _SAMPLE)
     while math.gcd(stride, size) > 1:
         stride += 1
@@ -113,11 +113,11 @@ def _stride(size: int) -> int:
 
 
 def _reaching(bits: npt.NDArray[np.int32], threshold: np.int32) -> npt.NDArray[np.intp]:
-    """Ascending positions of the entries whose magnitude is the threshold, at least 1, or more.
+    """Return the ascending positions of the entries whose magnitude is at least the threshold, ≥ 1.
 
-    As signed integers the positive ones that are so large are the threshold and more; as unsigned
-    integers the negative ones are the threshold with a sign, and more. Two comparisons write a fourth
-    of the bytes that masking would.
+    Positive entries qualify if, as signed integers, they are at least the threshold; negative entries
+    if, as unsigned integers, they are at least the threshold with the sign bit set. Two comparisons
+    write a fourth of the bytes that masking would.
     """
     unsigned, negative = bits.view(np.uint32), np.uint32(threshold) | _SIGN
     found = []
@@ -136,7 +136,7 @@ def _reaching(bits: npt.NDArray[np.int32], threshold: np.int32) -> npt.NDArray[n
 
 
 def _block_memory() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """This thread's memory for one block."""
+    """Return this thread's memory for one block."""
     if not hasattr(_memory, "block"):
         _memory.block = np.empty(_BLOCK, np.bool_), np.empty(_BLOCK, np.bool_)
     block: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] = _memory.block
@@ -144,7 +144,7 @@ def _block_memory() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
 
 
 def _largest_directly(magnitude: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.intp]:
-    """Ascending positions of the ``count`` largest, ties to the lower position."""
+    """Return the ascending positions of the ``count`` largest; ties go to the lower position."""
     if count >= len(magnitude):
         return np.arange(len(magnitude))
     at = len(magnitude) - count

@@ -1,18 +1,19 @@
 """Synchronous SGD with a static number of backup workers.
 
-Chen et al. (2016), "Revisiting distributed synchronous SGD", and Xu et al. (paper 004), §2: of n
-workers the server waits for the fastest k = n − b gradients of the current version, and steps along
-their mean (equations 3 and 4):
+Chen et al. (2016), "Revisiting distributed synchronous SGD", and Xu et al. (paper 004), §2: with n
+workers, b of them backups, the server waits for the first k = n − b gradients of the current version
+and steps along their mean (equations 3 and 4):
 
     g_t = 1/k · Σ g_{i,t};   w_{t+1} = w_t − η·g_t.
 
 Later gradients of the version are dropped. k = n is plain synchronous SGD. The option ``protocol``
-says how workers come by the new version; a worker that knows that it is late reports that it has
+says how workers get the new version; a worker that knows that it is late reports that it has
 finished, without the gradient.
 
-The papers do not say what becomes of k when workers fail. Here k is never more than the gradients that
-can still come: of the version's, those that were taken and one of each worker that is there. So with
-k = n the server goes on with those that are left, and b backups are used up before k shrinks.
+The papers do not say how k changes when workers fail. Here k never exceeds the gradients of the
+version that can still be taken: those taken so far, and one of each other worker that is present. So
+with k = n the server goes on with the remaining workers, and with b backups k shrinks only after more
+than b workers have failed.
 """
 
 import math
@@ -53,10 +54,10 @@ class SynchronousSgdOptions(Options):
 
 
 class SynchronousServer(ServerHalf):
-    """Takes the first k gradients of the current version; k is ``needed``.
+    """A server's half that takes the first k gradients of the current version; k is ``needed``.
 
-    A rule that changes k from update to update sets ``needed`` in ``_stepped``; one that wants to know
-    each gradient overrides ``_gather``. Where nobody says who is there (``joined``), all are.
+    A rule that changes k from update to update sets ``needed`` in ``_stepped``; a rule that uses each
+    gradient overrides ``_gather``. If ``joined`` is never called, all workers count as present.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class SynchronousServer(ServerHalf):
             parameters: w_0.
             learning_rate: η.
             wait_for: k, gradients per update, at least 1.
-            protocol: how workers come by new versions.
+            protocol: how workers get new versions.
         """
         super().__init__(parameters)
         self.protocol = protocol
@@ -82,7 +83,7 @@ class SynchronousServer(ServerHalf):
 
     @property
     def needed(self) -> int:
-        """k, but not more than there are workers."""
+        """The smaller of k and the number of workers present; at least 1."""
         if self._there is None:
             return self._wait_for
         return max(1, min(self._wait_for, len(self._there)))
@@ -92,8 +93,8 @@ class SynchronousServer(ServerHalf):
         self._wait_for = k
 
     def pull(self, worker: int) -> int | None:
-        # One gradient per worker and version: who has had this one waits for the next; so does who
-        # left behind its gradient and came back.
+        # One gradient per worker and version: a worker that was sent this version waits for the next;
+        # so does a worker that left after its gradient was taken and came back.
         if self._sent.get(worker) == self.version or worker in self._taken:
             return None
         self._sent[worker] = self.version
@@ -120,13 +121,13 @@ class SynchronousServer(ServerHalf):
 
     @property
     def _complete(self) -> bool:
-        """Whether k gradients of the current version were taken, or all that will come."""
+        """True if k gradients of the current version were taken, or all that can still arrive."""
         if self._there is None:
             return self._count >= self._wait_for
         return self._count >= min(self._wait_for, len(self._there | self._taken))
 
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
-        """Add a gradient of the current version to the others."""
+        """Add a gradient of the current version to the sum."""
         first = self._count == 0
         self._count += 1
         if isinstance(update, DenseUpdate):
@@ -140,7 +141,7 @@ class SynchronousServer(ServerHalf):
         self._mean[update.indices] += update.values
 
     def _step(self, time: float) -> None:
-        """w ← w − η · 1/k · Σ g."""
+        """Make the update: w ← w − η · 1/k · Σ g."""
         k = self._count
         self._mean /= np.float32(k)
         self._stepping(self._mean, k, time)
@@ -152,10 +153,10 @@ class SynchronousServer(ServerHalf):
         self._stepped(time)
 
     def _stepping(self, mean: FloatVector, k: int, time: float) -> None:
-        """Learn the mean of the k gradients of a version, before its step is taken."""
+        """Note the mean of a version's k gradients, before the step is taken; for subclasses."""
 
     def _stepped(self, time: float) -> None:
-        """The step was taken, and ``version`` is the new one."""
+        """Note that the step was taken and ``version`` is the new one; for subclasses."""
 
     def joined(self, worker: int) -> None:
         self._there = {worker} | (self._there or set())
@@ -166,10 +167,12 @@ class SynchronousServer(ServerHalf):
             return
         self._there.discard(worker)
         if self._count and self._complete:
-            self._step(math.nan)  # nothing arrived that would have a time
+            self._step(math.nan)  # no push arrived that could give a time
 
 
 class SynchronousSgd(ServedAlgorithm):
+    """Synchronous SGD: whole gradients, k of n per update."""
+
     options_type = SynchronousSgdOptions
 
     @staticmethod

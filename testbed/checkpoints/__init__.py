@@ -1,7 +1,7 @@
-"""Checkpoints: what a run needs to go on from one of its versions, under the virtual clock to the bit.
+"""Checkpoints: saved states from which a run goes on, to the bit under the virtual clock.
 
-Going on means rolling back: what was done behind the checkpoint is done again, and comes out the same
-because everything random comes from named streams. ``stateful`` says what of an object is its state,
-``values`` turns states into JSON and arrays, ``files`` keeps them where a crash cannot spoil the last
-good one. None of them knows what a run is.
+To go on is to roll back: what was done after the checkpoint is done again, with the same result,
+because everything random comes from named streams. ``stateful`` says which attributes of an object are
+its state, ``values`` turns states into JSON and arrays, ``files`` stores them so that a crash cannot
+damage the last good one. None of the three knows what a run is.
 """

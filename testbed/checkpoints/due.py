@@ -1,4 +1,4 @@
-"""When a run's checkpoints are due, and what they cost."""
+"""The checkpoints of a run: when they are due, and what they cost."""
 
 import time
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from testbed.checkpoints.files import CheckpointFiles
 
 
 class Checkpoints:
-    """One run's.
+    """The checkpoints of one run.
 
     Attributes:
-        last: the version of the last one, or of the beginning.
+        last: the version of the newest checkpoint; 0 before the first.
     """
 
     def __init__(self, every: int, files: CheckpointFiles) -> None:
-        """Begin at version 0.
+        """Start at version 0, with nothing written.
 
         Args:
-            every: updates from one to the next.
+            every: updates from one checkpoint to the next.
         """
         self.last = 0
         self._every = every
@@ -28,14 +28,14 @@ class Checkpoints:
         self._seconds = 0.0
 
     def due(self, version: int) -> bool:
-        """Whether one is to be written now that there is this version."""
+        """Return True if a checkpoint is to be written now that the run is at ``version``."""
         return version // self._every > self.last // self._every
 
     def write(self, version: int, state: Mapping[str, Any]) -> None:
-        """Write one.
+        """Write a checkpoint.
 
         Raises:
-            OSError: it could not be written; the one before is still there.
+            OSError: it could not be written; the one before it is intact.
         """
         began = time.monotonic()
         self._bytes = self._files.write(version, state)
@@ -44,14 +44,14 @@ class Checkpoints:
         self._seconds += time.monotonic() - began
 
     def newest(self) -> Any:
-        """The state of the last one, from which its writer or another one goes on; None without one."""
+        """Return the state of the newest checkpoint, from which to go on, or None."""
         state = self._files.newest()
         if state is not None:
             self.last = state["version"]
         return state
 
     def account(self) -> dict[str, Any]:
-        """How many this process wrote, the last one's bytes, and the seconds it took to write them."""
+        """Return how many checkpoints this process wrote, the last one's bytes and the seconds."""
         return {
             "written": self._written,
             "bytes": self._bytes,

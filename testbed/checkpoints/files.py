@@ -1,12 +1,12 @@
-"""Two files in which checkpoints are kept in turn: while one is written, the other one is whole.
+"""The two files that hold a run's checkpoints in turn: while one is written, the other is intact.
 
-A file is written where it lies and then flushed to the disk: its descriptor is all that a writer needs,
-so that a process that may write nothing else can be handed it. What makes a file whole is its checksum,
-which covers everything behind it; of two whole ones the newer version counts.
+A file is overwritten in place and then flushed to the disk. A writer needs nothing but its descriptor,
+so a process that may write nothing else can be handed it. A checksum tells whether a file is intact; of
+two intact files the newer version counts.
 
-Layout, little-endian: ``MAGIC``; the CRC-32 of all that follows, u32; how many bytes follow, u64; the
-version, u64; the length of the JSON, u64; the JSON, with the state and what the arrays are; the arrays,
-one behind the other.
+Layout, little-endian: ``MAGIC``; a CRC-32, u32; the number of bytes that follow, which the CRC-32
+covers, u64; the version, u64; the length of the JSON, u64; the JSON, with the state and each array's
+type and shape; the arrays, one after the other.
 """
 
 import json
@@ -25,21 +25,21 @@ MAGIC = b"testbed checkpoint 1\n"
 _FIXED = struct.Struct("<IQ")
 _BEFORE_JSON = struct.Struct("<QQ")
 NAMES = ("even", "odd")
-"""Of the two files, in a run's folder of checkpoints."""
+"""The names of the two files in a run's folder of checkpoints."""
 
 
 class CheckpointFiles:
-    """The two files of one run; closed at the end of a ``with``, or by hand.
+    """The two checkpoint files of one run; closed at the end of a ``with``, or by ``close``.
 
     Attributes:
-        descriptors: of both, to hand to another process.
+        descriptors: the descriptors of both files, to hand to another process.
     """
 
     def __init__(self, descriptors: tuple[int, int], types: Collection[type]) -> None:
-        """Write and read through descriptors that were opened, inherited or received.
+        """Use two descriptors that were opened, inherited or received.
 
         Args:
-            types: whose objects a state may hold.
+            types: the classes whose objects a state may hold.
         """
         self.descriptors = descriptors
         self._types = types
@@ -47,10 +47,10 @@ class CheckpointFiles:
 
     @classmethod
     def open(cls, folder: Path, types: Collection[type]) -> Self:
-        """Open those in a folder, which is made where it is not there.
+        """Open the two files in ``folder``; make the folder and the files if they do not exist.
 
         Raises:
-            OSError: they cannot be.
+            OSError: the folder cannot be made, or a file cannot be opened.
         """
         folder.mkdir(exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -64,10 +64,10 @@ class CheckpointFiles:
         self.close()
 
     def write(self, version: int, state: Mapping[str, Any]) -> int:
-        """Keep a state in place of the older of the two; returns its bytes.
+        """Store a state in place of the older checkpoint; return the file's size in bytes.
 
         Raises:
-            OSError: it could not be written; the other one is still whole.
+            OSError: it could not be written; the other file is intact.
             TypeError: something in the state cannot be stored.
         """
         tree, arrays = encode(dict(state), self._types)
@@ -90,7 +90,7 @@ class CheckpointFiles:
         return at
 
     def newest(self, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Any:
-        """The newest whole state that fits; None if there is none. The other file is written next."""
+        """Return the newest intact state that fits, or None; the other file is written next."""
         found = []
         for number, descriptor in enumerate(self.descriptors):
             content = _whole(descriptor)
@@ -104,7 +104,7 @@ class CheckpointFiles:
         return None
 
     def cut_back(self, version: int) -> None:
-        """Have no later state than that of a version any more."""
+        """Remove the checkpoints of later versions than ``version``."""
         at = len(MAGIC) + _FIXED.size
         for descriptor in self.descriptors:
             start = os.pread(descriptor, _BEFORE_JSON.size, at)
@@ -119,7 +119,7 @@ class CheckpointFiles:
         for name, shape in head["arrays"]:
             dtype = np.dtype(name)
             count = int(np.prod(shape, dtype=np.int64))
-            # Copied: it is to be written to, and not to keep all the others.
+            # Copied: the array is written to later, and must not keep the whole file in memory.
             arrays.append(np.frombuffer(content, dtype, count, at).reshape(shape).copy())
             at += count * dtype.itemsize
         return decode(head["state"], arrays, self._types)
@@ -139,7 +139,7 @@ def _write(descriptor: int, part: bytes | memoryview, at: int) -> int:
 
 
 def _whole(descriptor: int) -> bytearray | None:
-    """What a file's checksum covers; None if the file is not whole."""
+    """Return the bytes that a file's checksum covers, or None if the file is not intact."""
     length = len(MAGIC) + _FIXED.size
     start = os.pread(descriptor, length, 0)
     if len(start) < length or not start.startswith(MAGIC):

@@ -1,7 +1,7 @@
-"""Where an emulated run stood when its server wrote a checkpoint.
+"""Marks: how far an emulated run was when its server wrote a checkpoint.
 
-The server writes its own state; how much of the journals and of the traffic belongs to it only the
-orchestrator knows. It notes that here: for the two checkpoints that there are, and one on its way.
+The server writes its own state. Only the orchestrator knows how much of the journals and of the traffic
+belongs to it, and notes that here, for the two checkpoints that exist and one being written.
 """
 
 import json
@@ -10,22 +10,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 NAME = "marks.json"
-"""Of the file, beside the checkpoints."""
+"""The file's name, in the folder of checkpoints."""
 _KEPT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One checkpoint.
+    """The mark of one checkpoint: how far the run was.
 
     Attributes:
-        version: that it is of.
+        version: the checkpoint's version.
         time: the run's seconds since training began, by the host's clock.
         updates, faults: rows of these journals that come before it.
-        suspected, welcomed, workers_lost: how often that was told before.
-        forgotten: payload and message bytes that had reached a server that was killed, and of which the
-            one of that time does not know.
-        wire_bytes: that had reached the server by then.
+        suspected, welcomed, workers_lost: how often each of these was reported before.
+        forgotten: payload and message bytes that had reached a server that was killed, and that the
+            server of that time does not count.
+        wire_bytes: wire bytes that had reached the server by then.
         left_out: versions whose evaluation had been left out.
     """
 
@@ -42,20 +42,20 @@ class Mark:
 
 
 class Marks:
-    """Of the last checkpoints of one run."""
+    """The marks of one run's last checkpoints."""
 
     def __init__(self, folder: Path) -> None:
-        """None yet, in a run's folder of checkpoints, which is there."""
+        """Start without marks, in a run's folder of checkpoints, which must exist."""
         self._path = folder / NAME
         self._marks: list[Mark] = []
 
     @classmethod
     def load(cls, folder: Path) -> "Marks":
-        """Those that were noted before; none if there is no such file.
+        """Read the marks that were noted before; none if there is no such file.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is damaged.
+            OSError: the file cannot be read.
+            ValueError: the file is damaged.
         """
         marks = cls(folder)
         if marks._path.exists():
@@ -66,24 +66,24 @@ class Marks:
         return iter(self._marks)
 
     def of(self, version: int) -> Mark | None:
-        """That of the checkpoint of a version."""
+        """Return the mark of the checkpoint of ``version``, or None."""
         return next((one for one in reversed(self._marks) if one.version == version), None)
 
     def note(self, mark: Mark) -> None:
-        """Note another one; what is noted is never half written.
+        """Add a mark; the file is replaced as a whole, never left half written.
 
         Raises:
-            OSError: there is no room.
+            OSError: the file cannot be written.
         """
-        # A server that has gone back passes the same versions again.
+        # A server that went back to a checkpoint passes the same versions again.
         before = [one for one in self._marks if one.version < mark.version]
         self._write([*before, mark][-_KEPT:])
 
     def cut_back(self, version: int) -> None:
-        """Have none of a later version any more.
+        """Remove the marks of later versions than ``version``.
 
         Raises:
-            OSError: there is no room.
+            OSError: the file cannot be written.
         """
         self._write([one for one in self._marks if one.version <= version])
 

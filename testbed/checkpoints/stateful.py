@@ -1,7 +1,7 @@
-"""What of an object is its state: every attribute that is not said to be made anew.
+"""The state of an object: every attribute that its class does not list in ``made_anew``.
 
-So a class that is given another attribute has it in its checkpoints without a further word, and cannot
-forget it; one that cannot be stored is found out by the first checkpoint, which names it.
+An attribute that is added to a class is in its checkpoints without further code, and cannot be
+forgotten. If it cannot be stored, the first checkpoint fails and names it.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ class Stateful:
     """An object whose state can be taken, and given to another one made with the same arguments."""
 
     made_anew: ClassVar[frozenset[str]] = frozenset()
-    """Attributes of this class that are no state: a new object has them as they should be."""
+    """Attributes of this class that are not state: a new object has them as they should be."""
 
     def state(self) -> dict[str, Any]:
-        """The state, by attributes; of an attribute that is itself stateful, its state.
+        """Return the state, by attribute; an attribute that is itself stateful appears as its state.
 
-        It shares the object's memory: it is to be stored before anything else is done to the object.
+        The state shares the object's memory: store it before the object changes.
         """
         anew = _made_anew(type(self))
         return {
@@ -29,14 +29,14 @@ class Stateful:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become as the object was that the state was taken of; takes the state's values over.
+        """Become as the object was that the state was taken from; the state's values are taken over.
 
-        Arrays are filled where they lie, as others may look at the same memory.
+        Arrays are filled in place, as other objects may use the same memory.
 
         Raises:
-            ValueError: it is the state of something else.
+            ValueError: the state has an attribute that this class makes anew.
         """
-        # What is set up later than when the object is made may only be in one of the two.
+        # Only this is checked: an attribute set after construction may be in only one of the two.
         anew = _made_anew(type(self))
         if wrong := [name for name in state if name in anew]:
             raise ValueError(f"{type(self).__name__} makes {', '.join(wrong)} anew")

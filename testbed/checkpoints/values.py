@@ -1,8 +1,8 @@
-"""States as JSON and arrays: the plain values, and objects of the classes that the caller names.
+"""Encoding of states as JSON and arrays: plain values, and objects of classes that the caller names.
 
-JSON has no tuples, sets, queues or keys that are no texts: whatever it has not itself stands in a
-mapping with one key that says what it is. An array or an object that is met twice is stored once, and
-is one again when it is read. Nothing but the classes that were named is ever made of what is read.
+JSON has no tuples, sets, queues or keys other than strings: each of these is a mapping with one key
+that names its kind. An array or an object that occurs twice is stored once, and is one again when it is
+read. Reading never makes objects of any other class than the named ones.
 """
 
 from collections import deque
@@ -18,30 +18,30 @@ Array = npt.NDArray[Any]
 
 
 def encode(value: object, types: Collection[type]) -> tuple[Any, list[Array]]:
-    """Turn a value into what JSON can hold, and the arrays that it refers to.
+    """Turn a value into JSON data and the arrays that it refers to.
 
     Args:
-        types: whose objects may be in it; of a dataclass its fields are stored, of another class its
-            attributes.
+        types: the classes whose objects it may contain; a dataclass is stored by its fields, another
+            class by its attributes.
 
     Raises:
-        TypeError: something in it cannot be stored; says where.
+        TypeError: something in it cannot be stored; the message says where.
     """
     encoding = _Encoding(frozenset(types))
     return encoding.of(value, "the state"), encoding.arrays
 
 
 def decode(tree: Any, arrays: Sequence[Array], types: Collection[type]) -> Any:
-    """The value that ``encode`` made this of; arrays are taken as they are.
+    """Return the value that ``encode`` was given; the arrays are used without a copy.
 
     Raises:
-        ValueError: there is something in it that is none of these.
+        ValueError: there is a kind of value or a class in it that is not known here.
     """
     return _Decoding(arrays, {kind.__name__: kind for kind in types}).of(tree)
 
 
 class _Encoding:
-    """One value's; what was met is kept, so that no other has its identity meanwhile."""
+    """The encoding of one value; keeps every object it meets, so that no other gets the same ``id``."""
 
     def __init__(self, types: frozenset[type]) -> None:
         self.arrays: list[Array] = []
@@ -72,7 +72,7 @@ class _Encoding:
         raise TypeError(f"{where} cannot be put in a checkpoint: it is of the type {kind.__name__}")
 
     def _collection(self, kind: type, value: Any, where: str) -> Any:
-        # Sets in order, so that the same state is the same file.
+        # Sets are sorted, so that equal states give equal files.
         ordered = sorted(value) if kind in (set, frozenset) else value
         items = [self.of(one, f"{where}[{i}]") for i, one in enumerate(ordered)]
         return items if kind is list else {kind.__name__: items}
@@ -128,9 +128,9 @@ class _Decoding:
         if name not in self._types:
             raise ValueError(f"a checkpoint holds a {name}, which is not known here")
         made: object = object.__new__(self._types[name])
-        self._objects.append(made)  # before what is in it, as when it was stored
+        self._objects.append(made)  # before its fields, in the order of encoding
         for key, one in of_fields.items():
-            object.__setattr__(made, key, self.of(one))  # a frozen one, too
+            object.__setattr__(made, key, self.of(one))  # works for frozen dataclasses, too
         return made
 
 

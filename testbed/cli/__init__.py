@@ -1,7 +1,7 @@
 """The command line: ``testbed``.
 
-The edge at which errors are caught: one that is meant for the person becomes one sentence on stderr
-and its exit status; anything else is a bug and keeps its traceback. Heavy libraries are imported by
+Errors that end a command are caught here: a ``TestbedError`` becomes a message on stderr and its exit
+status; any other exception is a bug and keeps its traceback. Heavy libraries must be imported only by
 the commands that need them, so that ``testbed --help`` is quick.
 """
 
@@ -45,6 +45,6 @@ def main() -> None:
         print(f"testbed: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
     except BrokenPipeError:
-        # The reader of our output (head, less) has gone: no traceback for that.
+        # The program that reads our output (head, less) has ended: no traceback.
         sys.stderr.close()
         sys.exit(1)

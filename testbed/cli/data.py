@@ -1,4 +1,4 @@
-"""``testbed data``: what datasets are at hand, and fetching those that are not."""
+"""``testbed data``: list the datasets on this host, and fetch those that are missing."""
 
 import json
 import sys
@@ -40,7 +40,7 @@ def fetch(
 def list_datasets(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the datasets that have a name: where they are, how large, whether they are true."""
+    """List the datasets that have a name: where they are, their size, and whether they are verified."""
     from testbed.learning.data.holdings import holdings
 
     found = holdings()

@@ -1,4 +1,4 @@
-"""``testbed doctor`` and ``clean``: what this host can do, and what an earlier run left on it."""
+"""``testbed doctor`` and ``clean``: examine this host, and remove what earlier runs left on it."""
 
 import json
 from dataclasses import asdict
@@ -12,7 +12,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Tell what this host can do, what is missing and how to get it."""
+    """Show what this host can do, what is missing and how to get it."""
     from testbed.doctor.host import examine
 
     findings = examine()

@@ -1,4 +1,4 @@
-"""``--metrics-port`` and what belongs to it, and ``testbed replay``."""
+"""``testbed replay``, and the options that serve metrics: ``--metrics-port`` and its companions."""
 
 import contextlib
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from testbed.metrics.exporter import Exporter
 
 DEFAULT_PORT = 9464
-"""Where ``testbed replay`` serves."""
+"""The default port of ``testbed replay``."""
 
 MetricsPort = Annotated[
     int | None,
@@ -40,12 +40,12 @@ MetricsWorkers = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Whether and how metrics are served.
+    """The settings by which a command serves metrics.
 
     Attributes:
-        port: None for not at all.
-        seconds: that the final values stay up.
-        workers: whether each worker has series of its own.
+        port: the port to serve on; None: metrics are not served.
+        seconds: the time for which the final values stay available.
+        workers: True if each worker has series of its own.
     """
 
     port: int | None
@@ -54,10 +54,10 @@ class Serving:
 
     @classmethod
     def of(cls, port: int | None, linger: str | None, workers: bool) -> "Serving":
-        """From the options of a command.
+        """Make the settings from the options of a command.
 
         Raises:
-            SpecError: the duration is none, or an option says how to serve what is not served.
+            SpecError: the duration is invalid, or an option is given without ``--metrics-port``.
         """
         seconds = 0.0 if linger is None else duration(linger)
         if port is None:
@@ -72,7 +72,7 @@ class Serving:
 
     @contextlib.contextmanager
     def exporter(self) -> "Iterator[Exporter | None]":
-        """Serve in the body, and say where on stderr; None if nobody asked for it.
+        """Serve metrics during the body, and print their address on stderr; yield None if they are off.
 
         Raises:
             SpecError: the port is taken.
@@ -90,7 +90,7 @@ class Serving:
             exporter.close()
 
     def linger(self, exporter: "Exporter | None") -> None:
-        """Keep the final values up."""
+        """Keep the final values available for ``seconds``."""
         if exporter is not None and self.seconds:
             print(
                 f"metrics: final values at {exporter.url} for {self.seconds:g} s (Ctrl-C to end)",
@@ -123,8 +123,8 @@ def replay(
 ) -> None:
     """Serve the metrics of finished runs again, as they were while they trained.
 
-    Several runs, or all of an execution, begin together. What a run directory does not tell (memory,
-    processor time, what each device did) is not there.
+    Several runs, or all of an execution, begin together. Metrics that a run directory does not record
+    (memory, processor time, what each device did) are missing.
     """
     from testbed.metrics.player import play
     from testbed.metrics.replay import replayed
@@ -143,10 +143,10 @@ def replay(
 
 
 def duration(text: str) -> float:
-    """Seconds of an option's value.
+    """Return the value of ``--metrics-linger`` in seconds.
 
     Raises:
-        SpecError: it is no duration.
+        SpecError: it is not a duration.
     """
     from testbed.experiment.units import parse_duration
 

@@ -1,4 +1,4 @@
-"""What ``testbed plan`` says of device classes: a row for each, with what its devices have."""
+"""The device classes in ``testbed plan``: a row for each, with the values of its devices."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -21,11 +21,11 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "cpus": ("devices", lambda value: f"{value:g}"),
     "memory": ("devices", format_size),
 }
-"""What classes may have of their own: the section that says it for all, and how it is written."""
+"""The values that a class may replace: the section with the general value, and the formatter."""
 
 
 def law(section: dict[str, Any]) -> str:
-    """A distribution and its options, as the experiment file writes them."""
+    """Return a distribution and its options, as the experiment file writes them."""
     options = [
         f"{key} {value}"
         for key, value in section.items()
@@ -35,12 +35,13 @@ def law(section: dict[str, Any]) -> str:
 
 
 def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
-    """The table, a line for its headings and for each class; nothing without classes.
+    """Return the lines of the table, headings first; no lines without classes.
 
-    A column in which no class has anything is left out.
+    A column in which no class has a value is left out.
 
     Args:
-        images: each class's, if they are known.
+        plan: the plan of one of the runs.
+        images: the number of images per worker of each class, as text, if known.
     """
     section = plan.spec.devices
     if not section.classes:
@@ -55,7 +56,7 @@ def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
 
 
 def records(plan: "Plan") -> list[dict[str, Any]]:
-    """The classes for ``--json``, in base units, with their devices' numbers."""
+    """Return the classes for ``--json``, in base units, with their devices' numbers."""
     devices = plan.spec.devices
     return [
         {

@@ -1,7 +1,7 @@
-"""What ``testbed plan`` says of durations: drawn as the run will draw them, and looked at.
+"""The durations in ``testbed plan``: drawn as the run will draw them, with statistics and histograms.
 
-Every device is asked for the same number of durations, the first ones of its own stream, so that
-what is shown is of this experiment's devices and seed and not of the law in general.
+Every device draws the same number of durations, the first ones of its own stream, so that the plan
+shows this experiment's devices and seed and not the distribution in general.
 """
 
 import math
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from testbed.planning.plan import Plan
 
 DRAWS = 20_000
-"""Durations drawn in all, or one for each device if there are more devices."""
+"""The number of durations drawn over all devices; at least one for each device is drawn."""
 BINS = 40
 _WORDS: dict[Purpose, str] = {"compute": "computing", "waiting": "waiting"}
-"""The sections of the experiment file in words."""
+"""The sections of the experiment file, each with its name in the plan."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _NAME, _COLUMN = 16, 10
-"""Widths in characters."""
+"""Widths of the columns in characters."""
 
 Seconds: TypeAlias = npt.NDArray[np.float64]
 
 
 def describe(plan: "Plan") -> list[str]:
-    """The lines about computing and waiting; none of what takes no time.
+    """Return the lines about computing and waiting; a section whose mean is 0 has none.
 
     Raises:
         SpecError: a trace cannot be used.
@@ -49,9 +49,9 @@ def describe(plan: "Plan") -> list[str]:
 
 
 def histogram(seconds: Seconds, longest: float) -> str:
-    """One line of blocks: ``BINS`` bins from 0 to ``longest`` > 0, the fullest a whole block.
+    """Return a line of blocks: ``BINS`` bins from 0 to ``longest`` > 0, the fullest a whole block.
 
-    A bin that is not empty shows at least the lowest block; what is longer is left out.
+    A bin that is not empty shows at least the lowest block; longer durations are left out.
     """
     counts, _ = np.histogram(seconds, BINS, (0.0, longest))
     heights = np.ceil(counts / max(counts.max(), 1) * (len(_BLOCKS) - 1)).astype(int)
@@ -61,7 +61,7 @@ def histogram(seconds: Seconds, longest: float) -> str:
 def _by_section(
     plan: "Plan", purpose: Purpose, words: str
 ) -> list[tuple[str, dict[str, Any], Durations, Sequence[int]]]:
-    """What is said together: the devices of classes that have the same section."""
+    """Return a title, section, durations and devices for each group of classes with equal sections."""
     general = getattr(plan.spec, purpose)
     classes, made = plan.spec.devices.classes, by_class(plan.settings, purpose)
     if not classes:
@@ -97,7 +97,7 @@ def _drawn(durations: Durations, section: dict[str, Any], devices: Sequence[int]
 
 
 def _rows(name: str, drawn: Seconds) -> list[str]:
-    """A row of figures and a histogram below; ``drawn`` has a row for each device."""
+    """Return a row of figures and the histogram below it; ``drawn`` has a row for each device."""
     if not len(drawn):
         return [name.ljust(_NAME) + "0".rjust(_COLUMN)]
     *quantiles, most = np.quantile(drawn, (0.05, 0.5, 0.95, 0.99))
@@ -118,13 +118,13 @@ def _changes(durations: Durations, devices: Sequence[int]) -> list[str]:
 
 
 def _time(seconds: float) -> str:
-    """Three digits and a unit: ``69.3 ms``."""
+    """Return three digits and a unit: ``69.3 ms``."""
     if seconds >= 999.5:
         return f"{seconds:,.0f} s"
-    # What would be rounded up to 1,000 of a unit is 1 of the next.
+    # A value that rounds up to 1,000 of a unit is written as 1 of the next unit.
     size, unit = next((u for u in _UNITS if seconds >= 0.9995 * u[0]), (0.0, ""))
     if not unit:
-        return "0 s"  # or less than 1 ns, as is the rounding in a constant's deviation
+        return "0 s"  # or less than 1 ns, such as a rounding error in the deviation of a constant
     value = seconds / size
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{value:.{digits}f} {unit}"

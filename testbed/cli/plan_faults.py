@@ -1,4 +1,4 @@
-"""What ``testbed plan`` says of faults: whom each rule strikes, when, how, and how many by the end."""
+"""The faults in ``testbed plan``: each rule's devices, effect, times and expected strikes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ _OPTIONS: dict[str, Callable[[Any], str]] = {
     "cpus": lambda value: f"{value:g}",
     "share": format_percentage,
 }
-"""What a kind may have beside itself, and how it is written."""
+"""The options that a fault may have, each with its formatter."""
 
 
 def describe(plan: "Plan") -> list[str]:
-    """A line for each rule; none where nothing goes wrong."""
+    """Return a heading and a line for each rule; no lines without rules."""
     rules = plan.settings.faults.rules
     lines = [f"  {i}. {_rule(rule, plan)}" for i, rule in enumerate(rules)]
     return [f"faults: {len(rules)} rule(s)", *lines] if lines else []
@@ -44,7 +44,7 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
 
 
 def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
-    """Whom its rows strike, with what and for how long."""
+    """Return the text of a trace: its devices, kinds of fault and durations."""
     rows = rule["trace"]
     count = len({device for _, _, device, _ in rows})
     kinds = Counter(fault["kind"] for *_, fault in rows)
@@ -69,7 +69,7 @@ def _when(rule: Mapping[str, Any]) -> str:
 
 
 def _expected(rule: Mapping[str, Any], plan: "Plan") -> str:
-    """Where pushes are struck with a probability: how often, as a run makes all its updates."""
+    """Return the expected number of strikes of a rule with a probability, as text; empty for others."""
     if "probability" not in rule:
         return ""
     settings, count = plan.settings, len(rule["devices"])

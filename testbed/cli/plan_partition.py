@@ -1,7 +1,7 @@
-"""What ``testbed plan`` says of who has which images, drawn as the run will draw it.
+"""The partition of the images in ``testbed plan``, drawn as the run will draw it.
 
-The labels are read from the dataset where they matter. Images that are shared out equally and at random
-are only counted.
+Labels are read from the dataset only where the partition depends on them; images that are shared out
+equally and at random are only counted.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from testbed.planning.plan import Plan
 
 MOST_ROWS = 20
-"""Workers up to which each has a row."""
+"""The most workers for which the plan has a row each."""
 
 
 def look(plan: "Plan") -> Shared | DataError:
-    """As ``share_out``; without the dataset, why it cannot be had, which is no reason to show nothing.
+    """Return the partition, or without the dataset the error, so that the rest can be shown.
 
     Raises:
         SpecError: there are not enough images.
@@ -33,7 +33,7 @@ def look(plan: "Plan") -> Shared | DataError:
 
 
 def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
-    """The lines about the partition."""
+    """Return the lines about the partition."""
     section = plan.spec.partition.model_dump(mode="json")
     options = [f"{key} {value}" for key, value in section.items() if key != "kind"]
     title = ", ".join([f"images: {section['kind']}", *options])
@@ -56,7 +56,7 @@ def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
 
 
 def by_class(plan: "Plan", shared: Shared | DataError) -> list[str]:
-    """How many images the workers of each class have; nothing where they could not be looked at."""
+    """Return each class's number of images per worker, as text; an empty list without the dataset."""
     if isinstance(shared, DataError):
         return []
     class_of = np.array(plan.settings.class_of[: len(shared.images)])
@@ -65,7 +65,7 @@ def by_class(plan: "Plan", shared: Shared | DataError) -> list[str]:
 
 
 def record(plan: "Plan", shared: Shared | DataError) -> dict[str, Any]:
-    """The partition for ``--json``; ``images`` of each worker, null without the dataset."""
+    """Return the partition for ``--json``; ``images`` of each worker, null without the dataset."""
     section = plan.spec.partition.model_dump(mode="json")
     if isinstance(shared, DataError):
         return section | {"images": None, "labels": None}

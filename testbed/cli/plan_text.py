@@ -1,4 +1,4 @@
-"""What ``testbed plan`` says of an experiment."""
+"""The output of ``testbed plan``, for people and for scripts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from testbed.planning.times import means
 
 
 def as_json(one: Plan) -> dict[str, Any]:
-    """A run's plan for scripts."""
+    """Return a run's plan as JSON values, for scripts."""
     return {
         "label": one.label,
         "devices": [
@@ -34,7 +34,7 @@ def as_json(one: Plan) -> dict[str, Any]:
 
 
 def describe(plans: Sequence[Plan]) -> list[str]:
-    """An experiment's plans for people, in lines."""
+    """Return the lines that describe an experiment's plans to people."""
     spec = plans[0].spec
     shared = plan_partition.look(plans[0])
     runs = [
@@ -90,7 +90,7 @@ def _about_clock(spec: Spec) -> str:
 
 
 def _devices(plans: Sequence[Plan]) -> list[str]:
-    """The devices of the runs with a server, and of those without, if there are both."""
+    """Return the lines about the devices, with a server and without if there are runs of both kinds."""
     lines: list[str] = []
     kinds = {one.served: one for one in reversed(plans)}
     for served in (True, False):

@@ -1,4 +1,4 @@
-"""Showing how a run goes: a live line on a terminal, a plain line every few seconds in a pipe."""
+"""The progress of a run: a live line on a terminal, a plain line every few seconds in a pipe."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ from testbed.quantities import as_bytes, as_duration
 from testbed.runs.watching import Progress
 
 PLAIN_PERIOD = 5.0
-"""Seconds between two lines in a pipe."""
+"""Seconds between two lines in a pipe; a new phase is shown at once."""
 
 _PHASES = {
     "loading": "loading libraries and data",
@@ -25,7 +25,7 @@ _PHASES = {
 
 
 class Display:
-    """Shows one run; a context manager, because a terminal has to be given back."""
+    """Shows the progress of one run until it is closed; a ``testbed.runs.watching.Watcher``."""
 
     def __init__(self, plan: Plan, number: int, count: int) -> None:
         self._title = plan.label if count == 1 else f"{plan.label} ({number}/{count})"
@@ -41,12 +41,12 @@ class Display:
             self._live.start()
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Stop the live line and restore the terminal."""
         if self._live:
             self._live.stop()
 
     def progress(self, progress: Progress) -> None:
-        """Show where the run stands."""
+        """Show the progress of the run, if the last display was long enough ago."""
         now = time.monotonic()
         if self._live:
             if now - self._last >= 0.1:
@@ -57,7 +57,7 @@ class Display:
             print(f"{self._title}: {describe(progress)}", file=sys.stderr, flush=True)
 
     def event(self, level: str, text: str) -> None:
-        """Show something that happened."""
+        """Show an event."""
         if self._live:
             self._console.print(Text(f"{self._title}: {level}: {text}", style="yellow"))
         else:
@@ -75,7 +75,7 @@ class Display:
 
 
 def describe(progress: Progress) -> str:
-    """One line about a run under way."""
+    """Return a line about a run's progress."""
     parts = [_PHASES[progress.phase]]
     if progress.phase == "loading" and progress.made:
         parts.append(f"{progress.made:,} nodes made")

@@ -1,7 +1,7 @@
-"""``testbed ls``, ``show``, ``compare`` and ``report``: what is in run directories, on stdout.
+"""``testbed ls``, ``show``, ``compare`` and ``report``: read run directories and show their content.
 
-A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as they need to be; a
-script asks for ``--json``.
+A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as they need to be;
+``--json`` is for scripts.
 """
 
 import json
@@ -30,7 +30,7 @@ from testbed.results.tables.reaching import records as reaching_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _DIFFERENCES = 5
-"""Of the ledgers, shown of each run."""
+"""The most differences between ledgers that are shown for a run."""
 WHICH = (
     "A run or an execution: its path; experiment/time-seed, with /algorithm behind it for one run; "
     "an experiment's name for its newest execution; or 'latest'."
@@ -92,7 +92,7 @@ def show(
     accuracy: Accuracy = ACCURACY,
     as_json: AsJson = False,
 ) -> None:
-    """Show what came out of a run, or of all runs of an execution."""
+    """Show the results of a run, or of all runs of an execution."""
     found = resolve(run, runs)
     comparison = compare_runs(found, accuracy)
     if as_json:
@@ -139,8 +139,8 @@ def compare(
 ) -> None:
     """Compare runs: tables, and a figure of accuracy versus ingress.
 
-    Runs that differ only in their seed are one curve: their mean, with the band between the lowest
-    and the highest.
+    Runs that differ only in their seed make one curve: their mean, with a band from the lowest to the
+    highest.
     """
     from testbed.results.figures.figures import write_figure
 
@@ -174,7 +174,7 @@ def report(
     baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html and figures/ of runs anew."""
+    """Write report.html and figures/ of runs again."""
     from testbed.results.figures.figures import write_figures
     from testbed.results.report.report import write_report
 
@@ -206,13 +206,13 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def _print_reaching(table: Reaching) -> None:
-    """Print what it takes each curve to reach the accuracy, as wide as it needs to be."""
+    """Print what each curve takes to reach the accuracy, never cut to the terminal's width."""
     typer.echo("")
     typer.echo(plain_text(table.headings, table.cells))
 
 
 def _print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Plain lines, the state coloured on a terminal: ids are there to be copied whole."""
+    """Print plain lines, the state coloured on a terminal; no id is cut, so that it can be copied."""
     lines = plain_text(headings, rows).splitlines()
     typer.echo(typer.style(lines[0], bold=True))
     colours: dict[str, str] = {str(state): colour for state, colour in STYLES.items()}
@@ -227,15 +227,15 @@ def _print_json(content: Any) -> None:
 
 
 def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:
-    """The runs of every name, each once."""
+    """Return the runs that the names stand for, each once."""
     found = {run.directory: run for text in named for run in resolve(text, root)}
     return tuple(found.values())
 
 
 def _home(runs: Sequence[Run]) -> Path:
-    """The directory that a report of these runs belongs to: their execution's, or the run's own.
+    """Return the directory for a report of these runs: their execution's, or the run's own.
 
-    A report of one run of several must not replace the report of all of them.
+    A report of one run of an execution must not replace the report of all of its runs.
     """
     directory = runs[0].directory
     siblings = list(directory.parent.glob("*/manifest.json"))
@@ -261,12 +261,12 @@ def _shown(run: Run) -> dict[str, Any]:
 
 
 def _shown_whole(run: Run) -> dict[str, Any]:
-    """``_shown``, with what takes a look into the journals."""
+    """Return ``_shown`` and the rows of the device classes, which are read from the journals."""
     return _shown(run) | {"classes": class_records(class_rows(run))}
 
 
 def _faults(run: Run) -> dict[str, str]:
-    """What struck its devices, and how many workers are left; nothing of a run without faults."""
+    """Return lines about a run's faults and the workers still alive; empty without faults."""
     if not run.faults:
         return {}
     _, counts = alive(run.faults, run.manifest.workers)

@@ -1,4 +1,4 @@
-"""``testbed resume``: go on with what ended early."""
+"""``testbed resume``: go on with a run or an execution that ended early."""
 
 import time
 from pathlib import Path
@@ -23,9 +23,9 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted or killed, or whose disk filled up.
 
-    It goes on in its own directory from its last checkpoint (`checkpoints: {every: N}`), from the
-    beginning without one; under the virtual clock it ends as if nothing had happened. Of an execution
-    every run that is not complete goes on, and those that were not begun are carried out.
+    It goes on in its own directory from its last checkpoint (`checkpoints: {every: N}`), or without
+    one from the beginning; under the virtual clock it ends as if it had not been interrupted. In an
+    execution, every incomplete run goes on and every run that has not begun is carried out.
     """
     began = time.monotonic()
     from testbed import execution

@@ -1,4 +1,4 @@
-"""``testbed run``, ``plan`` and ``schema``: from an experiment file to a result."""
+"""``testbed run``, ``simulate``, ``plan`` and ``schema``: the commands that read experiment files."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ def run(
     metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
 ) -> None:
-    """Carry an experiment out and write its report."""
+    """Run an experiment and write its report."""
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
     overrides = tuple(set_ or ())
     _carry_out(spec, overrides, seed=seed, out=out, report=report, as_json=as_json, serving=serving)
@@ -69,10 +69,11 @@ def simulate(
     metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
 ) -> None:
-    """Carry an experiment out in this process, under the virtual clock, without any container.
+    """Run an experiment in this process, under the virtual clock, without any container.
 
-    The same as `testbed run SPEC --set engine=simulation --set clock=virtual`: parameters, payload
-    and message bytes are those of an emulation under that clock, to the bit; wire bytes are modelled.
+    It is the same as `testbed run SPEC --set engine=simulation --set clock=virtual`: parameters,
+    payload and message bytes equal those of an emulation under that clock to the bit; wire bytes are
+    modelled.
     """
     overrides = (*(set_ or ()), "engine=simulation", "clock=virtual")
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
@@ -99,7 +100,7 @@ def _carry_out(
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
     host.check(plans, out)
-    # Runs differ only in their algorithms, and these in how many compute if at all.
+    # For this check, runs differ only in the number of devices that compute.
     for one in {one.computing: one for one in reversed(plans)}.values():
         check_data(one)
     with serving.exporter() as exporter:
@@ -111,7 +112,7 @@ def _carry_out(
 def tell(
     execution: "Execution", as_json: bool, serving: Serving, exporter: "Exporter | None"
 ) -> None:
-    """Print what came of an execution, and keep its final metrics up.
+    """Print the results of an execution, and keep its final metrics available.
 
     Raises:
         RunError: one of its runs is not complete.
@@ -131,7 +132,7 @@ def tell(
 
 @contextlib.contextmanager
 def displayed() -> "Iterator[Callable[[Plan, int, int], Display]]":
-    """In the body: what shows how far a run is, one run after the other."""
+    """Yield the function that makes each run's display; it closes the display of the run before."""
     from testbed.cli.progress import Display
 
     displays: list[Display] = []

@@ -1,4 +1,4 @@
-"""``testbed traffic``: what passed the server's link in a run, from the capture's files themselves."""
+"""``testbed traffic``: the traffic at the server's link in a run, counted from the capture's files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def traffic(
     runs: RunsRoot = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Count a run's captured traffic anew, compare its three ledgers, and say who sent what."""
+    """Count a run's captured traffic again, compare its three ledgers, and show each device's bytes."""
     found = resolve(run, runs)
     counted: list[tuple[Run, dict[str, Any]]] = []
     for one in found:
@@ -55,7 +55,7 @@ def traffic(
 
 
 def _count(run: Run) -> dict[str, Any]:
-    """Totals by direction and by device, and the comparison, from the files of one run."""
+    """Return a run's bytes by direction and device, and the comparison of its ledgers."""
     from testbed.runs.ledgers import Ledgers, examine
 
     directory = run.directory / "traffic"
@@ -108,7 +108,7 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
 
 
 def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[str]:
-    """Numbers as text; the split of the stream is known of pushes only."""
+    """Return numbers as text; payload and framing are known for pushes (ingress) only."""
     unknown = ("payload_bytes", "framing_bytes") if direction == "egress" else ()
     return [q.UNKNOWN if name in unknown else f"{row[name]:,}" for name in used]
 

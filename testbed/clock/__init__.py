@@ -1,6 +1,6 @@
-"""The virtual clock: what happens when, computed and never slept.
+"""The virtual clock: it computes when things happen, and never sleeps.
 
-``transfers`` says how long messages take, ``star`` keeps the order of events around a parameter server,
-``mesh`` that among peers. They know nothing of sockets, tensors or the host's time; a stage, which is
-an emulation or the simulator, carries out what they say.
+``transfers`` says how long messages take, ``star`` orders the events around a parameter server and
+``mesh`` those among peers. None of them knows sockets, tensors or the host's time: a stage, the
+emulation's or the simulator's, carries out what they decide.
 """

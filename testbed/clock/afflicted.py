@@ -1,16 +1,16 @@
-"""Workers that stand still, are cut off, slowed down or killed, under the virtual clock.
+"""Workers that are frozen, cut off, slowed down or killed, under the virtual clock.
 
-Freezing moves the end of a computation by as long as it lasts, and lets nothing begin before.
-Parameters that leave the link meanwhile are at the device, which sees them at its thaw: whatever
-happens to the link, they stay there. A link that is down holds what is under way on it
-(``testbed.clock.transfers``). Whoever is killed leaves, and may join again as another incarnation.
-Whoever is frozen or cut off for good stays joined: nobody knows.
+A freeze delays the end of a computation by as long as it lasts, and nothing begins during it.
+Parameters that leave the link meanwhile stay at the device, whatever happens to the link, and the
+device sees them at its thaw. A link that is down holds what is under way on it
+(``testbed.clock.transfers``). A killed worker leaves, and may join again as another incarnation. A
+worker that is frozen or cut off for good stays joined: the server cannot know.
 
-What a device was already told to send, it sends: a message is received before its device is stopped,
-and counts as late if it is not an update any more. Nothing is told to a device while it is stopped or
-cut off, so that nobody ever waits for one that cannot answer.
+What a device was told to send before it was stopped, it sends: the message is received before the
+device is stopped, and counts as late if it is not an update any more. No device is told ahead of the
+clock while it is stopped or cut off, so that the clock never waits for one that cannot answer.
 
-Whom this befalls, and when, is decided elsewhere (``testbed.clock.faults``).
+``testbed.clock.faults`` decides which workers are struck, and when.
 """
 
 import heapq
@@ -32,17 +32,18 @@ from testbed.wire.frames import HEADER
 
 @dataclass(slots=True)
 class Condition:
-    """What is wrong with one worker.
+    """The condition of one worker: what faults have done to it.
 
     Attributes:
-        incarnation: how often it was killed.
-        frozen: until when it stands still.
-        owed: what the end of its computation under way is late by.
+        incarnation: how often the worker was killed.
+        frozen: the time at which its freeze ends, in seconds.
+        owed: seconds by which the end of its computation under way is late.
         early: messages that were received before they were sent, by the clock.
-        lost: it will never be heard of again.
-        away: its links, while it is killed; and how many computations it had begun.
-        slow: what slows it down, by strike and in the order in which they began.
-        factor: what its durations are multiplied by.
+        lost: True if nothing more will come from it.
+        away: its links while it is killed, and one more than the computations it had begun.
+        slow: the faults that slow it down, by their strike's number and in the order in which they
+            began.
+        factor: the factor by which its durations are multiplied.
     """
 
     incarnation: int = 0
@@ -56,21 +57,21 @@ class Condition:
 
 
 STORED: tuple[type, ...] = (*star.STORED, Condition, Fault)
-"""What a clock's state is made of, beside plain values and arrays."""
+"""The classes in a clock's state, besides plain values and arrays."""
 
 
 class AfflictedClock(StarClock):
-    """Runs one run's events around workers that something may befall."""
+    """Runs the events of one run whose workers faults may strike."""
 
     _stage: FaultStage
 
     def __init__(self, service: ParameterService, stage: FaultStage, devices: Devices) -> None:
-        """Prepare, with workers that are all well."""
+        """Prepare the clock, with workers that are all well."""
         super().__init__(service, stage, devices)
         self._conditions = {worker: Condition() for worker in devices.workers}
 
     def drain(self) -> None:
-        # What was told to who is cut off does not arrive any more.
+        # What a worker that is cut off was told to send does not arrive any more.
         self._events = [
             (time, rank, worker, what)
             for time, rank, worker, what in self._events
@@ -78,14 +79,14 @@ class AfflictedClock(StarClock):
         ]
         super().drain()
 
-    # -- what is otherwise with such a worker
+    # -- how events differ for such a worker
 
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
         condition = self._conditions[worker]
         if rank <= PARAMETERS and condition.frozen > time:
             self._post_again(condition.frozen, THAWED, worker, what)
         elif rank == ARRIVED and what != EXACT and condition.frozen > time:
-            # It was not received: a later outage finds its time anew, and this waits once more.
+            # Not received yet: a later outage computes its time again, and it waits here once more.
             self._post_again(condition.frozen, ARRIVED, worker, what)
         elif rank == FINISHED and condition.owed and self._is_computing(worker, what):
             time, condition.owed = time + condition.owed, 0.0
@@ -94,12 +95,12 @@ class AfflictedClock(StarClock):
             super()._handle(time, rank, worker, what)
 
     def _post_again(self, time: float, rank: int, worker: int, what: float) -> None:
-        """Have an event take place later; one that has no time any more never does."""
+        """Post an event for a later time; at an infinite time it never happens."""
         if time < inf:
             heapq.heappush(self._events, (time, rank, worker, what))
 
     def _is_computing(self, worker: int, begun: float) -> bool:
-        """Return True if this is a worker's computation under way, and not one that was interrupted."""
+        """Return True if ``begun`` is the worker's computation under way, not an interrupted one."""
         state = self._workers.get(worker)
         return state is not None and state.begun == begun
 
@@ -121,13 +122,13 @@ class AfflictedClock(StarClock):
         early = self._conditions[worker].early
         return early.popleft() if early else super()._receive(worker, keep)
 
-    # -- what befalls a worker that was fetched
+    # -- what faults do to a worker, once its messages are received
 
     def _fetch(self, worker: int) -> bool:
-        """Receive what a worker was told to send, so that it may be stopped; False if it is gone."""
+        """Receive what a worker was told to send before it is stopped; return False if it is gone."""
         state, condition = self._workers[worker], self._conditions[worker]
         if not self._reachable(worker):
-            return True  # that was done when it was stopped, and it was told nothing since
+            return True  # done when it was stopped; nothing has got through since
         unread = sorted(
             (time, what)
             for time, rank, whose, what in self._events
@@ -155,7 +156,7 @@ class AfflictedClock(StarClock):
     def _move(
         self, worker: int, ranks: Sequence[int], to: Callable[[float, float], float | None]
     ) -> None:
-        """Change the times of a worker's events of some ranks; None removes one."""
+        """Change the times of a worker's events of some ranks; None from ``to`` removes an event."""
         moved = []
         for event in self._events:
             time, its, whose, what = event
@@ -183,7 +184,7 @@ class AfflictedClock(StarClock):
     def _change_lines(
         self, worker: int, up: Callable[[float], float], down: Callable[[float], float]
     ) -> None:
-        """What is under way on a worker's links arrives at other times."""
+        """Give what is under way on a worker's links its new arrival times."""
         state = self._workers[worker]
         self._move(
             worker,
@@ -196,7 +197,7 @@ class AfflictedClock(StarClock):
         self._announce_room(worker, state)
 
     def _slow(self, worker: int, strike: int, fault: Fault | None) -> None:
-        """A fault slows a worker down, beside every other that does, or (None) does so no more."""
+        """Begin a fault that slows a worker down or, with None, end it; other such faults go on."""
         if fault is None:
             del self._conditions[worker].slow[strike]
         else:
@@ -204,7 +205,7 @@ class AfflictedClock(StarClock):
         self._have_pace(worker)
 
     def _have_pace(self, worker: int) -> None:
-        """Have the rates and the factor that all together make."""
+        """Apply the rates and the factor that result from all faults that slow a worker down."""
         condition = self._conditions[worker]
         pace = Pace.under(condition.slow.values())
         condition.factor = pace.factor
@@ -221,7 +222,7 @@ class AfflictedClock(StarClock):
             self._change_lines(worker, *ways)
 
     def _lose(self, worker: int, arriving: bool) -> None:
-        """A worker is never heard of again, but for what is under way, if that is still arriving."""
+        """Make a worker silent for good; what is under way from it arrives only if ``arriving``."""
         state, condition = self._workers[worker], self._conditions[worker]
         condition.lost, condition.frozen, condition.owed = True, inf, 0.0
         self._give_up(worker, arriving)
@@ -230,7 +231,7 @@ class AfflictedClock(StarClock):
         self._stage.lose(worker)
 
     def _give_up(self, worker: int, arriving: bool) -> None:
-        """Count what a worker has sent and does not arrive any more, and forget what it waits for."""
+        """Count as late what a worker sent and will not arrive, and drop what it waits for."""
         state, condition = self._workers[worker], self._conditions[worker]
         if not arriving:
             condition.early.extendleft(reversed(state.waiting))
@@ -239,7 +240,7 @@ class AfflictedClock(StarClock):
             self._count_late(worker, condition.early.popleft())
         if state.ahead:
             self._come_up_with(state)
-        # What the server knows and does not know of it stays as it is.
+        # The server's events about the worker stay: it does not know of the fault.
         self._move(
             worker,
             (THAWED, PARAMETERS, FINISHED, ARRIVED),
@@ -259,13 +260,13 @@ class AfflictedClock(StarClock):
         self._stage.killed(worker)
 
     def _link_up(self, worker: int) -> float:
-        """When the link is up of a worker that is away; in seconds."""
+        """Return the time at which the link of a killed worker is up, in seconds."""
         away = self._conditions[worker].away
         assert away is not None
         return away[0].down
 
     def _revive(self, worker: int) -> None:
-        """A killed worker whose link is up joins again, unless it does not come."""
+        """Let a killed worker whose link is up join again; it is lost if it does not come."""
         condition = self._conditions[worker]
         assert condition.away is not None
         up, down, begun = condition.away

@@ -1,8 +1,8 @@
-"""Who is struck when, under the virtual clock: faults as events, and their records.
+"""Faults as events of the virtual clock, and their records.
 
-A fault is an event, ahead of all others of its moment; or it strikes when a push has been answered, or
-a version reached, in the middle of the event that does so. What it does to its workers is
-``testbed.clock.afflicted``'s.
+A fault is an event ahead of all others of its moment, or it strikes when a push has been taken in or a
+version reached, in the middle of the event that does so. ``testbed.clock.afflicted`` says what a fault
+does to its workers.
 """
 
 import heapq
@@ -21,14 +21,16 @@ from testbed.faults.schedule import Schedule
 from testbed.training.parameter_service import ParameterService
 
 FRUITLESS = 10_000
-"""Faults without a push in between after which none is expected any more: what is struck more often
-than it can push would go on for ever."""
+"""The number of faults without a push in between after which no push is expected any more.
+
+A worker that is struck more often than it can push would keep the run going for ever.
+"""
 _FAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Strike:
-    """A fault that comes at its time, and the next one behind it."""
+    """A fault that strikes at its time; the next timed fault is posted after it."""
 
     devices: Sequence[int]
     fault: Fault
@@ -36,7 +38,7 @@ class _Strike:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a fault, with the incarnations that it struck; ``number`` of its strike."""
+    """The end of a fault for the incarnations that it struck; ``number`` is that of its strike."""
 
     fault: Fault
     number: int
@@ -44,21 +46,21 @@ class _End:
 
 
 STORED: tuple[type, ...] = (*afflicted.STORED, _Strike, _End)
-"""What a clock's state is made of, beside plain values and arrays."""
+"""The classes in a clock's state, besides plain values and arrays."""
 
 
 class FaultyClock(AfflictedClock):
-    """Runs one run's events, faults among them."""
+    """Runs the events of one run, faults among them."""
 
     made_anew = frozenset({"_schedule", "_timed"})
 
     def __init__(
         self, service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
     ) -> None:
-        """Prepare.
+        """Prepare the clock.
 
         Args:
-            schedule: whom faults strike, and when.
+            schedule: which devices faults strike, and when.
         """
         super().__init__(service, stage, devices)
         self._pushes = dict.fromkeys(devices.workers, 0)
@@ -86,7 +88,7 @@ class FaultyClock(AfflictedClock):
         heapq.heappush(self._events, (time, _FAULT, self._posted, 0))
 
     def _post_strike(self) -> None:
-        """Post the next fault that has a time."""
+        """Post the next fault that has a time, if there is one."""
         coming = next(self._timed, None)
         if coming is None:
             return
@@ -102,7 +104,7 @@ class FaultyClock(AfflictedClock):
             self._post_strike()
 
     def _is_alive(self) -> bool:
-        """Whether anything but faults is to come: otherwise nobody will push any more."""
+        """Return True if anything but faults is to come; otherwise no worker will push any more."""
         if self._fruitless > FRUITLESS:
             return False
         away = any(one.away is not None for one in self._conditions.values())
@@ -114,7 +116,7 @@ class FaultyClock(AfflictedClock):
             self._act(self._actions.pop(worker))
             return
         super()._handle(time, rank, worker, what)
-        self._strike_at_iteration()  # updates come about when somebody is waited for no more, too
+        self._strike_at_iteration()  # an update also results when a worker is no longer waited for
 
     def _answered(self, worker: int) -> None:
         if self._service.finished:
@@ -140,7 +142,7 @@ class FaultyClock(AfflictedClock):
         self._stage.fault(fault.record(phase, devices, self.now, version))
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
-        """A fault strikes those that there are; who is killed or lost has no other."""
+        """Let a fault strike the server, or those of the workers that are neither killed nor lost."""
         if SERVER_NUMBER in devices:
             self._server_strikes += 1
             version = self._service.half.version
@@ -172,7 +174,7 @@ class FaultyClock(AfflictedClock):
             incarnations = {worker: self._conditions[worker].incarnation for worker in struck}
             self._post(until, _End(fault, number, incarnations))
         if fault.kind == "kill":
-            self._send_due()  # others may have waited for it
+            self._send_due()  # others may have waited for the killed workers
 
     def _end(self, end: _End) -> None:
         fault, incarnations = end.fault, end.incarnations
@@ -181,7 +183,7 @@ class FaultyClock(AfflictedClock):
                 self._bring_back(worker, fault)
             self._send_due()
             return
-        # A process that was killed does not thaw; a link and a slow device outlive it.
+        # A killed process does not thaw; the link and the slowness of a device outlive it.
         conditions = self._conditions
         still = [
             worker
@@ -196,7 +198,7 @@ class FaultyClock(AfflictedClock):
             self._tell(fault, "end", still)
 
     def _bring_back(self, worker: int, fault: Fault) -> None:
-        """A killed worker comes back, as soon as its link is up."""
+        """Bring a killed worker back, as soon as its link is up."""
         up = self._link_up(worker)
         if up > self.now:
             incarnation = self._conditions[worker].incarnation
@@ -209,7 +211,7 @@ class FaultyClock(AfflictedClock):
 def star_clock(
     service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
 ) -> StarClock:
-    """The clock of a run. Without faults, they cost nothing."""
+    """Make the clock of a run; a run without faults pays nothing for them."""
     if not schedule.rules:
         return StarClock(service, stage, devices)
     return FaultyClock(service, stage, devices, schedule)

@@ -1,14 +1,13 @@
 """The order of events among peers, under the virtual clock.
 
-Conservative discrete-event order as around a server (``testbed.clock.star``), with peers that compute
-all the time and send to each other. A peer begins to compute at its model as it is then; when it has
-finished it takes its step and sends; it begins again when what it sent the time before has left its
-uplink, and its half is ready. A message takes its sender's uplink, then its receiver's downlink, one
-after the other.
+Events are in conservative discrete-event order, as around a server (``testbed.clock.star``), but peers
+compute all the time and send to each other. A peer begins to compute at its model as it is then. When
+it has finished, it takes its step and sends. It begins again when what it sent the time before has left
+its uplink and its half is ready. A message takes its sender's uplink and then its receiver's downlink.
 
-Of events at one moment, messages arrive first, then computations end, then computations begin; within
-each, the peer with the lower number comes first, and of messages the one of the lower sender; those of
-one sender come in the order in which it sent them.
+Of events at one moment, messages arrive first, then computations end, then computations begin. Within
+each kind, the peer with the lower number comes first, and of its messages the one of the lower sender;
+those of one sender come in the order in which it sent them.
 """
 
 import heapq
@@ -26,27 +25,27 @@ _NOTHING = Message(0, 0, 0)
 
 
 class MeshStage(Protocol):
-    """Where the peers are: what the clock says is done here."""
+    """The peers: a stage carries out what the clock decides."""
 
     def begin(self, peer: int) -> None:
-        """The peer begins to compute at its model as it is now."""
+        """Make the peer begin to compute at its model as it is now."""
 
     def finish(self, peer: int) -> Step | None:
-        """The peer takes its step and sends; None if it is gone."""
+        """Make the peer take its step and send; return the step, or None if the peer is gone."""
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
-        """The sender's next message has arrived at the receiver; returns what that one sends."""
+        """Deliver the sender's next message to the receiver; return what the receiver sends."""
 
     def ready(self, peer: int) -> bool:
-        """Whether the peer may compute its next gradient."""
+        """Return True if the peer may compute its next gradient."""
 
     def host_time(self) -> float:
-        """Seconds of the host's clock since training began."""
+        """Return the seconds of the host's clock since training began."""
 
 
 @dataclass(slots=True)
 class _Peer:
-    """One peer's links, and when what it sent in its last step has left."""
+    """One peer's links, and the time when what it sent in its last step has left."""
 
     up: Line
     down: Line
@@ -54,7 +53,7 @@ class _Peer:
 
 
 class MeshClock:
-    """Runs one run's events.
+    """Runs the events of one run.
 
     Attributes:
         now: virtual seconds since training began.
@@ -70,13 +69,13 @@ class MeshClock:
         busy: Callable[[int, float], float],
         lines: Callable[[int], tuple[Line, Line]],
     ) -> None:
-        """Prepare.
+        """Prepare the clock.
 
         Args:
-            peers: their numbers.
-            computing: how many of them compute, from 0 on; the others only answer.
-            busy: seconds that a peer computes and then waits, from a moment on; asked once for each
-                computation, in its order.
+            peers: the peers' numbers.
+            computing: the number of peers that compute, from 0 on; the others only answer.
+            busy: returns the seconds that a peer computes and then waits, from a moment on; called once
+                for each computation, in order.
             lines: makes a peer's uplink and downlink.
         """
         self.now = 0.0
@@ -108,11 +107,11 @@ class MeshClock:
 
     @property
     def is_beyond(self) -> bool:
-        """Return True if the next event lies too far ahead to take place."""
+        """True if the next event is too late to take place."""
         return bool(self._events) and self._events[0][0] > LATEST
 
     def remove(self, peer: int) -> None:
-        """A peer is gone, and others may have waited for it."""
+        """Remove a peer that is gone; others may have waited for it."""
         self._peers.pop(peer, None)
         for blocked in sorted(self._blocked):
             self._post(self.now, _BEGIN, blocked)
@@ -141,12 +140,12 @@ class MeshClock:
             self._blocked.add(peer)
 
     def _finish(self, peer: int) -> None:
-        one = self._peers[peer]  # the stage may remove it while it hears of its last step
+        one = self._peers[peer]  # the stage may remove the peer while it finishes
         step = self._stage.finish(peer)
         if step is None:
             self.remove(peer)
             return
-        # It computes while it sends, and no more than one step's messages wait to be sent.
+        # A peer computes while it sends, and at most one step's messages wait to be sent.
         begin = max(self.now, one.left)
         self._send(peer, step.messages)
         one.left = one.up.free
@@ -157,7 +156,7 @@ class MeshClock:
         one = self._peers.get(peer)
         for message in messages:
             if one is not None and message.receiver in self._peers:
-                # Under way it is on the wire: it is counted when it is sent, as wire bytes are.
+                # Counted when it is sent, as wire bytes are, not when it arrives.
                 self._service.count(message.receiver, message)
                 left = one.up.send(self.now, message.size)
                 self._post(left, _AT_CORE, message.receiver, peer, message)

@@ -1,7 +1,7 @@
-"""Where the devices around a parameter server are: what the virtual clock says is done there.
+"""The stage: the interface between the virtual clock and the devices around a parameter server.
 
-The clock knows when; a stage knows how. There is one of real devices, which are told over their
-connections, and one of simulated ones.
+The clock knows when things happen, a stage makes them happen. One stage has real devices, which it
+reaches over connections, and another has simulated ones.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from testbed.training.parameter_service import Pushed
 
 @dataclass(slots=True)
 class Arrived:
-    """A worker's message and what comes behind it in one go.
+    """A worker's push, and the messages that arrive together with it.
 
     Attributes:
         push: what the server takes in.
@@ -25,60 +25,60 @@ class Arrived:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """The bytes of all messages together."""
         return sum(self.sizes)
 
 
 class Stage(Protocol):
-    """Where the devices are: what the clock says is done here."""
+    """The devices: a stage carries out what the clock decides."""
 
     def answer(self, worker: int) -> int:
-        """Send a worker that is due its parameters; returns the message's bytes."""
+        """Send a worker the parameters that it is due; return the message's bytes."""
 
     def arrived(self, worker: int, version: int) -> None:
-        """Parameters that it was sent have arrived at the worker."""
+        """Note that the parameters of ``version`` have arrived at the worker."""
 
     def compute(self, worker: int, version: int) -> None:
-        """The worker begins to compute at parameters that have arrived."""
+        """Make the worker begin to compute at parameters that have arrived."""
 
     def finish(self, worker: int, late: bool) -> None:
-        """The worker sends what it has computed; if late, only a report that it has finished."""
+        """Make the worker send what it has computed or, if late, only report that it has finished."""
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
-        """The next message of a worker that has finished; None if the worker is gone.
+        """Return the next message of a worker that has finished, or None if the worker is gone.
 
         Args:
-            keep: whether other messages may be received before this one is used.
+            keep: True if other messages may be received before this one is used.
         """
 
     def host_time(self) -> float:
-        """Seconds of the host's clock since training began."""
+        """Return the seconds of the host's clock since training began."""
 
     def refuse(self, worker: int, error: ValueError) -> None:
-        """The worker sent what it may not, and is no part of the run any more."""
+        """Handle a worker that sent an invalid message, and is no part of the run any more."""
 
 
 class FaultStage(Stage, Protocol):
-    """A stage on which something may go wrong."""
+    """A stage on which faults may strike."""
 
     def fault(self, record: dict[str, Any]) -> None:
-        """A fault begins or ends: it is to be made real, and written down."""
+        """Make the beginning or the end of a fault real, and write its record down."""
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
-        """The server is killed, and comes back from its last checkpoint.
+        """Kill the server, which comes back from its last checkpoint.
 
-        What it has done behind that comes about once more, and so does this.
+        What it did after the checkpoint happens once more, and so does this call.
 
         Args:
-            number: of this time, from 1; of a time that it has come back from already, the same.
-            begin, end: the records of both.
+            number: the number of this kill, from 1; a kill that it has come back from keeps its number.
+            begin, end: the records of the fault's beginning and end.
         """
 
     def lose(self, worker: int) -> None:
-        """Whatever a worker was computing or had to send is lost."""
+        """Drop what a worker was computing or had to send."""
 
     def killed(self, worker: int) -> None:
-        """A worker's connection has ended; what it had is lost."""
+        """Note that a worker was killed: its connection has ended, and what it had is lost."""
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """A killed worker greets, and asks; bytes of each message, None if it does not come."""
+        """Let a killed worker greet and ask; return each message's bytes, None if it does not come."""

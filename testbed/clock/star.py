@@ -1,17 +1,17 @@
 """The order of events around a parameter server, under the virtual clock.
 
-Conservative discrete-event order: the earliest event is handled next, and nothing that could still come
-earlier is ever overtaken, because whatever an event brings about lies at or behind its own time. What a
-worker will have computed does not matter for when it has finished (its durations are drawn), so that
-all of them compute meanwhile; only when a message has *arrived* may depend on its size, and then its
-sender is waited for.
+Events are in conservative discrete-event order: the earliest is handled next, and nothing earlier can
+follow it, because an event only causes events at its own time or later. Durations are drawn, so when a
+worker finishes does not depend on what it computes, and all of them compute meanwhile. Only the time at
+which a message has *arrived* may depend on its size, and then the clock waits for its sender.
 
 A worker that is sent every version is sent the newest when its downlink is free: versions that became
 old in the queue are not sent.
 
 Of events at one moment, parameters arrive first, then computations end, then pushes arrive, then
-workers ask for parameters (a pull gets every update that arrived up to its time), and last those are
-suspected that were silent for too long; within each, the worker with the lower number comes first.
+workers ask for parameters (a pull gets every update that arrived up to its time), and last the workers
+that were silent for too long are suspected. Within each kind, the worker with the lower number comes
+first.
 """
 
 import heapq
@@ -30,33 +30,35 @@ from testbed.updates import DenseUpdate, SparseUpdate
 from testbed.wire.frames import HEADER
 
 AHEAD = 16
-"""Computations whose end is certain and that may be told so before the clock gets there: enough that
-nobody waits for a message on the host, few enough that bytes pass in the clock's order."""
+"""The number of computations whose certain end may be told before the clock gets there.
+
+Enough that the host never waits for a message, few enough that bytes pass in the clock's order.
+"""
 
 LATEST = 1e12
-"""Seconds of the virtual clock (31,700 years) after which nothing takes place any more.
+"""The time of the virtual clock, in seconds (31,700 years), after which nothing takes place.
 
-Whatever would come later never comes: a device that is slowed down again and again is as good as lost.
-Floats still tell a tenth of a millisecond apart there.
+A device that is slowed down so often that its next event would be later is as good as lost. Floats
+still tell a tenth of a millisecond apart there.
 """
 THAWED, PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(7)
-"""Ranks of events. Of one moment, lower ranks come first.
+"""Ranks of events: of events at one moment, lower ranks come first.
 
 ``PARAMETERS`` are on the link, and what happens to the link may move them. ``THAWED`` are parameters
-that have left the link at a frozen device and wait there for its thaw: nothing but another freeze may
-move them, and they come before whatever leaves the link at that moment.
+that have left the link and wait at a frozen device for its thaw: only another freeze may move them, and
+they come before anything that leaves the link at that moment.
 """
 EXACT = -1.0
-"""In place of when a message was sent, once its size is known and its arrival with it."""
+"""Takes the place of a message's sending time in an event, once its size and arrival are known."""
 
 
 @dataclass(slots=True)
 class _Worker:
     """One worker, as the clock sees it.
 
-    ``begun`` counts its computations; ``finished`` and ``ahead`` are of the last of them: whether the
-    clock has come to its end, and whether the worker was told of it before. ``timed`` is when an
-    event will look at its silence.
+    ``begun`` counts its computations. ``finished`` and ``ahead`` are about the last of them: whether
+    the clock has reached its end, and whether the worker was told of it before. ``timed`` is the time
+    of the event that will check its silence.
     """
 
     protocol: WorkerProtocol
@@ -79,7 +81,7 @@ STORED: tuple[type, ...] = (
     DenseUpdate,
     SparseUpdate,
 )
-"""What the states of a clock and its service are made of, beside plain values and arrays."""
+"""The classes in the states of a clock and its service, besides plain values and arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class Devices:
     Attributes:
         workers: their numbers; each has joined the service, and asked if that is the protocol.
         protocol: makes a worker's state.
-        busy: seconds that a worker computes and then waits, from a moment on; asked once for each
-            computation, in its order.
+        busy: returns the seconds that a worker computes and then waits, from a moment on; called once
+            for each computation, in order.
         lines: makes a worker's uplink and downlink.
     """
 
@@ -101,7 +103,7 @@ class Devices:
 
 
 class StarClock(Stateful):
-    """Runs one run's events.
+    """Runs the events of one run.
 
     Attributes:
         now: virtual seconds since training began.
@@ -110,7 +112,7 @@ class StarClock(Stateful):
     made_anew = frozenset({"_service", "_stage", "_busy", "_protocol"})
 
     def __init__(self, service: ParameterService, stage: Stage, devices: Devices) -> None:
-        """Prepare."""
+        """Prepare the clock."""
         self.now = 0.0
         self._service = service
         self._stage = stage
@@ -127,7 +129,7 @@ class StarClock(Stateful):
     def run(self, between: Callable[[], None] = lambda: None) -> None:
         """Run until the service has finished, or nothing more will happen.
 
-        Where clock and service were restored from a checkpoint it goes on from there.
+        A clock and a service that were restored from a checkpoint go on from there.
 
         Args:
             between: called between two events.
@@ -142,7 +144,7 @@ class StarClock(Stateful):
 
     @property
     def is_beyond(self) -> bool:
-        """Return True if the next event lies too far ahead to take place."""
+        """True if the next event is too late to take place."""
         return bool(self._events) and self._events[0][0] > LATEST
 
     def drain(self) -> None:
@@ -252,35 +254,34 @@ class StarClock(Stateful):
             self._time_silence(worker, state)
         self._send_due()
 
-    # -- what goes wrong, in ``testbed.clock.afflicted``
+    # -- for ``testbed.clock.afflicted`` and ``testbed.clock.faults``, where things go wrong
 
     def _seconds(self, worker: int) -> float:
-        """What a worker takes to compute and then to wait, from now on."""
+        """Return the seconds that a worker computes and then waits, from now on."""
         return self._busy(worker, self.now)
 
     def _reachable(self, worker: int) -> bool:
-        """Whether a worker hears what it is told."""
+        """Return True if a worker receives what it is told."""
         return True
 
     def _receive(self, worker: int, keep: bool) -> Arrived | None:
-        """The next message of a worker that has finished; None if the worker is gone."""
         return self._stage.receive(worker, keep)
 
     def _answered(self, worker: int) -> None:
-        """A worker's push was taken in."""
+        """Note that a worker's push was taken in."""
 
     def _come_back(self, worker: int, begun: int, up: Line, down: Line) -> None:
-        """A worker that was removed has joined the service again.
+        """Add a worker that was removed and has joined the service again.
 
         Args:
-            begun: more than the computations that it had begun.
+            begun: a number above that of its earlier computations.
         """
         self._workers[worker] = _Worker(self._protocol(), up, down, begun)
 
-    # -- ends and beginnings
+    # -- silence, departures and answers
 
     def _time_silence(self, worker: int, state: _Worker) -> None:
-        """Look at a worker's silence when it will have lasted too long, if not before."""
+        """Check a worker's silence when it will have lasted too long, unless a check comes earlier."""
         deadline = self._service.deadline(worker)
         if deadline is not None and deadline < state.timed:
             state.timed = deadline
@@ -288,7 +289,7 @@ class StarClock(Stateful):
 
     def _look_at_silence(self, worker: int, state: _Worker) -> None:
         if self.now != state.timed:
-            return  # it was looked at earlier, which was found to be due behind this
+            return  # an earlier check was posted after this one
         state.timed = math.inf
         deadline = self._service.deadline(worker)
         if deadline is None or deadline > self.now:
@@ -305,7 +306,7 @@ class StarClock(Stateful):
         state = self._workers.pop(worker)
         if state.ahead:
             self._come_up_with(state)
-        for arrived in state.waiting:  # it was sent, and is not an update any more
+        for arrived in state.waiting:  # sent, but too late to be an update
             self._count_late(worker, arrived)
         self._service.leave(worker)
         self._send_due()  # others may have waited for it
@@ -322,10 +323,10 @@ class StarClock(Stateful):
             self._announce_room(worker, state)
 
     def _announce_room(self, worker: int, state: _Worker) -> None:
-        """Who is sent every version is sent the newest when its downlink is free."""
+        """Have a worker that is sent every version sent the newest when its downlink is free."""
         if state.down.free > self.now and not state.protocol.asks:
             heapq.heappush(self._events, (state.down.free, _FREE, worker, 0))
 
     def _has_room(self, worker: int) -> bool:
-        """Whether what it was sent before has left; it is sent the newest when that is so."""
+        """Return True if what a worker was sent before has left its downlink."""
         return self._workers[worker].down.free <= self.now

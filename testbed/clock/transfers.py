@@ -1,11 +1,11 @@
-"""How long messages take under the virtual clock.
+"""The time that messages take under the virtual clock.
 
 A message takes its bytes on the wire, every header included, divided by the link's rate: that is what
-tc would let pass. A link carries one message after the other; the delay comes on top and delays
-nothing else. Retransmissions and acknowledgements are not part of it.
+tc would let pass. A link carries one message after the other; the delay is added and delays nothing
+else. Retransmissions and acknowledgements are left out.
 
-While a link is down, time stands still on it: what is under way arrives that much later, what is sent
-leaves when it is up again.
+While a link is down, time stands still on it: what is under way arrives that much later, and what is
+sent leaves when the link is up again.
 """
 
 from collections.abc import Callable
@@ -21,42 +21,42 @@ class Line:
         """Make an idle line.
 
         Args:
-            rate: in bit/s; None: a message takes no time.
+            rate: in bit/s; None if a message takes no time.
             delay: in seconds.
         """
         self._rate = self._usual = rate
         self._delay = delay
         self.free = 0.0
-        """When what was sent so far has left, in seconds."""
+        """The time when everything sent so far has left, in seconds."""
         self.down = 0.0
-        """When the link is up, if it is not; in seconds."""
+        """The time when the link is up again, if it is down; in seconds."""
         self._moved = 0.0
-        """When the last message arrives that a change of the line has moved, in seconds."""
+        """The last arrival of a message that a change of the line has moved, in seconds."""
 
     @property
     def instant(self) -> bool:
-        """Whether a message's size does not matter for when it arrives."""
+        """True if a message's size does not matter for when it arrives."""
         return self._rate is None
 
     def earliest(self, now: float, size: int) -> float:
-        """When a message of at least ``size`` bytes that is sent now arrives at the earliest."""
+        """Return the earliest time at which a message of at least ``size`` bytes, sent now, arrives."""
         if self._rate is None:
             return max(now, self.down) + self._delay
         start = max(now, self.free, self.down)
         return start + 8 * wire_bytes(size) / self._rate + self._delay
 
     def send(self, now: float, size: int) -> float:
-        """Send a message of ``size`` bytes; returns when it arrives."""
+        """Send a message of ``size`` bytes; return the time at which it arrives."""
         arrival = self.earliest(now, size)
         if self._rate is not None:
             self.free = arrival - self._delay
         elif self.down > now:
             self.free = self.down
-        # Rounding must not let it overtake what was sent before it and was moved.
+        # Rounding must not let it overtake an earlier message that was moved.
         return max(arrival, self._moved)
 
     def hold(self, now: float, until: float) -> Callable[[float], float]:
-        """The link goes down; returns what becomes of the arrivals of what is under way."""
+        """Take the link down; return a function from old to new arrival times of what is under way."""
         by = max(0.0, until - max(now, self.down))
         if self.free > now:
             self.free += by
@@ -64,13 +64,13 @@ class Line:
         return self._noting(lambda arrival: arrival + by)
 
     def change(self, now: float, rate: int | None) -> Callable[[float], float]:
-        """Have another rate, None: the usual one; returns what becomes of what is under way.
+        """Change the rate; None restores the usual one.
 
         What has not left leaves at the new rate. (What a line without a rate holds because it is down
         leaves when it is up, whatever its size.)
 
         Returns:
-            When a message arrives that was sent before, of when it would have arrived.
+            A function from old to new arrival times of what is under way.
         """
         rate = rate or self._usual
         if rate == self._rate:
@@ -87,7 +87,7 @@ class Line:
         return self._noting(lambda arrival: later(arrival - self._delay) + self._delay)
 
     def _noting(self, later: Callable[[float], float]) -> Callable[[float], float]:
-        """Move what is under way, and note the latest arrival of it."""
+        """Wrap ``later`` so that the latest arrival that it gives is noted."""
         self._moved = 0.0
 
         def moved(arrival: float) -> float:
@@ -98,7 +98,7 @@ class Line:
         return moved
 
     def forget(self, now: float) -> None:
-        """What was being sent is lost."""
+        """Drop what is being sent: it is lost."""
         self.free = min(self.free, now)
         self._moved = 0.0
 

@@ -1,8 +1,8 @@
 """The Docker engine: finding it, and saying in one sentence what is wrong with it.
 
-The engine has to be this host's, because the testbed moves network interfaces into its containers and
-its processes enter their namespaces; and rootful, because a rootless engine's containers live in
-namespaces of another user's, where this host's root has its links but the engine has no control groups.
+The engine must be this host's, because the testbed moves network interfaces into its containers and
+its processes enter their namespaces. It must be rootful, because a rootless engine's containers are in
+namespaces of another user, where this host's root has its links but the engine has no control groups.
 """
 
 import errno
@@ -18,19 +18,19 @@ from docker.errors import APIError, DockerException
 from testbed.errors import HostError
 
 OLDEST_API = (1, 41)
-"""Of engine 20.10."""
+"""The oldest version of the API that will do: engine 20.10's."""
 CONNECTIONS = 32
 PATIENCE = 120
 """Seconds that a request may take: an engine that starts many containers is slow to answer."""
 DISK_PER_CONTAINER = 2**20
-"""Bytes to count on per container in the engine's data directory; its layer holds a few empty files."""
+"""Bytes to expect per container in the engine's data directory; its layer holds a few empty files."""
 DISK_LEAST = 64 * 2**20
 
 _OTHERWISE = "do without it (--set devices.runtime=namespaces)"
 
 
 def address() -> str:
-    """Where the engine is looked for: $DOCKER_HOST, or Docker's own socket."""
+    """Return where the engine is looked for: $DOCKER_HOST, or Docker's own socket."""
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
@@ -38,7 +38,7 @@ def connect() -> docker.DockerClient:
     """Connect to this host's engine.
 
     Raises:
-        HostError: there is none that could be used; says what to do.
+        HostError: there is no usable engine; the message says what to do.
     """
     where = address()
     if not where.startswith("unix://"):
@@ -66,7 +66,7 @@ def check(client: docker.DockerClient, containers: int) -> None:
     """Check that the engine can carry a run.
 
     Args:
-        containers: how many it is to hold.
+        containers: the number of containers of the run.
 
     Raises:
         HostError: it cannot.
@@ -95,7 +95,7 @@ def check(client: docker.DockerClient, containers: int) -> None:
 
 
 def explain(error: Exception) -> str:
-    """What is to be said of an error that the engine answered a request with."""
+    """Return the message for an error of a request to the engine."""
     if isinstance(error, APIError):
         text = str(error.explanation or error)
         if "no space left" in text:
@@ -132,7 +132,7 @@ def _too_old(version: str) -> str:
 
 
 def _errno(error: BaseException) -> int | None:
-    """The error number behind a library's error: somewhere in what caused it, or in its text."""
+    """Return the error number that caused a library's error, from its arguments or its causes."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno:

@@ -1,11 +1,11 @@
 """The containers of one run.
 
-Every container has no network but the one that the testbed moves into it, a root file system that
-cannot be written, no capability and no way to gain one, the image's ordinary user, and labels that name
-the run. It lives as long as the run's agent: its first process reads from a pipe (or holds a
-connection, see ``inside``) that the kernel closes when the agent dies, however it dies, and the engine
-removes a container whose first process has ended. So nothing is left even where nobody is there to
-clean up, unless the engine itself has died; it then removes them when it starts again.
+Every container has no network but the one that the testbed moves into it, a read-only root file
+system, no capability and no way to gain one, the image's ordinary user, and labels that name the run.
+It lives as long as the run's agent: its first process reads from a pipe (or holds a connection, see
+``inside``) that the kernel closes when the agent dies, for any reason, and the engine removes a
+container whose first process has ended. So nothing is left even if nothing cleans up, unless the engine
+itself has died: then it removes the containers when it starts again.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from testbed.errors import HostError
 from testbed.nodes.interface import Device
 
 RUN_LABEL = "io.testbed.run"
-"""Label of every container: the run's name, of ``testbed.nodes.run_names``."""
+"""Label of every container: the run's name, from ``testbed.nodes.run_names``."""
 MAKER_LABEL = "io.testbed.maker"
-"""The pid namespace in which that name's process id means something."""
+"""Label of every container: the pid namespace in which the process id in that name is valid."""
 DEVICE_LABEL = "io.testbed.device"
 FOLDERS = Path("/run")
-"""Where a run has its folder: a file system that the engine sees, too."""
+"""The folder in which runs make theirs: a file system that the engine sees, too."""
 INSIDE = "/run/testbed"
 """The run's folder, as its containers see it."""
 LIFELINE = "lifeline"
@@ -49,8 +49,8 @@ class Container:
     """One container, running.
 
     Attributes:
-        id: the engine's.
-        first: id of its first process, as the host numbers it.
+        id: the engine's id of it.
+        first: id of its first process in the host's /proc.
         network: descriptor of its network namespace.
     """
 
@@ -60,7 +60,7 @@ class Container:
 
 
 class Fleet:
-    """Makes, freezes and removes a run's containers."""
+    """A run's containers: makes, freezes and removes them."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Fleet:
         Args:
             run: the run's name.
             image: id of the image.
-            command: what the containers run first; None for something that only waits.
-            mounts: paths of the host, and where they are seen inside, read-only.
-            environment: of the command.
+            command: the containers' first process; None for one that only waits.
+            mounts: paths of the host, with their paths inside, read-only.
+            environment: environment variables of the command.
         """
         self._api = client.api
         self._run = run
@@ -91,14 +91,14 @@ class Fleet:
         self._out_of_memory: dict[str, int] = {}
         self._begun = time.time()
         private = FOLDERS / run
-        private.mkdir(mode=0o700)  # other users of the host have no business here
+        private.mkdir(mode=0o700)  # other users of the host must not enter
         self.folder = private / "shared"
         self.folder.mkdir()
         self.folder.chmod(0o755)
         self._mounts = {str(self.folder): INSIDE} | dict(mounts or {})
         os.mkfifo(self.folder / LIFELINE)
         (self.folder / LIFELINE).chmod(0o444)
-        # Reading too, so that opening does not wait for a reader.
+        # Opened for reading, too, so that opening does not wait for a reader.
         self._lifeline = os.open(self.folder / LIFELINE, os.O_RDWR | os.O_CLOEXEC)
 
     def __contains__(self, device: str) -> bool:
@@ -111,10 +111,10 @@ class Fleet:
         """Create and start a container for each device, several at a time.
 
         Args:
-            abandoned: told now and then how many there are, and asked whether to give up.
+            abandoned: called now and then with the number of containers so far; True to give up.
 
         Raises:
-            HostError: the engine refuses, or is gone.
+            HostError: the engine refuses, or does not answer.
         """
         self._limited = {one.name: one.memory for one in devices if one.memory is not None}
         with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
@@ -150,7 +150,7 @@ class Fleet:
             security_opt=["no-new-privileges"],
             auto_remove=True,
             pids_limit=256,
-            # Not as bind strings, which a colon in a path would break into other parts.
+            # Not as bind strings, which a colon in a path would break.
             mounts=[
                 Mount(inside, path, type="bind", read_only=True)
                 for path, inside in self._mounts.items()
@@ -170,7 +170,7 @@ class Fleet:
                 DEVICE_LABEL: device.name,
                 MAKER_LABEL: pid_namespace(),
             },
-            # The engine need not even set up that there is no network: half of what a start costs it.
+            # Without this the engine sets up an empty network, which is half of the cost of a start.
             network_disabled=True,
             host_config=host,
         )
@@ -185,8 +185,8 @@ class Fleet:
     def freeze(self, device: str) -> None:
         """Pause a container.
 
-        On a busy host the engine gives up while processes of it are still on their way to a stop; asked
-        once more, it finds that they have come to it.
+        On a busy host the engine gives up while processes are still being frozen; on another request
+        it finds them frozen.
         """
         deadline = time.monotonic() + FREEZE_TIMEOUT
         while True:
@@ -199,21 +199,21 @@ class Fleet:
                 time.sleep(0.1)
 
     def thaw(self, device: str) -> None:
-        """Let a paused container go on; one that is not paused goes on anyway."""
+        """Unpause a container; one that is not paused just goes on."""
         with contextlib.suppress(APIError):
             self._asked(self._api.unpause, device)
 
     def kill(self, device: str) -> None:
-        """Kill a container, paused or not; one that has ended is gone already."""
+        """Kill a container, paused or not, if it has not ended already."""
         with contextlib.suppress(APIError):
             self._asked(self._api.kill, device)
 
     def ran_out_of_memory(self, device: str) -> int | None:
-        """Say why a process of a device was killed, if nobody asked for it.
+        """Find out if the kernel killed a process of a device for using too much memory.
 
         Returns:
-            The bytes that the device may use, if the kernel has killed a process of it for using more
-            since this was asked last; else None.
+            The bytes that the device may use, if the kernel has killed a process for using more since
+            the last call; else None.
         """
         limit = self._limited.get(device)
         if limit is None:
@@ -227,7 +227,7 @@ class Fleet:
         try:
             return limit if memory.engine_tells(self._api, container.id, self._begun) else None
         except (DockerException, requests.RequestException):
-            return None  # that the engine is gone is told where something is asked of it
+            return None  # the next request to the engine reports that it does not answer
 
     def _asked(self, ask: Callable[[str], None], device: str) -> None:
         try:
@@ -241,7 +241,7 @@ class Fleet:
         """End every container and wait until the engine has removed it.
 
         Returns:
-            What could not be removed, and what to do; None if nothing is left.
+            A message on what could not be removed and what to do; None if nothing is left.
         """
         os.close(self._lifeline)
         try:
@@ -252,7 +252,7 @@ class Fleet:
         return f"{left} containers are left: run `testbed clean`" if left else None
 
     def _remove(self) -> int:
-        """Wait for the engine to remove them, and insist where it does not; returns what is left."""
+        """Wait for the engine to remove them, then remove them by force; return how many are left."""
         begun = time.monotonic()
         left = self._left()
         while left and time.monotonic() - begun < TAKE_DOWN_TIMEOUT:
@@ -268,7 +268,7 @@ class Fleet:
         found: list[dict[str, Any]] = self._api.containers(
             all=True, filters={"label": f"{RUN_LABEL}={self._run}"}
         )
-        # One that is paused does not notice that its lifeline is cut; one that was only created
+        # A paused container does not notice that its lifeline is closed; one that was only created
         # has none yet.
         for one in found:
             with contextlib.suppress(APIError):
@@ -280,6 +280,6 @@ class Fleet:
 
 
 def pid_namespace() -> str:
-    """What tells this host's pid namespaces apart, until it is started anew."""
+    """Return an id of this process's pid namespace, valid until the host reboots."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"

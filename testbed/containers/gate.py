@@ -1,9 +1,9 @@
-"""Where roles that are started by their containers' own Python report: the agent's end.
+"""The agent's end of the connections to roles that are started by their containers' own Python.
 
-Each container holds one connection to a Unix socket in the run's folder, which it sees. Over it goes
-what a forked role inherits instead: its settings, what it is to be, the descriptors that it shares with
-the others and those on which it reports and writes its log. When the connection ends, the role has
-ended; when the agent ends, so do they.
+Each container holds one connection to a Unix socket in the run's folder, which it sees. Over it the
+agent sends what a forked role inherits: its settings, its arguments, the descriptors that it shares
+with other roles, and those for its reports and its log. When the connection ends, the role has ended;
+when the agent ends, the roles end, too.
 """
 
 import os
@@ -21,25 +21,26 @@ SOCKET = "agent.sock"
 
 
 class Shared(Protocol):
-    """What the roles of a run share by descriptor."""
+    """Resources that the roles of a run share by descriptor."""
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
-        """Those that a role is to have."""
+        """Return the descriptors that a role gets."""
 
 
 class Gate:
-    """Listens for a run's containers.
+    """The socket that a run's containers connect to, and their connections.
 
     Attributes:
-        path: of the socket.
+        path: path of the socket.
     """
 
     def __init__(self, folder: Path, load: Mapping[str, Any], shared: Shared, report: int) -> None:
-        """Listen.
+        """Begin to listen.
 
         Args:
-            folder: the run's, which containers see.
-            load: what every container is told to load.
+            folder: the run's folder, which containers see.
+            load: what every container loads: ``entry`` and ``arguments``.
+            shared: what roles share by descriptor.
             report: descriptor of the channel on which roles report.
         """
         self.path = folder / SOCKET
@@ -59,24 +60,24 @@ class Gate:
         self._ended: set[str] = set()
 
     def expect(self, devices: Sequence[Device]) -> None:
-        """Say who will come: that all are ``loaded`` is told when these are."""
+        """Set the devices that will connect: ``loaded`` is reported once all of them have loaded."""
         self._expected = {device.name for device in devices}
         self._memory = {device.name: device.memory for device in devices}
 
     def watch(self, device: str, first: int) -> None:
-        """Notice when a container's first process ends, even if it never comes here."""
+        """Report when a container's first process ends, even if it never connects."""
         try:
             process = os.pidfd_open(first)
         except ProcessLookupError:
-            process = os.eventfd(1)  # readable, as the handle of one that has ended
+            process = os.eventfd(1)  # readable, like the pidfd of a process that has ended
         self._selector.register(process, selectors.EVENT_READ, device)
 
     def fileno(self) -> int:
-        """Readable when there are ``events``."""
+        """Return a descriptor that is readable when there are ``events``."""
         return self._selector.fileno()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What has happened; see ``testbed.nodes.interface.Nodes``."""
+        """Yield what has happened; see ``testbed.nodes.interface.Nodes``."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
                 accepted, _ = self._listener.accept()
@@ -120,7 +121,7 @@ class Gate:
                 yield {"exited": device, "status": status}
 
     def _ended_outside(self, device: str) -> Iterator[dict[str, Any]]:
-        """A container's first process has ended; one that is connected tells so itself."""
+        """Handle the end of a first process that is not connected; a connection reports it itself."""
         if device not in self._connected:
             yield from self._gone(device)
 
@@ -144,7 +145,7 @@ class Gate:
         channel.close()
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
-        """Tell a container's process what it is to be; one that has ended meanwhile is told nothing."""
+        """Send a container's process its role, unless the process has ended."""
         channel = self._connected.get(device)
         if channel is None:
             return
@@ -155,10 +156,10 @@ class Gate:
                 channel.send({"descriptors": len(part)}, descriptors=part)
             channel.send({"role": dict(role)}, descriptors=[self._report])
         except (BrokenPipeError, ConnectionResetError):
-            return  # that it has gone is about to be told
+            return  # ``events`` reports its end next
 
     def close(self) -> None:
-        """Close every connection: processes that are there still end."""
+        """Close every connection, which ends the processes that still run."""
         for channel in self._connected.values():
             channel.close()
         self._listener.close()

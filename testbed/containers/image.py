@@ -1,8 +1,8 @@
-"""The image of this code: its name, and whether an engine has it as it should be.
+"""The image of this code: its name, and a check that an engine's image was built from this code.
 
-An image carries, as a label, a digest of the packages that were installed into it. It is taken over
-the files as they lie there, so that a checkout, a wheel and the image made of it have the same one,
-and an image made of other code has another, whatever its tag.
+An image has, as a label, a digest of the packages installed in it. It is computed over the installed
+files, so that a checkout, a wheel and the image made of it have the same digest, and an image made of
+other code has another, regardless of its tag.
 """
 
 import docker
@@ -14,22 +14,22 @@ from testbed.code_digest import package_digest
 from testbed.errors import HostError
 
 DIGEST_LABEL = "io.testbed.package-digest"
-"""The label of an image with the digest of the code in it."""
+"""The label with the digest of the code in an image."""
 
 
 def default_image() -> str:
-    """The name under which ``make images`` makes this version's image."""
+    """Return the name that ``make images`` gives to this version's image."""
     return f"testbed:{testbed.__version__}"
 
 
 def find_image(client: docker.DockerClient, name: str, *, of_this_code: bool = True) -> Image:
-    """The image by this name.
+    """Return the image of this name.
 
     Args:
-        of_this_code: refuse one that was made of other code.
+        of_this_code: True to refuse an image that was made of other code.
 
     Raises:
-        HostError: there is none, or it was made of other code.
+        HostError: there is no such image, or it was made of other code.
         docker.errors.DockerException: the engine does not answer.
     """
     try:

@@ -1,7 +1,7 @@
 """A role started by its container's own Python: ``python -m testbed.containers.inside``.
 
-The container's end of ``testbed.containers.gate``. Libraries and data are loaded here, by the image's
-own copies; everything else is as in a forked role.
+This is the container's end of ``testbed.containers.gate``. Libraries are the image's own, and libraries
+and data are loaded here; everything else is as in a forked role.
 """
 
 import os
@@ -18,7 +18,7 @@ from testbed.nodes import entry_point
 
 
 def main() -> int:
-    """Be what the agent says; returns the exit status."""
+    """Connect to the agent, load, and run the role it sends; return the exit status."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(f"{INSIDE}/{SOCKET}")
     agent = Channel(connection)
@@ -53,18 +53,18 @@ def _tell(agent: Channel, **fields: Any) -> None:
     try:
         agent.send(fields)
     except OSError:
-        sys.exit(1)  # the agent is gone, and everybody ends
+        sys.exit(1)  # the agent has ended, so every role ends
 
 
 def _next(agent: Channel) -> Message:
     message = agent.receive()
     if message is None:
-        sys.exit(1)  # the agent is gone
+        sys.exit(1)  # the agent has ended
     return message
 
 
 def _end_with(agent: Channel) -> None:
-    """End this process when the agent is gone: nobody would read what it reports."""
+    """End this process when the agent ends: nothing would read its reports."""
     while agent.receive() is not None:
         pass
     os._exit(1)

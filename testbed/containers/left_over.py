@@ -1,4 +1,4 @@
-"""What killed runs left with the engine and on the host: containers, folders."""
+"""Containers and folders that killed runs left with the engine and on the host."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from testbed.nodes import run_names
 
 
 def containers(client: docker.DockerClient) -> Iterator[Container]:
-    """Containers of runs of this host that are over, in whatever state they are.
+    """Yield the containers, in any state, of runs of this host that have ended.
 
-    Runs in another pid namespace (a testbed inside a container that uses the same engine) are not
-    touched: whether they are over cannot be seen from here.
+    Runs in another pid namespace (a testbed inside a container that uses the same engine) are left
+    out: it cannot be seen from here if they have ended.
     """
     here = pid_namespace()
     for one in client.containers.list(all=True, filters={"label": RUN_LABEL}, ignore_removed=True):
@@ -27,19 +27,19 @@ def containers(client: docker.DockerClient) -> Iterator[Container]:
 
 
 def remove_containers(client: docker.DockerClient) -> list[str]:
-    """Remove them; returns their names."""
+    """Remove the containers of runs that have ended; return their names."""
     removed = []
     for one in containers(client):
         try:
             one.remove(force=True)
         except NotFound:
-            continue  # the engine was quicker
+            continue  # the engine has removed it meanwhile
         removed.append(str(one.name))
     return removed
 
 
 def folders() -> list[Path]:
-    """The folders of runs that are over."""
+    """Return the folders of runs that have ended."""
     return [
         path
         for path in sorted(FOLDERS.glob(f"{run_names.PREFIX}*/"))
@@ -48,7 +48,7 @@ def folders() -> list[Path]:
 
 
 def remove_folders(of: int | None = None) -> list[str]:
-    """Remove them, or those alone that this process made; returns their paths."""
+    """Remove the folders of ended runs, or only those of process ``of``; return their paths."""
     removed = [path for path in folders() if of is None or path.match(run_names.of(of))]
     for path in removed:
         shutil.rmtree(path)

@@ -1,7 +1,7 @@
-"""Find out if the kernel killed a container's processes because they used more memory than they may.
+"""Finding out if the kernel killed a container's processes for using more memory than they may.
 
-A process that is killed so dies of SIGKILL like any other; only its control group counts it apart, and
-the engine, which watches the group, tells it as an event.
+Such a process dies of SIGKILL, like any other that is killed. Only its control group counts it
+separately, and the engine, which watches the group, reports it as an event.
 """
 
 import contextlib
@@ -12,19 +12,19 @@ import docker
 from testbed.nodes import entering
 
 _PATIENCE = 2
-"""Seconds that the engine has to tell of a container whose control group is gone already."""
+"""Seconds that the engine has to report the kill once the container's control group is removed."""
 _COUNTS = ("memory.events", "memory.oom_control")
 """The file that has a line ``oom_kill n``, in cgroup v2 and v1."""
 
 
 def kills(process: int) -> int:
-    """How many processes of a container were killed for want of memory so far.
+    """Return how many processes of a container the kernel has killed for lack of memory so far.
 
     Args:
-        process: the container's first, as this process's /proc numbers it.
+        process: id of the container's first process in this process's /proc.
 
     Raises:
-        OSError: the container is gone, or its control groups do not count it.
+        OSError: the container has ended, or its control groups do not count such kills.
     """
     for members in entering.control_groups(process):
         for name in _COUNTS:
@@ -37,16 +37,16 @@ def kills(process: int) -> int:
 
 
 def engine_tells(api: docker.APIClient, container: str, since: float) -> bool:
-    """Return True if the engine has seen a container come to the end of its memory.
+    """Return True if the engine has seen a container run out of memory.
 
-    It may tell a moment after the container has ended, and is waited for.
+    The engine may report it a moment after the container has ended, so this waits for it.
 
     Args:
-        since: seconds since the epoch, by which the container was not there yet.
+        since: seconds since the epoch, before the container was made.
 
     Raises:
         DockerException: the engine refuses.
-        requests.RequestException: it is gone.
+        requests.RequestException: the engine does not answer.
     """
     events = api.events(
         since=int(since),

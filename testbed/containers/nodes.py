@@ -16,17 +16,17 @@ from testbed.nodes.interface import Device, Nodes
 def containers(
     chosen: Mapping[str, Any], load: Mapping[str, Any], report: Channel, not_theirs: Channel
 ) -> Nodes:
-    """The nodes of a run.
+    """Make the nodes of a run.
 
     Args:
         chosen: ``launch``, ``image`` (its id), ``mounts`` and ``environment`` of the run's plan.
-        load: what the roles are made of: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
+        load: what roles load: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
 
     Raises:
-        HostError: there is no engine that could be used.
+        HostError: there is no usable engine.
     """
     if chosen["launch"] == "fork":
-        # Forked first: it must inherit nothing that is made here.
+        # Forked first: it must not inherit anything that is made below.
         fork_server = ForkServer(load, report, not_theirs, apart=False)
         return ForkedNodes(Fleet(engine.connect(), run_names.new(), chosen["image"]), fork_server)
     fleet = Fleet(
@@ -43,7 +43,7 @@ def containers(
 
 
 class _ContainerNodes:
-    """What is the same however a role comes into its container."""
+    """The part that is the same for forked and for started roles."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -68,7 +68,7 @@ class _ContainerNodes:
         self._fleet.kill(device)
 
     def _explained(self, event: dict[str, Any]) -> dict[str, Any]:
-        """An event with why its process was killed, where nobody asked for it."""
+        """Return an event, with the memory limit if its process was killed for exceeding that."""
         match event:
             case {"exited": device, "status": status}:
                 asked = device in self._killed
@@ -84,7 +84,7 @@ class _ContainerNodes:
 
 
 class ForkedNodes(_ContainerNodes):
-    """``launch: fork``; see ``testbed.nodes.interface.Nodes``."""
+    """Nodes with forked roles (``launch: fork``); see ``testbed.nodes.interface.Nodes``."""
 
     def __init__(self, fleet: Fleet, fork_server: ForkServer) -> None:
         super().__init__(fleet)
@@ -108,9 +108,9 @@ class ForkedNodes(_ContainerNodes):
 
     def kill(self, device: str) -> None:
         self._killed.add(device)
-        # The container stays, for its next role: the engine removes one that has ended.
+        # Not the container, which the engine would remove: it stays for its next role.
         self._fork_server.signal(device, signal.SIGKILL)
-        self._fleet.thaw(device)  # paused, it would die only then
+        self._fleet.thaw(device)  # a paused process dies only once it is thawed
 
     def take_down(self) -> str | None:
         self._fork_server.end()
@@ -118,7 +118,7 @@ class ForkedNodes(_ContainerNodes):
 
 
 class StartedNodes(_ContainerNodes):
-    """``launch: image``; see ``testbed.nodes.interface.Nodes``."""
+    """Nodes with started roles (``launch: image``); see ``testbed.nodes.interface.Nodes``."""
 
     def __init__(self, fleet: Fleet, gate: Gate) -> None:
         super().__init__(fleet)

@@ -1,7 +1,6 @@
-"""How many processors a running container may use, by its control group.
+"""Changing how many processors a running container may use, by its control group.
 
-An engine can be told so as well, but not to lift a limit that it has set: it takes no limit for no
-change.
+An engine can set a limit as well, but it cannot lift one: it takes "no limit" for "no change".
 """
 
 from pathlib import Path
@@ -10,18 +9,18 @@ from testbed.errors import HostError
 from testbed.nodes import entering
 
 PERIOD = 100_000
-"""Microseconds in which a container may use its share; the kernel's and the engines' own."""
+"""Microseconds in which a container may use its share; the kernel's and the engines' default."""
 
 
 def limit(process: int, cpus: float | None) -> None:
-    """Limit the container of a process from now on.
+    """Limit the processors of a container from now on.
 
     Args:
-        process: the container's first, as this process's /proc numbers it.
-        cpus: a fraction perhaps; None for all.
+        process: id of the container's first process in this process's /proc.
+        cpus: number of processors, possibly a fraction; None for all.
 
     Raises:
-        HostError: the container's control group cannot be written, or is gone.
+        HostError: the container's control group cannot be written, or no longer exists.
     """
     quota = None if cpus is None else round(cpus * PERIOD)
     try:
@@ -36,7 +35,7 @@ def limit(process: int, cpus: float | None) -> None:
 
 
 def _limited(group: Path, quota: int | None) -> bool:
-    """Write the quota where this group has one, of cgroup v2 or v1."""
+    """Write the quota of a group of cgroup v2 or v1; return False if it has none."""
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {PERIOD}")
     elif (group / "cpu.cfs_quota_us").exists():

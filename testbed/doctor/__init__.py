@@ -1,1 +1,1 @@
-"""What this host can do, and whether that is enough for a run."""
+"""Check what this host can do, and whether that is enough for a run."""

@@ -1,4 +1,4 @@
-"""What this host's Docker engine can do: before a run, for ``testbed doctor`` and ``testbed clean``."""
+"""Check this host's Docker engine: before a run, for ``testbed doctor`` and ``testbed clean``."""
 
 import contextlib
 from typing import Any
@@ -16,15 +16,15 @@ _NOT_NEEDED = "only devices.runtime=docker needs it"
 
 
 def check(plans: list[Plan]) -> None:
-    """Check that there is an engine, with the image, that can make the runs' containers.
+    """Check that there is a Docker engine with the image, and that it can make the runs' containers.
 
     Raises:
-        HostError: there is not; says what to do.
+        HostError: there is none, or it cannot; the message says what to do.
     """
     section = plans[0].spec.devices
     with contextlib.closing(engine.connect()) as client:
         engine.check(client, max(len(one.links) for one in plans))
-        # What is forked is this code whatever the image; somebody's own image has to be there only.
+        # A forked role runs this host's code in any image; a user's own image only has to exist.
         of_this_code = section.image is None or section.launched == "image"
         try:
             image.find_image(client, image_name(plans[0]), of_this_code=of_this_code)
@@ -34,7 +34,7 @@ def check(plans: list[Plan]) -> None:
 
 
 def _check_limits(section: DevicesSpec, told: dict[str, Any]) -> None:
-    """Check limits against what the engine says of its host."""
+    """Check limits of processors and memory against what the engine reports of its host."""
     parts = (section, *section.classes)
     cpus, memory = (max(getattr(one, key) or 0 for one in parts) for key in ("cpus", "memory"))
     if cpus and not told.get("CpuCfsQuota"):
@@ -55,7 +55,7 @@ def _check_limits(section: DevicesSpec, told: dict[str, Any]) -> None:
 
 
 def findings() -> list[Finding]:
-    """The engine, and the image that belongs to this code."""
+    """Return findings about the engine, and about the image that belongs to this code."""
     what = "Docker engine"
     try:
         client = engine.connect()
@@ -78,10 +78,10 @@ def findings() -> list[Finding]:
 
 
 def clean() -> list[str]:
-    """Remove containers and folders of runs that are over; returns what was removed.
+    """Remove containers and folders of runs that are over; return what was removed.
 
     Raises:
-        HostError: there is such a folder, so that there may be containers, and no engine to ask.
+        HostError: there is such a folder, and so perhaps containers, but no engine to ask.
     """
     try:
         with contextlib.closing(engine.connect()) as client:

@@ -1,4 +1,4 @@
-"""What the doctor says of one thing."""
+"""The result of one check of the doctor."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,13 +6,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing the doctor looked at.
+    """The result of one check of the doctor.
 
     Attributes:
-        what: its name.
-        state: ``ok``; ``limited``: runs go, something is lost; ``missing``: runs do not go.
-        found: what was seen.
-        remedy: how to get what is missing; empty where nothing is.
+        what: what was checked.
+        state: ``ok``; ``limited``: runs work, without some feature; ``missing``: runs do not work.
+        found: what was found.
+        remedy: how to get what is missing; empty if nothing is.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""What this host can do, asked of the host itself: before a run, and for ``testbed doctor``."""
+"""Check what this host can do, by trying it: before a run, and for ``testbed doctor``."""
 
 import errno
 import os
@@ -20,12 +20,12 @@ from testbed.planning import capacity, memory
 from testbed.planning.plan import Plan
 
 DISK_PER_UPDATE = 120
-"""Bytes that an update takes in the run directory at most, journal and Parquet together."""
+"""The most bytes that an update takes in the run directory, journal and Parquet together."""
 DISK_PER_RUN = 32 * 2**20
 LARGEST_DEVICE = memory.NODE + 3 * 4 * memory.PARAMETERS["cnn"]
-"""Bytes of memory that ``doctor`` counts on for a device: the CNN's, with AdaComp."""
+"""Bytes of memory that ``doctor`` assumes for a device: the CNN with AdaComp."""
 CAPTURE_PER_UPDATE = 8_000
-"""Bytes of captured headers to count on per update; 5,800 were measured for the CNN's full vectors."""
+"""Bytes of captured headers assumed per update; 5,800 were measured for the CNN's full vectors."""
 
 
 _WITHOUT_CAPTURE = "experiments run without it: --set traffic.capture=false"
@@ -63,7 +63,7 @@ def _check_nodes(plans: list[Plan]) -> None:
 
 
 def _check_faults(plans: list[Plan]) -> None:
-    """Check that every fault of the runs can be had."""
+    """Check that this host can make every fault of the runs happen."""
     for one in plans:
         schedule = Schedule(one.settings.faults.rules, one.settings.seed, one.settings.workers)
         kinds = {fault.kind for _, fault in schedule.faults()}
@@ -99,7 +99,7 @@ def _check_accelerator() -> None:
 
 
 def _check_room(plans: list[Plan], directory: Path) -> None:
-    """Check that there is memory, and room on the disk."""
+    """Check that there is enough memory, and enough room on the disk."""
     needed = max(one.memory for one in plans)
     available = psutil.virtual_memory().available
     if available < needed:
@@ -121,7 +121,7 @@ def _check_room(plans: list[Plan], directory: Path) -> None:
 
 
 def _room(one: Plan) -> int:
-    """Bytes that a run directory may take."""
+    """Return the bytes that a run directory may take."""
     traffic = one.spec.traffic
     capture = min(traffic.total_size, CAPTURE_PER_UPDATE * one.settings.training.updates)
     room = DISK_PER_RUN + DISK_PER_UPDATE * one.settings.training.updates
@@ -130,7 +130,7 @@ def _room(one: Plan) -> int:
 
 
 def examine() -> list[Finding]:
-    """Look at everything that runs depend on."""
+    """Check everything that runs depend on."""
     root = os.geteuid() == 0
     found = [Finding("kernel", "ok", f"{platform.system()} {platform.release()}")]
     problem = _try_in_child(_make_namespaces)
@@ -156,7 +156,7 @@ def examine() -> list[Finding]:
 
 
 def _capacity() -> list[Finding]:
-    """The resources that devices take: how much there is, and how many devices it is enough for."""
+    """Return how much there is of each resource that devices take, and for how many it is enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = psutil.virtual_memory()
     limits = {
@@ -189,7 +189,7 @@ def _capacity() -> list[Finding]:
 
 
 def _check_processes(devices: int) -> None:
-    """Check that there may be so many processes more."""
+    """Check that the processes of ``devices`` devices may be started."""
     limit = capacity.processes()
     if limit.devices < devices:
         needed = limit.once + limit.each * devices
@@ -235,7 +235,7 @@ def _disciplines(unknown: bool) -> list[Finding]:
 
 
 def _raise_open_files(needed: int) -> None:
-    """Raise this process's limit on descriptors, which its children inherit, as far as needed."""
+    """Raise the limit of descriptors of this process, which its children inherit, to ``needed``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise HostError(
@@ -267,7 +267,7 @@ def _make_namespaces() -> None:
 
 
 def _open_capture() -> None:
-    """Open a capture as a run does; leaves this process in namespaces of its own."""
+    """Open a capture as a run does; this leaves the calling process in namespaces of its own."""
     from traffic import filters
     from traffic.ring import Ring
 
@@ -291,7 +291,7 @@ def _missing_disciplines() -> dict[str, str]:
 
 
 def _try_in_child(attempt: Callable[[], str | None]) -> str:
-    """Run something that changes its process in a child; returns what it returns or complains of."""
+    """Run an attempt that changes its process in a child; return its text, or that of its error."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,8 +1,8 @@
-"""How long things take: computing, waiting, round trips.
+"""Durations: the time that computing, waiting and round trips take.
 
-Laws with a mean (``laws``), traces (``traces``), who is in which device class (``shares``), and for
-each device a sampler on a random stream of its own (``devices``). Pure numpy: no clock, no sleep, and
-no file but a trace's.
+``laws`` has laws with a mean, ``traces`` has traces, ``shares`` assigns devices to classes, and
+``devices`` has a sampler for each device, on a random stream of its own. No clock, no sleep, and no
+file but a trace's.
 """
 
 from testbed.durations.devices import Change, DeviceDurations, Durations

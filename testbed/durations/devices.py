@@ -1,8 +1,8 @@
 """The durations of every device of a run, from a resolved section of the experiment file.
 
-``Durations`` is made once per run, before workers are forked: it reads the trace, if there is one,
-and says who is in which class. ``Durations.of_device`` then costs some microseconds: each device draws
-from a stream of its own, named by the purpose, and no draw of one moves another's.
+``Durations`` is made once per run, before workers are forked: it reads the trace, if there is one, and
+assigns devices to classes. ``Durations.of_device`` then costs some microseconds. Each device draws from
+a stream of its own, named by the purpose, and no draw of one changes another's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from testbed.streams import stream
 
 
 class Source(Protocol):
-    """What one device's durations are drawn from: a law, or a place in a trace.
+    """The source of one device's durations: a law, or a place in a trace.
 
     Attributes:
         mean: expected duration in seconds.
@@ -29,18 +29,18 @@ class Source(Protocol):
     def mean(self) -> float: ...
 
     def sample(self, stream: np.random.Generator) -> float:
-        """The next duration in seconds."""
+        """Return the next duration in seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From a time on, some devices are slower.
+    """A change of some devices' speed, from a time on.
 
     Attributes:
         at: seconds since training began.
-        factor: what their durations are multiplied by, from then on.
-        devices: who they are.
+        factor: the factor by which their durations are multiplied from then on.
+        devices: the devices' numbers.
     """
 
     at: float
@@ -49,10 +49,10 @@ class Change:
 
 
 class DeviceDurations:
-    """One device's durations; it owns its random stream.
+    """The durations of one device, which own its random stream.
 
     Attributes:
-        mean: expected duration in seconds, with the device's class and before any change.
+        mean: expected duration in seconds, with the factor of the device's class and before any change.
     """
 
     __slots__ = ("_changes", "_factor", "_sample", "_stream", "mean")
@@ -74,11 +74,11 @@ class DeviceDurations:
         """Draw one duration.
 
         Args:
-            now: seconds since training began, when the duration begins; a change that comes while
-                it lasts does not stretch it.
+            now: when the duration begins, in seconds since training began; a change that comes while it
+                lasts does not stretch it.
 
         Returns:
-            Seconds.
+            The duration in seconds.
         """
         seconds = self._sample(self._stream) * self._factor
         for change in self._changes:
@@ -89,17 +89,17 @@ class DeviceDurations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Durations:
-    """The durations of one purpose on all devices.
+    """The durations of all devices for one purpose.
 
     Attributes:
         seed: the experiment's seed.
-        purpose: what they are for, e.g. ``"waiting"``: names the random streams.
-        devices: how many there are, numbered from 0.
-        kind: what they are drawn from.
-        order: of a trace's rows.
+        purpose: what they are for, e.g. ``"waiting"``; it names the random streams.
+        devices: the number of devices, numbered from 0.
+        kind: the source that they are drawn from.
+        order: the order in which a trace's rows are used.
         classes: the class of each device, from 0.
-        factors: of each class.
-        changes: in order of time.
+        factors: the factor of each class.
+        changes: the changes in order of time.
     """
 
     seed: int
@@ -113,10 +113,10 @@ class Durations:
 
     @classmethod
     def of(cls, section: Mapping[str, Any], seed: int, purpose: str, devices: int) -> "Durations":
-        """Make them of a section as ``DurationSpec.plain`` gives it.
+        """Make the durations from a section, as ``DurationSpec.plain`` gives it.
 
         Raises:
-            SpecError: its trace cannot be used.
+            SpecError: the section's trace cannot be used.
         """
         groups = section.get("classes") or [{"share": 1.0, "factor": 1.0}]
         changes = sorted(section.get("changes", ()), key=lambda change: float(change["at"]))
@@ -137,7 +137,7 @@ class Durations:
     def of_classes(
         cls, sections: Sequence[Mapping[str, Any]], seed: int, purpose: str, devices: int
     ) -> list["Durations"]:
-        """``of`` for each of some sections; equal ones share it, so that a trace is read once.
+        """Make the durations of several sections; equal sections share them, so a trace is read once.
 
         A device draws from the same stream, whichever of them it is asked of.
 
@@ -151,7 +151,7 @@ class Durations:
         return made
 
     def of_device(self, device: int) -> DeviceDurations:
-        """The durations of one device, from the beginning of its stream."""
+        """Return the durations of one device, from the beginning of its stream."""
         return DeviceDurations(
             self._source(device),
             stream(self.seed, self.purpose, device),
@@ -173,7 +173,7 @@ class Durations:
             case Law():
                 return self.kind
             case Cvb():
-                # A stream of its own: whether machines differ must not move the tasks' draws.
+                # A stream of its own: whether machines differ must not change the tasks' draws.
                 return self.kind.machine(stream(self.seed, f"{self.purpose} machine", device))
             case Trace():
                 return self.kind.of_device(device, self.devices, self.order)

@@ -1,6 +1,6 @@
 """Laws of durations: a mean, a shape, and a sampler on a stream that the caller owns.
 
-A law is frozen and knows neither device nor clock; every device may share it. Samples are made of
+A law is frozen and knows neither device nor clock; all devices may share it. Samples are made from
 numpy's standard variates, which cost a fraction of its general ones and give the same numbers.
 """
 
@@ -24,7 +24,7 @@ class Law(ABC):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """In s²; infinite where there is none."""
+        """The variance in s²; infinite if the law has none."""
 
     @abstractmethod
     def sample(self, stream: np.random.Generator) -> float:
@@ -37,12 +37,12 @@ class QuantileLaw(Law):
 
     @abstractmethod
     def quantile(self, share: float) -> float:
-        """The duration, in seconds, within which this share of them ends, 0 ≤ share < 1."""
+        """Return the duration in seconds within which this share of them ends, 0 ≤ share < 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(QuantileLaw):
-    """Always the mean."""
+    """The constant law: always the mean."""
 
     @property
     def variance(self) -> float:
@@ -57,7 +57,7 @@ class Constant(QuantileLaw):
 
 @dataclass(frozen=True, slots=True)
 class Uniform(QuantileLaw):
-    """Uniform between 0 and twice the mean."""
+    """The uniform law between 0 and twice the mean."""
 
     @property
     def variance(self) -> float:
@@ -72,7 +72,7 @@ class Uniform(QuantileLaw):
 
 @dataclass(frozen=True, slots=True)
 class Exponential(QuantileLaw):
-    """Exponential: memoryless, the wide law under which workers push in random order."""
+    """The exponential law: memoryless, and so wide that workers push in random order."""
 
     @property
     def variance(self) -> float:
@@ -87,7 +87,7 @@ class Exponential(QuantileLaw):
 
 @dataclass(frozen=True, slots=True)
 class ShiftedExponential(QuantileLaw):
-    """mean · (1 − α + α·Exp(1)), the round-trip times of DBW (paper 004, section 4).
+    """The law mean · (1 − α + α·Exp(1)): the round-trip times of DBW (paper 004, section 4).
 
     Attributes:
         alpha: α, from 0 (constant) to 1 (exponential).
@@ -108,10 +108,10 @@ class ShiftedExponential(QuantileLaw):
 
 @dataclass(frozen=True, slots=True)
 class Pareto(QuantileLaw):
-    """Pareto: P(T > t) = (t_min / t)^a for t ≥ t_min = mean · (a − 1) / a; heavy-tailed.
+    """The Pareto law: P(T > t) = (t_min / t)^a for t ≥ t_min = mean · (a − 1) / a; heavy-tailed.
 
     Attributes:
-        shape: a > 1; the variance is finite from a > 2 only, and near 1 a sample's mean says little.
+        shape: a > 1; the variance is finite only for a > 2, and near 1 a sample's mean says little.
     """
 
     shape: float
@@ -138,7 +138,7 @@ class Pareto(QuantileLaw):
 
 @dataclass(frozen=True, slots=True)
 class Gamma(Law):
-    """Gamma with shape 1/V² and scale mean·V²: standard deviation V·mean.
+    """The gamma law with shape 1/V² and scale mean·V²: its standard deviation is V·mean.
 
     Attributes:
         variation: V, the coefficient of variation; 0 is constant, 1 exponential.
@@ -157,16 +157,16 @@ class Gamma(Law):
 
 @dataclass(frozen=True, slots=True)
 class Cvb:
-    """Ali et al.'s coefficient-of-variation-based method (Gap-Aware, paper 002, Appendix C.3).
+    """The coefficient-of-variation-based method of Ali et al. (Gap-Aware, paper 002, Appendix C.3).
 
     Algorithm 13: machine j has the mean p_j ~ Gamma(1/V_mach², mean·V_mach²), drawn once, and each of
-    its tasks takes Gamma(1/V_task², p_j·V_task²). Without V_mach all machines are alike, which is
-    Algorithm 12 but for its draw of q, the mean of all tasks, from the *tasks'* law: it would leave
-    the run's mean to one draw, and its V_mach = 0.1 would then be what tasks vary by. Not drawn, 1 %
-    of homogeneous tasks take more than 1.25 means, as in the paper's Figure 3; drawn, 4.8 % would.
+    its tasks takes Gamma(1/V_task², p_j·V_task²). Without V_mach all machines are alike. That is
+    Algorithm 12 except for its draw of q, the mean of all tasks, from the *tasks'* law: this would
+    leave the run's mean to one draw, and tasks would vary by its V_mach = 0.1. Without this draw, 1 %
+    of homogeneous tasks take more than 1.25 means, as in the paper's Figure 3; with it, 4.8 % would.
 
     Attributes:
-        mean: of all tasks on all machines, in seconds.
+        mean: the mean of all tasks on all machines, in seconds.
         task_variation: V_task, of a machine's tasks; 0.1 in the paper.
         machine_variation: V_mach, of the machines' means; 0 homogeneous, 0.6 the paper's heterogeneous.
     """
@@ -177,12 +177,12 @@ class Cvb:
 
     @property
     def variance(self) -> float:
-        """Of all tasks on all machines, in s²."""
+        """The variance of all tasks on all machines, in s²."""
         both = (1 + self.task_variation**2) * (1 + self.machine_variation**2)
         return self.mean**2 * (both - 1)
 
     def machine(self, stream: np.random.Generator) -> Gamma:
-        """Draw one machine: the law of its tasks."""
+        """Draw one machine; return the law of its tasks."""
         p = Gamma(self.mean, self.machine_variation).sample(stream)
         return Gamma(p, self.task_variation)
 
@@ -195,4 +195,4 @@ LAWS: dict[str, type[Law]] = {
     "pareto": Pareto,
     "gamma": Gamma,
 }
-"""The laws that all devices share, by their names in an experiment file; fields are options."""
+"""The laws that all devices share, by their names in an experiment file; their fields are options."""

@@ -1,8 +1,8 @@
-"""Which devices belong to a share of them: by the seed, and the same whatever is drawn for them.
+"""Assignment of devices to shares, by the seed alone; no other draw changes it.
 
-Device classes and changes have a shuffle each. It does not depend on what the durations are for, so
-that a device that computes slowly is also the one that waits long, and a later change of the same
-share reaches the same devices as an earlier one: a factor can be undone by its inverse.
+Device classes and changes have a shuffle each. It does not depend on what the durations are for, so a
+device that computes slowly also waits long, and a later change of the same share reaches the same
+devices as an earlier one: a factor can be undone by its inverse.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from testbed.streams import stream
 
 
 def apportion(shares: Sequence[float], devices: int) -> list[int]:
-    """How many of ``devices`` each share gets, by largest remainder; the sum is ``devices``.
+    """Return the number of devices of each share, by largest remainder; their sum is ``devices``.
 
     Args:
         shares: fractions that add up to 1. Of equal remainders the first goes first.
@@ -29,7 +29,7 @@ def apportion(shares: Sequence[float], devices: int) -> list[int]:
 
 
 def classes(shares: Sequence[float], seed: int, devices: int) -> npt.NDArray[np.int64]:
-    """The class, from 0, of every device: shape (devices,)."""
+    """Return the class, from 0, of every device: shape (devices,)."""
     result = np.empty(devices, np.int64)
     order = stream(seed, "device classes").permutation(devices)
     result[order] = np.repeat(np.arange(len(shares)), apportion(shares, devices))
@@ -37,6 +37,6 @@ def classes(shares: Sequence[float], seed: int, devices: int) -> npt.NDArray[np.
 
 
 def reached(share: float, seed: int, devices: int) -> frozenset[int]:
-    """The devices that a change of this share of them reaches."""
+    """Return the devices that a change of this share of them reaches."""
     order = stream(seed, "device changes").permutation(devices)
     return frozenset(order[: apportion([share, 1 - share], devices)[0]].tolist())

@@ -1,9 +1,9 @@
-"""Durations that were measured: a CSV or Parquet file, replayed or drawn from.
+"""Traces of measured durations: a CSV or Parquet file, replayed or drawn from.
 
 A trace is read whole, once per run and before the workers are forked, so that all of them share its
-arrays. (pyarrow starts one thread, its allocator's, which survives a fork: 400 children of a process
-that had read Parquet were seen to work.) What is wrong with a file is said with its row; nothing is
-skipped or repaired.
+arrays. (pyarrow starts one thread, its allocator's, which does no harm at a fork: 400 children of a
+process that had read Parquet were seen to work.) An error in a file is reported with its row; nothing
+is skipped or repaired.
 """
 
 import csv
@@ -24,7 +24,7 @@ Order: TypeAlias = Literal["sequence", "random"]
 SECONDS = "seconds"
 DEVICE = "device"
 _PARQUET = b"PAR1"
-"""The first bytes of a Parquet file, whatever it is called."""
+"""The first bytes of a Parquet file, by any name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class Rows:
 
     Attributes:
         seconds: float64 of shape (rows,), at least one, in file order.
-        mean: of ``seconds``.
+        mean: the mean of ``seconds``.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Drawn(QuantileLaw):
-    """Any row of a trace, drawn with replacement."""
+    """The law of a trace's rows, drawn with replacement."""
 
     rows: Rows
 
@@ -59,9 +59,9 @@ class Drawn(QuantileLaw):
 
 
 class Replayed:
-    """The rows of a trace in file order, from its first row again after its last.
+    """The rows of a trace in file order, from the first again after the last.
 
-    Not a law: it remembers where it is, and belongs to one device.
+    Not a law: it remembers its position, and belongs to one device.
     """
 
     __slots__ = ("_next", "_seconds", "mean")
@@ -72,7 +72,7 @@ class Replayed:
         self._next = start
 
     def sample(self, stream: np.random.Generator) -> float:
-        """The next duration in seconds; draws nothing."""
+        """Return the next duration in seconds; nothing is drawn."""
         at = self._next
         self._next = at + 1 if at + 1 < len(self._seconds) else 0
         return self._seconds.item(at)
@@ -80,22 +80,22 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A trace file's content.
+    """The content of a trace file.
 
     Attributes:
-        devices: the rows of each traced device, the devices in natural order of their names
+        devices: the rows of each traced device, in the natural order of the devices' names
             (``worker-2`` before ``worker-10``); of a trace without devices, all rows.
-        names: the traced devices; none if the trace is pooled.
+        names: the names of the traced devices; empty if the trace is pooled.
     """
 
     devices: tuple[Rows, ...]
     names: tuple[str, ...]
 
     def of_device(self, device: int, devices: int, order: Order) -> Drawn | Replayed:
-        """What device ``device`` of ``devices`` takes: the (device mod traced)-th one's rows.
+        """Return a device's source: the rows of the (device mod traced)-th traced device.
 
-        Devices that share rows in sequence start evenly spread over them: from the same row, they
-        would be in step for ever. The first to use them starts at the first row.
+        Devices that share rows in sequence start evenly spread over them: from the same row, they would
+        be in step for ever. The first to use them starts at the first row.
         """
         count = len(self.devices)
         rows = self.devices[device % count]
@@ -109,7 +109,7 @@ def load_trace(path: Path) -> Trace:
     """Read a trace: a column ``seconds``, and a column ``device`` unless it is pooled.
 
     Raises:
-        SpecError: it cannot be read, has no such column or no row, or a row is no duration.
+        SpecError: the file cannot be read, has no such column or no row, or a row is not a duration.
     """
     try:
         with path.open("rb") as file:
@@ -135,7 +135,7 @@ def _rows(seconds: npt.NDArray[np.float64]) -> Rows:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts digits as the numbers they are."""
+    """Return a sort key that compares digits as the numbers they are."""
     return [(int(p), p) if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", name)]
 
 
@@ -171,8 +171,8 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None
     from pyarrow import parquet
 
     try:
-        # Without threads, as in testbed/results/reading/journals.py: one of Arrow's that lets go of the
-        # file's bytes while the interpreter ends aborts the process.
+        # Without threads, as in testbed/results/reading/journals.py: an Arrow thread that releases
+        # the file's bytes while the interpreter ends aborts the process.
         file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), pre_buffer=False)
         at = _columns(path, file.schema_arrow.names)
         wanted = [file.schema_arrow.names[i] for i in at]
@@ -189,7 +189,7 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None
 
 
 def _columns(path: Path, heading: Sequence[str]) -> list[int]:
-    """The places of ``seconds`` and, if it is there, ``device``."""
+    """Return the positions of ``seconds`` and, if it is there, ``device``."""
     for name in (SECONDS, DEVICE):
         if heading.count(name) > 1:
             raise SpecError(f"the trace {path} has more than one column '{name}'")

@@ -1,4 +1,4 @@
-"""The experiment file: what may stand in it (spec, units), and how it is read and written (load).
+"""The experiment file: its contents (``spec``, ``units``), and reading and writing it (``load``).
 
-Nothing is imported here, so that whoever needs only a part does not pay for the rest.
+This file must import nothing, so that a module that needs one part does not load the others.
 """

@@ -1,6 +1,6 @@
-"""What cannot be together in an experiment file, though each of its sections is possible by itself.
+"""Conflicts between the sections of an experiment file, each of which is valid by itself.
 
-Each conflict is a path from the top of the file and a sentence: what, and what to do.
+A conflict is a path from the top of the file and a sentence that says what is wrong and what to do.
 """
 
 from dataclasses import replace
@@ -15,13 +15,13 @@ from testbed.experiment.sections.section import Conflict
 
 
 def conflicts(contents: Contents) -> list[Conflict]:
-    """Everything that cannot be together."""
+    """Return every conflict of the file."""
     devices = contents.devices.conflicts()
     return [
         *_labels(contents),
         *_data(contents),
         *_clock(contents),
-        # Algorithms are told of the devices, if these are possible.
+        # Algorithms check themselves against the devices, so these must be valid first.
         *(() if devices else _algorithms(contents)),
         *_evaluation(contents),
         *_simulation(contents),

@@ -1,4 +1,4 @@
-"""An experiment file's sections in one type: every field with its unit, its default and its meaning."""
+"""The sections of an experiment file as one type: every field with its unit, default and meaning."""
 
 from typing import Annotated, Literal
 
@@ -28,7 +28,7 @@ from testbed.experiment.short_form import Registered, ShortForm
 
 
 class Contents(Section):
-    """Everything that an experiment file says, each section checked by itself."""
+    """The contents of an experiment file, each section checked by itself."""
 
     name: str = Field(
         description="Name of the experiment and of its folder: letters, digits, '-', '_' and '.'.",
@@ -129,18 +129,18 @@ class Contents(Section):
 
     @property
     def peers(self) -> list[str]:
-        """The algorithms that have no server."""
+        """The names of the algorithms that have no server."""
         return [options.name for options in self.algorithms if not is_served(options.name)]
 
     def suspect_after(self, options: Options) -> float | None:
-        """Seconds of silence after which a worker of this algorithm's is suspected; None: never."""
+        """Return the seconds of silence after which a worker is suspected; None: never."""
         devices = self.devices
         if "suspect_after" in devices.model_fields_set or not is_served(options.name):
             return devices.suspect_after
         return SUSPECT_AFTER if served(options.name).synchronous(options) else None
 
     def conditions(self) -> Conditions:
-        """What an algorithm is told of the run."""
+        """Return the properties of the runs that their algorithms may use."""
         return Conditions(
             self.training.learning_rate,
             self.devices.workers,
@@ -151,13 +151,13 @@ class Contents(Section):
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
-        """How long devices of a class, or where there are no classes all, compute and wait."""
+        """Return the sections of computing and waiting of a class; None stands for all devices."""
         if one is None:
             return self.compute, self.waiting
         return one.of("compute", self.compute), one.of("waiting", self.waiting)
 
     def _gradient_time(self) -> float | None:
-        """Mean of computing and waiting over the devices; None where only the host or a trace knows."""
+        """Return the mean time of computing and waiting; None under the wall clock or with a trace."""
         classes = self.devices.classes
         by_class = [self.times_of(one) for one in classes or (None,)]
         traced = any(part.distribution == "trace" for parts in by_class for part in parts)

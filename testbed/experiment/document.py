@@ -1,8 +1,8 @@
-"""YAML that remembers its lines: plain data for the models, and a line number for any path in it.
+"""A YAML reader that keeps line numbers: plain data for the models, and the line of any path in it.
 
-The data are those of ``yaml.safe_load`` but for YAML 1.1's traps: ``1e-3`` is a number; ``on``,
+The data are those of ``yaml.safe_load`` without YAML 1.1's traps: ``1e-3`` is a number; ``on``,
 ``10:30``, ``012`` and dates are text, which the models then refuse by name; a key given twice is a
-problem. Nothing but text, numbers, booleans, null, lists and mappings is ever made.
+problem. The reader makes only text, numbers, booleans, null, lists and mappings.
 """
 
 import re
@@ -28,11 +28,11 @@ _SCALARS = {
     "merge": r"<<",
 }
 FLOAT = re.compile(rf"(?:{_SCALARS['float']})\Z")
-"""What is read as a float here; a text that looks like it must be quoted when written."""
+"""The pattern of a float; a text that matches it must be quoted when it is written."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Resolves scalars as above and leaves everything else to PyYAML."""
+    """A loader that resolves scalars by ``_SCALARS`` and leaves everything else to PyYAML."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads this class attribute
         None: [(_TAG + kind, re.compile(rf"(?:{p})\Z")) for kind, p in _SCALARS.items()]
@@ -41,11 +41,12 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass
 class Document:
-    """What a file says, and where.
+    """The content of a file, with line numbers.
 
     Attributes:
-        data: the file's content; empty files are None.
-        problems: what is wrong that does not keep the rest from being checked: paths and sentences.
+        data: the content; None for an empty file.
+        root: the YAML node of the content; None for an empty file.
+        problems: errors after which the rest can still be checked: paths, lines and sentences.
     """
 
     data: Any
@@ -53,15 +54,15 @@ class Document:
     problems: list[tuple[KeyPath, int, str]] = field(default_factory=list)
 
     def line(self, path: KeyPath) -> int:
-        """The line (from 1) of what lies at ``path``, or of the last thing on the way to it."""
+        """Return the line (from 1) of the value at ``path``, or of its nearest parent in the file."""
         return self._follow(path)[-1][0]
 
     def has(self, path: KeyPath) -> bool:
-        """Whether the file has something at ``path``."""
+        """Return True if the file has a value at ``path``."""
         return len(self._follow(path)) == len(path) + 1
 
     def _follow(self, path: KeyPath) -> list[tuple[int, yaml.Node | None]]:
-        """The line and node of the root and of each step that the file has."""
+        """Return the line and node of the root and of each step of ``path`` that the file has."""
         steps = [(self.root.start_mark.line + 1 if self.root else 1, self.root)]
         for step in path:
             found = _child(steps[-1][1], step)
@@ -76,10 +77,10 @@ def parse(text: str, where: str) -> Document:
 
     Args:
         text: the YAML text.
-        where: what to call it in errors, e.g. the file's name.
+        where: its name in error messages, e.g. the file's name.
 
     Raises:
-        SpecError: it is not YAML, or has what an experiment file cannot have.
+        SpecError: it is not YAML, or contains something that an experiment file cannot have.
     """
     try:
         root = yaml.compose(text, Loader=_Loader)
@@ -103,7 +104,7 @@ def parse(text: str, where: str) -> Document:
 
 
 class _Builder:
-    """Turns nodes into data; an anchored node is built once, however often it is used."""
+    """Turns nodes into data; builds an anchored node once, however many aliases refer to it."""
 
     def __init__(self, document: Document, where: str) -> None:
         self._document = document
@@ -181,7 +182,7 @@ def _merge_sources(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:
-    """The line and the node one step further: a mapping's key (the last of that name), an item."""
+    """Return the line and node of a list's item, or of a mapping's key (the last of that name)."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         if step < len(node.value):
             item = node.value[step]

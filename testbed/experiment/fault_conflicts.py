@@ -1,4 +1,4 @@
-"""What faults, and the checkpoints that a server comes back from, cannot be together with."""
+"""Conflicts of faults, and of a restarted server's checkpoints, with the rest of the file."""
 
 from testbed.device_names import worker_name
 from testbed.experiment.contents import Contents
@@ -7,7 +7,7 @@ from testbed.experiment.sections.section import Conflict
 
 
 def of_checkpoints(contents: Contents) -> list[Conflict]:
-    """What is wrong with the checkpoints, or with having none."""
+    """Return the conflicts of the checkpoints, or of having none."""
     if contents.checkpoints.every is None:
         killed = [i for i, fault in enumerate(contents.faults) if fault.of_server]
         text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
@@ -28,7 +28,7 @@ def of_checkpoints(contents: Contents) -> list[Conflict]:
 
 
 def of_faults(contents: Contents) -> list[Conflict]:
-    """What is wrong with the faults of the file, and with those of its classes."""
+    """Return the conflicts of the file's faults and of its classes' faults."""
     peers, classes = contents.peers, contents.devices.classes
     if peers and (contents.faults or any(one.faults for one in classes)):
         place = ("faults",) if contents.faults else ("devices", "classes")
@@ -48,7 +48,7 @@ def of_faults(contents: Contents) -> list[Conflict]:
 
 
 def _nobody(contents: Contents, fault: FaultSpec) -> list[Conflict]:
-    """What is wrong with whom a fault strikes."""
+    """Return a conflict for each device, class or number of workers that the run does not have."""
     who, workers = fault.who, contents.devices.workers
     if who.number is not None and who.number > workers:
         return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
@@ -68,7 +68,7 @@ def _nobody(contents: Contents, fault: FaultSpec) -> list[Conflict]:
 
 
 def _impossible(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
-    """What a fault asks for that this run's engine, clock or devices cannot do."""
+    """Return a conflict if the run's clock or its devices cannot do what the fault asks for."""
     how = fault.how
     if contents.clock == "virtual" and how.kind == "corrupt":
         text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"

@@ -1,9 +1,9 @@
-"""Labels: what the run of each algorithm is called in folders, tables and figures.
+"""Labels: the names of the algorithms' runs in folders, tables and figures.
 
-A label that the file gives is kept. The others are made of the algorithm's name and whatever tells
-it from another of that name: the values of its numbers, of every other option that is not at its
-default, and the encoding and the pulls that are its own. No algorithm is named here; its options'
-types say all that is needed.
+A label that the file gives is kept. The others consist of the algorithm's name and the options that
+tell it from another entry of that name: the values of its numbers, of every other option that is not
+at its default, and its own encoding and pulls. This module must not name an algorithm; the types of
+the options say all that is needed.
 """
 
 import re
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from testbed.algorithms.interface import Options
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-"""What becomes a folder's name; the first character keeps it from being hidden or an option."""
+"""The pattern of a folder's name; its first character keeps it from being hidden or an option."""
 
 RESERVED = frozenset({"figures", "report.html", "experiment.yaml"})
-"""What lies beside the run directories."""
+"""The names of the files and folders next to the run directories."""
 
 
 def check_name(name: str) -> str:
     """Return ``name`` if it can be a folder's name.
 
     Raises:
-        ValueError: it cannot; the message says what can.
+        ValueError: it cannot; the message says which names can.
     """
     if not re.fullmatch(NAME, name) or len(name) > 100:
         raise ValueError(
@@ -33,9 +33,9 @@ def check_name(name: str) -> str:
 
 
 def labels(algorithms: Sequence[Options]) -> tuple[str, ...]:
-    """One label per algorithm, in their order, all different.
+    """Return one label per algorithm, in their order, all different.
 
-    A label that is made and would be taken already gets a number: ``asgd``, ``asgd-2``.
+    A label that is made here and is already taken gets a number: ``asgd``, ``asgd-2``.
     """
     taken = {options.label for options in algorithms if options.label is not None}
     result: list[str] = []
@@ -63,10 +63,10 @@ def _describe(options: Options) -> str:
                 parts.append(key if value else f"no-{key}")
         elif isinstance(value, int | float):
             number = repr(value).removesuffix(".0")
-            # A number that is seldom there says what it is.
+            # A number without a default is seldom given, so its key comes with it.
             parts.append(number if field.default is not None else f"{key}-{number}")
         elif value != field.get_default(call_default_factory=True, validated_data={}):
-            # A nested model or a list has no short text of its own: its key must do.
+            # A nested model or a list has no short text: its key stands for it.
             parts.append(value if isinstance(value, str) else key)
     if options.encoding is not None:
         parts.append(options.encoding.name)

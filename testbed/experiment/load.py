@@ -1,7 +1,7 @@
-"""Experiment files in, specs out, and back.
+"""Read experiment files into specs, and write specs as experiment files.
 
-Everything that can be known to be wrong is said at once, one line for each problem, with the file's
-line or the command-line option that it came from, and before anything is started.
+All problems of a file are reported at once and before anything is started: one line for each, with
+the file's line or the command-line option that it came from.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
 
 _LARGEST = 1 << 20
-"""Bytes; a larger file is something else, given by mistake."""
+"""The largest experiment file in bytes; a larger file was given by mistake."""
 
 
 def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = None) -> Spec:
     """Read an experiment file and check it.
 
     Args:
-        path: the YAML file; a relative dataset directory or trace is sought in its folder.
-        overrides: values that go before the file's, e.g. ``"algorithms.1.ratio=0.1"``; a relative
-            dataset directory or trace among them is sought in the current folder.
-        seed: goes before the file's and the overrides' if not None.
+        path: the YAML file; a relative dataset directory or trace is relative to its folder.
+        overrides: values that replace the file's, e.g. ``"algorithms.1.ratio=0.1"``; a relative
+            dataset directory or trace among them is relative to the current folder.
+        seed: replaces the seed of the file and of the overrides if not None.
 
     Raises:
-        SpecError: it cannot be used; one line for each problem.
+        SpecError: the file cannot be used; the message has one line for each problem.
     """
     path = Path(path)
     document, data, applied = _read(path, overrides, seed)
@@ -44,12 +44,12 @@ def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = Non
 
 
 def load_resolved(path: Path | str) -> Spec:
-    """Read a spec that ``dump`` wrote, as a run directory has it.
+    """Read a spec that ``dump`` wrote, such as a run directory's.
 
-    Unlike ``load`` this does not ask that a dataset's directory or a trace still exist.
+    Unlike ``load`` it does not require that a dataset's directory or a trace still exists.
 
     Raises:
-        SpecError: it cannot be read, or is not a resolved spec.
+        SpecError: the file cannot be read, or is not a resolved spec.
     """
     path = Path(path)
     document, data, applied = _read(path, (), None)
@@ -57,12 +57,12 @@ def load_resolved(path: Path | str) -> Spec:
 
 
 def dump(spec: Spec) -> str:
-    """The spec as readable YAML, with every default written out; ``load`` gives an equal spec."""
+    """Return the spec as readable YAML with every default; ``load`` reads an equal spec."""
     data = spec.model_dump(mode="json")
     for algorithm in data["algorithms"]:
         for key in ("label", "learning_rate", "encoding", "pulls"):
             if algorithm[key] is None:
-                del algorithm[key]  # says nothing: `runs` gives a label, the spec has the others
+                del algorithm[key]  # `runs` makes a label; the spec has the others
     return yaml.dump(
         data,
         Dumper=_Dumper,
@@ -74,17 +74,17 @@ def dump(spec: Spec) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of experiment files, short forms included, for editors."""
+    """Return the JSON Schema of experiment files, short forms included, for editors."""
     schema = Spec.model_json_schema()
     for definition in schema["$defs"].values():
         name = definition.get("properties", {}).get("name", {})
-        if "const" in name:  # an algorithm's: without its name it would fit others as well
+        if "const" in name:  # without it an algorithm's options would match other algorithms
             definition["required"] = ["name", *definition.get("required", [])]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes a text that ``document`` would read as a number, beside those that PyYAML would."""
+    """A dumper that also quotes a text which ``document``, but not PyYAML, reads as a number."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
@@ -109,7 +109,7 @@ def _read(
 
 
 def _traces_of_options(data: Any, applied: list[Override]) -> Any:
-    """The data with the traces that options name as absolute paths, from the current folder."""
+    """Return the data with absolute paths of the traces that options name, from the current folder."""
     for section in ("compute", "waiting"):
         by_option = any(
             o.path == (section, "file")
@@ -178,17 +178,17 @@ def _check(
     if found:
         found.sort(key=lambda problem: problem[0])
         lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
-        # What a person wrote may hold characters that break a line.
+        # Values from the file may contain line breaks.
         raise SpecError("\n".join(" ".join(line.splitlines()) for line in lines))
     return spec
 
 
 def _origin(at: KeyPath, document: Document, applied: list[Override]) -> str | None:
-    """The option that a problem comes from; None if it comes from the file."""
+    """Return the option that a problem comes from; None if it comes from the file."""
     for override in reversed(applied):
         length = len(override.path)
         if at[:length] == override.path:
             return override.option
         if override.path[: len(at)] == at and not document.has(at):
-            return override.option  # it made the unknown section that it sets a key of
+            return override.option  # it created the unknown section of its key
     return None

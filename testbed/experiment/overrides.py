@@ -1,8 +1,8 @@
-"""Values set on the command line: ``training.updates=100`` laid over the file's data.
+"""Values set on the command line, such as ``training.updates=100``, which replace the file's values.
 
-An override names a path of keys; a list's item is named by its position from 0 or, among the
-algorithms, by its name or label. The value is read as YAML. The file's data are copied along the
-path and never changed in place, since anchors may share them; the models check the result.
+An override names a path of keys; a list's entry is named by its position from 0, or by its name or
+label if it has one. The value is read as YAML. The file's data are copied along the path and
+must never be changed in place, since anchors may share them; the models check the result.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ class Override:
     """One value from the command line.
 
     Attributes:
-        option: what the person typed, for errors.
-        path: where it goes.
-        value: what it is.
+        option: the option as it was typed, for errors.
+        path: the path of the value in the file.
+        value: the value, as plain data.
     """
 
     option: str
@@ -34,10 +34,13 @@ class Override:
 
 
 def read(text: str) -> tuple[str, Override]:
-    """Read one ``path=value``; its path still has list positions and names as text.
+    """Read one ``path=value``; the steps of its path into lists are still text.
+
+    Returns:
+        The option for errors, ``--set`` included, and the override.
 
     Raises:
-        SpecError: it has another form, or its value is not YAML.
+        SpecError: the text has another form, or its value is not YAML.
     """
     option = f"--set {text}"
     keys, equals, value = text.partition("=")
@@ -51,13 +54,13 @@ def read(text: str) -> tuple[str, Override]:
 
 
 def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
-    """Lay overrides over a file's data, in their order.
+    """Apply overrides to a file's data, in their order.
 
     Returns:
-        The new data, and the overrides with the paths at which they ended up.
+        The new data, and the overrides with list positions in their paths.
 
     Raises:
-        SpecError: an override cannot be read, or its path leads nowhere.
+        SpecError: an override cannot be read, or its path is impossible.
     """
     applied: list[Override] = []
     for text in overrides:
@@ -68,7 +71,7 @@ def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
 
 
 def _put(node: Any, keys: KeyPath, value: Any, option: str, done: KeyPath) -> tuple[Any, KeyPath]:
-    """Return a copy of ``node`` with the value in its place, and the path it has there."""
+    """Return a copy of ``node`` with the value at ``keys``, and the value's path from the root."""
     if not keys:
         return value, done
     if done in _SHORT_FORMS or (len(done) == 2 and done[0] == "algorithms"):
@@ -108,7 +111,7 @@ def _position(items: list[Any], key: str, option: str, done: KeyPath) -> int:
 
 
 def _names(item: object) -> set[str]:
-    """What an entry of a list may be called: its short form, its name, its label."""
+    """Return the names by which an entry of a list is known: its short form, its name, its label."""
     named = expand(item)
     if not isinstance(named, dict):
         return set()

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, as a path in the file and a sentence for the file's author."""
+"""Problems that pydantic found, each as a path in the file and a sentence for the file's author."""
 
 import difflib
 import re
@@ -37,33 +37,33 @@ _BOUNDS = {
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence that names the nearest of ``known``; empty if none is near."""
+    """Return the end of a sentence that names the nearest of ``known``; empty if none is near."""
     plain = {_plain(k): k for k in known}
     near = difflib.get_close_matches(_plain(word), plain, n=1)
     return f"; did you mean '{plain[near[0]]}'?" if near else ""
 
 
 def problems(error: ValidationError, data: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Every problem of ``data``, the experiment file's content, as its path and a sentence."""
+    """Yield the path and a sentence for every problem of ``data``, the experiment file's content."""
     for details in error.errors(include_url=False):
         if details["type"] == "conflict":
             yield from details["ctx"]["conflicts"]
         elif details["type"] == "too_short" and details["input"]:
-            continue  # every entry was refused, and each refusal is listed itself
+            continue  # every entry was refused, and each refusal is an error of its own
         else:
             path = _path(details, data)
             yield path, _sentence(details, path, data)
 
 
 def _path(details: ErrorDetails, data: Any) -> KeyPath:
-    """The error's place without the steps that are pydantic's own (the tag of a union)."""
+    """Return the error's path without the steps that pydantic adds (the tag of a union)."""
     path: list[int | str] = []
     loc = details["loc"]
     if details["type"] == "union_tag_invalid":
         loc = (*loc, "name")
     for i, step in enumerate(loc):
         if isinstance(data, str) and step in ("name", "kind"):
-            break  # a short form: the name or kind is the value itself
+            break  # a short form: the value itself is the name or kind
         data = expand(data)
         if isinstance(data, dict) and (step in data or i == len(loc) - 1):
             path.append(step)
@@ -111,7 +111,7 @@ def _has_short_form(path: KeyPath) -> bool:
         return False
     if len(path) == 1:
         return any(isinstance(m, ShortForm) for m in field.metadata)
-    return isinstance(path[1], int)  # the entries of a list; there is one, of algorithms
+    return isinstance(path[1], int)  # an entry of a list
 
 
 def _not_one_of(value: object, names: list[str]) -> str:
@@ -134,7 +134,7 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
 
 
 def _model(path: KeyPath, data: Any) -> type[BaseModel]:
-    """The model of the mapping at ``path``; of its nearest parent where it is no model."""
+    """Return the model of the mapping at ``path``, or of its nearest parent that has a model."""
     model: type[BaseModel] = Spec
     for step in path:
         data = expand(data)

@@ -1,8 +1,8 @@
-"""Short forms: where an experiment file may say ``cnn`` for ``{name: cnn}``.
+"""Short forms: ``cnn`` in an experiment file for ``{name: cnn}``.
 
 A field annotated with ``ShortForm`` takes a bare text for a mapping whose other keys all have their
-defaults. One that is also ``registered`` takes any algorithm's options: ``name`` selects the type,
-from the registry, so that nothing here knows an algorithm.
+defaults. A field annotated with ``Registered`` takes any algorithm's options: ``name`` selects their
+type from the registry. This module must not name an algorithm.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from testbed.algorithms.interface import Options
 
 
 def expand(value: object, key: str = "name") -> object:
-    """Turn the short form into the long one; anything else is returned as it is."""
+    """Turn the short form into the long one; return anything else as it is."""
     return {key: value} if isinstance(value, str) else value
 
 
@@ -27,9 +27,9 @@ class ShortForm:
     """Annotation of a field whose mapping may be given by its name alone.
 
     Attributes:
-        names: the names it may have; none if the field is ``registered``.
-        open_ended: other texts are names as well (a directory).
-        key: which of the mapping's keys the name is.
+        names: the names that the field accepts.
+        open_ended: True if other texts (a directory) are accepted as well.
+        key: the key of the mapping that holds the name.
     """
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class ShortForm:
 
 
 class Registered(ShortForm):
-    """The options of any algorithm of the registry, by its name or as a mapping."""
+    """Annotation of a field that takes the options of any algorithm in the registry."""
 
     def __init__(self) -> None:
         super().__init__(tuple(ALGORITHMS))
@@ -71,6 +71,6 @@ def _any_options() -> Any:
 
 
 def options_type(name: object) -> type[Options]:
-    """The options of the algorithm called ``name``; the base of all where there is none."""
+    """Return the options type of the algorithm ``name``; the base type if ``name`` is unknown."""
     algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
     return algorithm.options_type if algorithm else Options

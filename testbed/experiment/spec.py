@@ -1,9 +1,9 @@
-"""The experiment file as a type: its contents, and that they can be together.
+"""The experiment file as a type: its contents, with a check that its sections do not conflict.
 
-The models are frozen and accept nothing they do not know. They check what can be checked without
-data and without this host; durations, rates and shares are written as people write them
-(``testbed.experiment.units``). A spec is *resolved* when it stands alone: datasets in a directory
-have an absolute path, and everything left out has its default.
+The models are frozen and refuse unknown keys. They check everything that can be checked without
+reading the dataset or examining the host; durations, rates and shares are written as people write
+them (``testbed.experiment.units``). A spec is *resolved* when it needs no other information:
+datasets in a directory have an absolute path, and every key left out has its default.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ class Spec(Contents):
     @model_validator(mode="before")
     @classmethod
     def _clock_of_engine(cls, data: Any) -> Any:
-        # What a simulation's clock is need not be said.
+        # A simulation has only one clock, so the file need not name it.
         if isinstance(data, dict) and data.get("engine") == "simulation" and "clock" not in data:
             return data | {"clock": "virtual"}
         return data
@@ -39,7 +39,7 @@ class Spec(Contents):
         return self
 
     def runs(self) -> dict[str, "Spec"]:
-        """One spec per algorithm, with only that algorithm, by label and in the file's order."""
+        """Return a spec for each algorithm alone, by label and in the file's order."""
         return {
             label: self.model_copy(
                 update={"algorithms": (options.model_copy(update={"label": label}),)}

@@ -1,9 +1,9 @@
 """Durations, rates, sizes and fractions, read and written as people write them.
 
 Each is an annotated type for pydantic models: text such as ``50ms`` or ``10mbit`` becomes a number
-in the base unit (seconds, bit/s, bytes, fraction), and is serialised back to the shortest text that
-parses to exactly that number. Parsing is exact (rationals, no binary rounding before the end),
-letters may be upper or lower case, and every refusal says what is accepted, with an example.
+in the base unit (seconds, bit/s, bytes, fraction), and is serialised as the shortest text that
+parses to exactly that number. Parsing is exact (rationals, rounded to binary only at the end),
+letters may be upper or lower case, and every error says what is accepted, with an example.
 """
 
 import difflib
@@ -19,19 +19,19 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _LONGEST = 40
-"""Characters of the longest text worth parsing; beyond, exact arithmetic would only be slow."""
+"""The most characters of a text that is parsed; exact arithmetic on longer ones would be slow."""
 
 
 @dataclass(frozen=True)
 class _Quantity:
-    """How one kind of quantity is read and written.
+    """A kind of quantity: its units, and the texts that describe it in messages.
 
     Attributes:
         what: its name with an article, for messages.
-        accepted: how to write one, for messages.
-        units: base units in one of each unit, by its name in lower case.
+        accepted: how to write it, for messages.
+        units: the size of each unit in base units, by its name in lower case.
         written: the units that ``write`` chooses from, largest first.
-        example: a typical one.
+        example: a typical quantity.
     """
 
     what: str
@@ -44,7 +44,7 @@ class _Quantity:
         """Return ``value``, text or a number, in base units.
 
         Raises:
-            ValueError: it is not such a quantity; the message is a sentence for its author.
+            ValueError: it is not such a quantity; the message is a sentence for a person.
         """
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"must be {self.what}: {self.accepted}")
@@ -66,7 +66,7 @@ class _Quantity:
         )
 
     def write(self, value: float) -> str:
-        """Return the shortest text that ``read`` takes back to exactly ``value``."""
+        """Return the shortest text that ``read`` turns back into exactly ``value``."""
         texts: list[str] = []
         with localcontext(prec=200):
             exact = Decimal(repr(value))
@@ -80,8 +80,8 @@ class _Quantity:
         return min((t for t in texts if len(t) <= _LONGEST), key=len)
 
     def schema(self, **more: object) -> WithJsonSchema:
-        """The JSON Schema of such a text; ``more`` says which plain numbers are also accepted."""
-        # JSON Schema's expressions know no flag for either case.
+        """Return the JSON Schema of such a text; ``more`` has the bounds of plain numbers."""
+        # Regular expressions in JSON Schema have no flag that ignores case.
         names = "|".join(_either_case(unit) for unit in sorted(self.units, key=len, reverse=True))
         zero = "" if "" in self.units else "|0"
         schema: dict[str, Any] = {
@@ -94,7 +94,7 @@ class _Quantity:
 
 
 def _decimal(number: Decimal) -> str:
-    """Plain digits, or a power of ten where those would be endless."""
+    """Return plain digits, or a power of ten where there would be more than 24 of them."""
     whole = number.to_integral_value()
     plain = f"{whole if number == whole else number:f}"
     return plain if len(plain) <= 24 else str(number.normalize()).replace("E+", "e").lower()
@@ -172,10 +172,10 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of a duration such as ``50ms``, ``1.5s``, ``2min`` or a plain 0.
+    """Return the seconds of a duration such as ``50ms``, ``1.5s``, ``2min`` or a plain 0.
 
     Raises:
-        ValueError: not a duration, or beyond 10⁹ s (30 years), where sleeping would overflow.
+        ValueError: not a duration, or more than 10⁹ s (30 years), where sleeping would overflow.
     """
     seconds = _DURATION.read(value)
     if seconds > _LONGEST_DURATION:
@@ -184,15 +184,15 @@ def parse_duration(value: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text for a duration: ``50ms`` for 0.05."""
+    """Return the shortest text for a duration in seconds: ``50ms`` for 0.05."""
     return _DURATION.write(seconds) if seconds else "0s"
 
 
 def parse_rate(value: object) -> int:
-    """Bit/s of a rate in tc's units; a plain number is bit/s.
+    """Return the bit/s of a rate in tc's units; a plain number is bit/s.
 
     Raises:
-        ValueError: not a rate, or below 8 bit/s (tc counts in whole bytes/s; 0 would block).
+        ValueError: not a rate, above 2^63 - 1 or below 8 bit/s (tc counts whole bytes/s; 0 blocks).
     """
     rate = round(_RATE.read(value))
     if not 8 <= rate <= _LARGEST_INTEGER:
@@ -204,15 +204,15 @@ def parse_rate(value: object) -> int:
 
 
 def format_rate(rate: int) -> str:
-    """The shortest text for a rate in bit/s: ``10mbit`` for 10,000,000."""
+    """Return the shortest text for a rate in bit/s: ``10mbit`` for 10,000,000."""
     return _RATE.write(rate)
 
 
 def parse_size(value: object) -> int:
-    """Bytes of a size such as ``1.5GiB``, ``10MB``, ``96B``; a plain number is bytes.
+    """Return the bytes of a size such as ``1.5GiB``, ``10MB``, ``96B``; a plain number is bytes.
 
     Raises:
-        ValueError: not a size.
+        ValueError: not a size, or more than 2^63 - 1 bytes.
     """
     size = round(_SIZE.read(value))
     if size > _LARGEST_INTEGER:
@@ -221,15 +221,15 @@ def parse_size(value: object) -> int:
 
 
 def format_size(size: int) -> str:
-    """The shortest text for a size in bytes: ``1.5GiB`` for 1,610,612,736."""
+    """Return the shortest text for a size in bytes: ``1.5GiB`` for 1,610,612,736."""
     return _SIZE.write(size)
 
 
 def parse_percentage(value: object) -> float:
-    """The fraction, 0 ≤ fraction < 1, that ``1%`` or 0.01 stands for.
+    """Return the fraction, 0 ≤ fraction < 1, that ``1%`` or 0.01 stands for.
 
     Raises:
-        ValueError: not a share, or 1 (100 %) and more.
+        ValueError: not a share, or 1 (100 %) or more.
     """
     fraction = float(_PERCENTAGE.read(value))
     if fraction >= 1 or not math.isfinite(fraction):
@@ -238,15 +238,15 @@ def parse_percentage(value: object) -> float:
 
 
 def format_percentage(fraction: float) -> str:
-    """The shortest text for a fraction: ``1%`` for 0.01."""
+    """Return the shortest text for a fraction: ``1%`` for 0.01."""
     return _PERCENTAGE.write(fraction)
 
 
 def parse_share(value: object) -> float:
-    """The fraction, 0 < fraction ≤ 1, that ``30%`` or 0.3 stands for.
+    """Return the fraction, 0 < fraction ≤ 1, that ``30%`` or 0.3 stands for.
 
     Raises:
-        ValueError: not a share, or nothing, or more than all.
+        ValueError: not a share, 0, or more than 1 (100 %).
     """
     fraction = float(_SHARE.read(value))
     if not 0 < fraction <= 1:
@@ -260,7 +260,7 @@ Duration: TypeAlias = Annotated[
     PlainSerializer(format_duration, return_type=str),
     _DURATION.schema(minimum=0, maximum=0),
 ]
-"""Seconds, at least 0."""
+"""A duration in seconds, at least 0."""
 
 Rate: TypeAlias = Annotated[
     int,
@@ -268,7 +268,7 @@ Rate: TypeAlias = Annotated[
     PlainSerializer(format_rate, return_type=str),
     _RATE.schema(minimum=8),
 ]
-"""Bit/s, at least 8."""
+"""A rate in bit/s, at least 8."""
 
 Size: TypeAlias = Annotated[
     int,
@@ -276,7 +276,7 @@ Size: TypeAlias = Annotated[
     PlainSerializer(format_size, return_type=str),
     _SIZE.schema(minimum=0),
 ]
-"""Bytes, at least 0."""
+"""A size in bytes, at least 0."""
 
 Percentage: TypeAlias = Annotated[
     float,

@@ -1,5 +1,5 @@
-"""What happens to devices that is not their own doing: who, when, how, and for how long.
+"""The faults of a run: which devices they strike, when, how, and for how long.
 
-Everything is decided here from the seed, whatever clock the run has and however often it is asked;
-nothing is done here. Who does it is the virtual clock, or the orchestrator and its agent.
+The seed alone decides all of it, under either clock and however often it is asked for. Nothing is
+carried out here: the virtual clock does that, or the orchestrator and its agent.
 """

@@ -1,4 +1,4 @@
-"""Which faults last on which workers, by the records that the clock tells of them."""
+"""The faults that are active on each worker, by the records that the clock reports."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -9,16 +9,16 @@ from testbed.faults.fault import Kind
 
 
 class ActiveFaults(Stateful):
-    """Of one run; faults that kill are not among them."""
+    """The active faults of one run, except those that kill."""
 
     def __init__(self) -> None:
         self._lasting: list[tuple[int, dict[str, Any]]] = []
 
     def told(self, record: Mapping[str, Any]) -> None:
-        """A fault has begun or ended."""
+        """Take the record of a fault that has begun or ended."""
         if record["fault"] == "kill":
             return
-        # A trace's rule has faults of several kinds.
+        # The rule is not enough: a trace's rule has faults of several kinds.
         kind, rule = record["fault"], record["rule"]
         for worker in record["devices"]:
             if worker == SERVER_NUMBER:
@@ -31,7 +31,7 @@ class ActiveFaults(Stateful):
                 )
 
     def killed(self, worker: int) -> None:
-        """What is frozen of a process ends with it."""
+        """Remove the freezes of a worker that was killed: they end with its process."""
         self._forget(worker, lambda one: one["fault"] == "freeze", once=False)
 
     def _forget(self, worker: int, wanted: Any, *, once: bool) -> None:
@@ -45,9 +45,9 @@ class ActiveFaults(Stateful):
         self._lasting = kept
 
     def under(self, kinds: Collection[Kind]) -> set[int]:
-        """The workers on whom a fault of these kinds lasts."""
+        """Return the workers on which a fault of one of these kinds is active."""
         return {worker for worker, record in self._lasting if record["fault"] in kinds}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The records of their beginnings, one for each worker."""
+        """Iterate over the records of the faults' beginnings, one for each worker."""
         return (record for _, record in self._lasting)

@@ -1,4 +1,4 @@
-"""One fault, as a rule of the experiment file has it, apart from whom it strikes and when."""
+"""A fault, as a rule of the experiment file has it, apart from its devices and its time."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,18 +10,18 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to a device.
+    """A fault: what happens to a device.
 
     Attributes:
-        rule: its place in the experiment file's list, from 0.
-        kind: freeze: every process stops where it stands; kill: every process ends at once;
-            stop-network: the link is down; partition: nothing passes between the devices and the
-            server; slow: more time, or a slower link; corrupt: some of the uplink's frames are damaged.
+        rule: the rule's place in the experiment file's list, from 0.
+        kind: freeze: every process stops where it is; kill: every process ends at once; stop-network:
+            the link is down; partition: nothing passes between the devices and the server; slow: more
+            time, or a slower link; corrupt: some of the uplink's frames are damaged.
         duration: seconds of the run's clock until it is over; None: for good.
-        factor: slow: what the durations of computing and waiting are multiplied by.
+        factor: slow: the factor by which the durations of computing and waiting are multiplied.
         uplink, downlink: slow: rates of the link in bit/s; None: as before.
         cpus: slow: processors that the device may use; None: as before.
-        share: corrupt: of the frames, from 0 to 1.
+        share: corrupt: the share of the frames, from 0 to 1.
     """
 
     rule: int
@@ -34,7 +34,7 @@ class Fault:
     share: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """What says something, as a JSON object."""
+        """Return a JSON object without the options that are at their defaults."""
         nothing = Fault(self.rule, self.kind)
         fields = asdict(self)
         always = ("rule", "kind", "duration")
@@ -47,10 +47,10 @@ class Fault:
         time: float,
         iteration: int,
     ) -> dict[str, Any]:
-        """What the run's log is told of its beginning, or of its end.
+        """Return the record of the fault's beginning or end, for the run's log.
 
         Args:
-            devices: whom it strikes.
+            devices: the devices that it strikes.
             time: in seconds of the run's clock.
             iteration: the model's version.
         """

@@ -1,6 +1,6 @@
-"""How slow a device is under all the faults that slow it down: one rule, the same under both clocks.
+"""The pace of a device under all the faults that slow it down: one rule, the same under both clocks.
 
-Factors multiply. Of rates, the least holds: the tightest bottleneck, whichever fault came last.
+Factors multiply. Of several rates the least holds: the tightest bottleneck, whichever fault came last.
 """
 
 import sys
@@ -15,10 +15,10 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How slow a device is; without arguments as planned.
+    """The pace of a device; by default as planned.
 
     Attributes:
-        factor: what its durations are multiplied by; finite, however many faults multiply.
+        factor: the factor by which its durations are multiplied; finite, however many faults multiply.
         uplink, downlink: rates of its link in bit/s; None: as planned.
     """
 
@@ -28,7 +28,7 @@ class Pace:
 
     @classmethod
     def under(cls, faults: Iterable[Fault]) -> Self:
-        """How slow a device is under these."""
+        """Return the pace of a device under these faults."""
         lasting, factor = list(faults), 1.0
         for fault in lasting:
             factor *= fault.factor
@@ -40,5 +40,5 @@ class Pace:
 
 
 def least(values: Iterable[_Number | None]) -> _Number | None:
-    """The least of those that are not None; None if all are."""
+    """Return the least of the values that are not None; None if all are."""
     return min((value for value in values if value is not None), default=None)

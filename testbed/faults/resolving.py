@@ -1,9 +1,10 @@
-"""From the experiment file's faults to rules that stand alone: device numbers, no files.
+"""Resolution of the experiment file's faults into rules that need nothing else: numbers, no files.
 
 A resolved rule is a JSON object: ``stream`` (the name of its random streams), ``fault`` (its
 ``Fault``), ``devices`` (their numbers) and one of ``probability``, ``time``, ``iteration``,
 ``mean_time`` and ``trace``, a list of [time or null, iteration or null, device, fault]. The streams of
-a rule are named by its place in its own list: a rule more at the list's end moves no other's draws.
+a rule are named by its place in its own list, so a rule added at a list's end changes no other rule's
+draws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +31,8 @@ def resolve(
     """Resolve the rules of the file's list, then those of its classes.
 
     Args:
-        rules: as ``FaultSpec.plain`` gives them.
-        of_classes: those of each class, as ``ClassFaultSpec.plain`` gives them.
+        rules: the list's rules, as ``FaultSpec.plain`` gives them.
+        of_classes: the rules of each class, as ``ClassFaultSpec.plain`` gives them.
         names: the workers' numbers by their names.
         classes: the workers of each class.
 

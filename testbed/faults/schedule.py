@@ -1,9 +1,9 @@
-"""Which faults strike whom and when: decided by the seed alone, whoever asks and how often.
+"""The schedule of a run's faults: which devices they strike, and when; the seed alone decides.
 
-- After its pushes: how many pushes a device makes until it is struck is geometric; drawn once for each
-  rule and device, and again from there on, as it may come back.
-- In time: once, or again and again with exponential times from one fault's end to the next one's
-  beginning; drawn as they are asked for, from a stream of each rule and device.
+- After pushes: the number of pushes until a device is struck is geometric; drawn once for each rule and
+  device, and again after each strike, as the device may come back.
+- In time: once, or again and again with exponential times from the end of one fault to the beginning of
+  the next; drawn on demand, from a stream of each rule and device.
 - At an iteration, and as a trace says.
 """
 
@@ -23,14 +23,14 @@ class Schedule:
     """The faults of one run.
 
     Attributes:
-        rules: how many there are.
+        rules: the number of rules.
     """
 
     def __init__(self, rules: Sequence[Mapping[str, Any]], seed: int, workers: int) -> None:
-        """Prepare.
+        """Prepare the schedule.
 
         Args:
-            rules: as ``resolving.resolve`` gives them.
+            rules: the rules as ``resolving.resolve`` gives them.
         """
         self.rules = len(rules)
         self._seed = seed
@@ -62,7 +62,7 @@ class Schedule:
             own.add(rule["probability"], fault, stream(self._seed, rule["stream"], device))
 
     def faults(self) -> Iterator[tuple[Sequence[int], Fault]]:
-        """Every fault that there may be, and whom it may strike."""
+        """Yield the devices and the fault, for every fault that may happen."""
         for rule in self._all:
             yield rule["devices"], Fault(**rule["fault"])
             for _, _, device, of_row in rule.get("trace", ()):
@@ -70,7 +70,7 @@ class Schedule:
 
     @property
     def longest_absence(self) -> float:
-        """Seconds for which a worker that is killed and comes back is away; 0 if there is none."""
+        """The longest time for which a killed worker is away, in seconds; 0 if none comes back."""
         return max(
             (
                 fault.duration or 0.0
@@ -81,18 +81,18 @@ class Schedule:
         )
 
     def after_push(self, device: int, pushes: int) -> Sequence[Fault]:
-        """What happens to a device when its push of this number has been answered.
+        """Return the faults that strike a device after its push of this number.
 
         Args:
-            pushes: from 1, counted over the device's incarnations.
+            pushes: the push's number from 1, counted over the device's incarnations.
         """
         own = self._after_pushes[device]
         return () if own is None else own.at(pushes)
 
     def timed(self) -> Iterator[tuple[float, tuple[int, ...], Fault]]:
-        """Times in seconds, whom it strikes, and what; in order, for rates without end.
+        """Return the time in seconds, the devices and the fault of each timed fault; may have no end.
 
-        Of one moment, in the order of the rules, then of the devices.
+        In order of time; at one moment in the order of the rules, then of the devices.
         """
         return heapq.merge(
             sorted(self._rows, key=_order),
@@ -107,22 +107,22 @@ class Schedule:
         if "time" in rule:
             yield iter([(rule["time"], devices, fault)])
             return
-        together = fault.kind == "partition" and devices  # a small share may be nobody
+        together = fault.kind == "partition" and devices  # a small share may have no device
         for struck in [devices] if together else [(device,) for device in devices]:
             generator = stream(self._seed, rule["stream"], struck[0] - SERVER_NUMBER)
             yield _again_and_again(rule["mean_time"], struck, fault, generator)
 
     def at_iteration(self, version: int) -> Sequence[tuple[tuple[int, ...], Fault]]:
-        """Whom the model's reaching this version strikes, and what."""
+        """Return the devices and the fault, for each fault that strikes at this version."""
         return self._iterations.get(version, ())
 
     def next_iteration(self, version: int) -> int | None:
-        """The first version beyond this one at which something happens."""
+        """Return the first later version at which a fault strikes, or None."""
         return next((one for one in self._sorted if one > version), None)
 
 
 class _AfterPushes:
-    """What happens to one device behind its pushes."""
+    """The faults that strike one device after its pushes."""
 
     def __init__(self) -> None:
         self._draws: list[tuple[int, int, float, Fault, np.random.Generator]] = []

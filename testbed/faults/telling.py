@@ -1,4 +1,4 @@
-"""Faults in words, for logs and for people."""
+"""Descriptions of faults, for logs and for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ _FEW = 5
 
 
 def told(record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """What a record says, in a line.
+    """Describe the record of a fault in one line.
 
     Args:
-        record: as ``Fault.record`` makes it.
-        names: of whom it strikes.
+        record: the record, as ``Fault.record`` makes it.
+        names: the names of the devices that it strikes.
     """
     who = ", ".join(names[:_FEW])
     if len(names) > _FEW:

@@ -1,7 +1,7 @@
-"""Faults that were measured, or made up elsewhere: a CSV file of who was struck when.
+"""Traces of faults, measured or made up elsewhere: CSV files of which device was struck when.
 
-The file is read once, by whoever makes the plan; roles get what it says. What is wrong with it is said
-with its line; nothing is skipped or repaired.
+A file is read once, when the plan is made; the roles get its content. An error is reported with its
+line; nothing is skipped or repaired.
 """
 
 import csv
@@ -14,20 +14,20 @@ from testbed.errors import SpecError
 from testbed.faults.fault import Kind
 
 PLAIN: tuple[Kind, ...] = ("freeze", "kill", "stop-network", "partition")
-"""The kinds that need no options, which a row may name."""
+"""The kinds of faults that need no options, which a row may name."""
 _COLUMNS = ("time", "iteration", "device", "kind", "lasting")
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """One row.
+    """One row of a trace.
 
     Attributes:
         time: seconds since training began; None where an iteration is given.
         iteration: updates of the model; None where a time is given.
-        device: its number.
-        kind: None: the rule's.
-        lasting: in seconds; None: the rule's.
+        device: the device's number.
+        kind: None: the rule's kind.
+        lasting: the duration in seconds; None: the rule's.
     """
 
     time: float | None
@@ -41,10 +41,10 @@ def load_trace(path: Path, devices: Mapping[str, int]) -> list[Struck]:
     """Read a trace.
 
     Args:
-        devices: the numbers of those that it may name.
+        devices: the numbers of the devices that it may name.
 
     Raises:
-        SpecError: it cannot be read, or a row makes no sense.
+        SpecError: the file cannot be read, or a row makes no sense.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -87,7 +87,7 @@ def _row(
     device = devices.get(cells["device"])
     if device is None:
         names = list(devices)
-        known = f"only {names[0]} to {names[-1]}" if names else "nor any other"  # of a small class
+        known = f"only {names[0]} to {names[-1]}" if names else "nor any other"  # an empty class
         raise SpecError(f"{where}: there is no device '{cells['device'][:40]}', {known}")
     kind = next((one for one in PLAIN if one == cells.get("kind")), None)
     if cells.get("kind") and kind is None:

@@ -1,1 +1,1 @@
-"""What is learned and from what: datasets, models, gradients. Knows nothing of containers."""
+"""Datasets, models and gradients; this package knows nothing of containers."""

@@ -1,13 +1,13 @@
 """A model on one device: its parameters, its gradient on a mini-batch, its accuracy.
 
 Parameters and gradient are each one flat float32 buffer that lives as long as the learner: a socket
-receives straight into ``parameters``, and what ``gradient`` returns is sent as it is. No tensor is
-copied in between. A model that ``testbed.learning.fast.chain`` knows runs there; any other runs on
-autograd, on views of the same buffers.
+receives straight into ``parameters``, and the result of ``gradient`` is sent as it is. No tensor is
+copied in between. A model that ``testbed.learning.fast.chain`` supports runs there; any other model
+runs on autograd, on views of the same buffers.
 
-One thread computes, and none is started: the learner is made in a forked child, and two hundred of
-them share a few cores. The buffers are aligned alike in every process (64 bytes), because the matrix
-library's result may depend on it in the last bit.
+A learner computes in one thread and never starts another: it is made in a forked child, and two
+hundred of them share a few cores. The buffers have the same alignment in every process (64 bytes),
+because the last bit of the matrix library's result may depend on it.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ class Learner:
 
     Attributes:
         parameters: float32, shape (|Θ|,), each tensor in C order; write new values into it in place.
-        layout: where each tensor lies in it.
+        layout: the position of each tensor in it.
     """
 
     parameters: FloatVector
@@ -39,8 +39,8 @@ class Learner:
 
         Args:
             model: a name in ``MODELS``, or a module of the same kind (its values are not read).
-            batch_size: b, how many images ``gradient`` takes.
-            autograd: run on autograd even where the fast path knows the model.
+            batch_size: b, the number of images that ``gradient`` takes.
+            autograd: run on autograd even if the fast path supports the model.
         """
         torch.set_num_threads(1)
         module = structure(model) if isinstance(model, str) else model
@@ -64,11 +64,11 @@ class Learner:
                 _put(module, name, slot)
 
     def share_memory(self) -> None:
-        """Move parameters, gradient and scratch memory to where forked processes share them.
+        """Move parameters, gradient and scratch memory to memory that forked processes share.
 
-        Processes that take turns with one learner find its 7 MB (the CNN's) warm in the caches, and
-        need no pages of their own. Who may use it is the caller's to decide: whatever a gradient
-        reads is written first, by whoever has the turn, or the same for all.
+        Processes that take turns with one learner find its 7 MB (for the CNN) in the caches, and
+        need no pages of their own. The caller decides which process may use it; that process first
+        writes all that a gradient reads, unless it is the same for all processes.
 
         ``parameters`` is another array afterwards, with the same values.
 
@@ -83,13 +83,13 @@ class Learner:
                 tensor.share_memory_()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise OSError(f"no shared memory for a learner: {error}") from error
-        # Views of tensors have moved with their storage; arrays still show the old place.
+        # Views of tensors moved with their storage; arrays still refer to the old memory.
         self.parameters = self._values.numpy()
         self._gradient = self._flat_gradient.numpy()
 
     @property
     def fast(self) -> bool:
-        """Whether the gradient is computed without autograd."""
+        """True if the gradient is computed without autograd."""
         return self._training is not None
 
     def _chain(self) -> Chain | None:
@@ -105,7 +105,7 @@ class Learner:
         images: npt.NDArray[np.float32],
         labels: npt.NDArray[np.int64],
     ) -> tuple[FloatVector, float]:
-        """The gradient of the mean cross-entropy at ``parameters``, and that loss.
+        """Return the gradient of the mean cross-entropy at ``parameters``, and that loss.
 
         Args:
             images: float32, (b, 1, 28, 28).
@@ -115,7 +115,7 @@ class Learner:
             float32, (|Θ|,), the same buffer at every call; and the loss.
 
         Raises:
-            ValueError: not a batch of the size announced.
+            ValueError: the batch does not have ``batch_size`` images.
         """
         if len(images) != self._batch_size:
             raise ValueError(f"a batch of {len(images)} where {self._batch_size} were announced")
@@ -131,7 +131,7 @@ class Learner:
         return self._gradient, loss
 
     def _by_autograd(self, images: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> float:
-        self._flat_gradient.zero_()  # backward adds to the gradients it finds
+        self._flat_gradient.zero_()  # backward adds to existing gradients
         logits = self._module(torch.from_numpy(images))
         loss = nn.functional.cross_entropy(logits, torch.from_numpy(labels))
         loss.backward()  # type: ignore[no-untyped-call]
@@ -143,12 +143,12 @@ class Learner:
         labels: npt.NDArray[np.int64],
         batch: int = 50,
     ) -> tuple[float, float]:
-        """Accuracy in percent and mean cross-entropy at ``parameters``.
+        """Return the accuracy in percent and the mean cross-entropy at ``parameters``.
 
         Args:
             images: float32, (N, 1, 28, 28), N ≥ 1.
             labels: int64, (N,).
-            batch: how many images to take at a time; memory grows with it, speed hardly.
+            batch: images at a time; a greater number takes more memory and is hardly faster.
         """
         if self._evaluation is None or self._evaluation[0] != batch:
             self._evaluation = batch, self._inference(batch)

@@ -1,6 +1,6 @@
-"""The models, by the names they have in an experiment file, and how their parameters start.
+"""The models, by the names they have in an experiment file, and their initial parameters.
 
-Adding one is one function here that returns a module for images of 28 × 28 with one channel, and
+A new model is a function here that returns a module for images of 28 × 28 with one channel, and
 one line in ``MODELS``. A ``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and
 linear layers runs on the fast path (``testbed.learning.fast.chain``); any other module without buffers
 runs on autograd. The flat parameter vector is the module's parameters in the order of
@@ -44,12 +44,12 @@ def cnn() -> nn.Module:
 
 
 def mlp() -> nn.Module:
-    """784-128-64-10, the perceptron of Shokri and Shmatikov: 109,386 parameters."""
+    """The perceptron 784-128-64-10 of Shokri and Shmatikov: 109,386 parameters."""
     return _perceptron(784, 128, 64, CLASSES)
 
 
 def mlp_large() -> nn.Module:
-    """784-512-512-10: 669,706 parameters."""
+    """A perceptron 784-512-512-10: 669,706 parameters."""
     return _perceptron(784, 512, 512, CLASSES)
 
 
@@ -85,7 +85,7 @@ def structure(model: str) -> nn.Module:
 
 
 def layout(model: str) -> Layout:
-    """Where each tensor of a model lies in the flat parameter vector."""
+    """Return the position of each of a model's tensors in the flat parameter vector."""
     parameters = dict(structure(model).named_parameters())
     return Layout(tuple(parameters), tuple(p.numel() for p in parameters.values()))
 
@@ -93,14 +93,14 @@ def layout(model: str) -> Layout:
 def initialise(
     model: str, initialisation: Initialisation, generator: np.random.Generator
 ) -> FloatVector:
-    """Draw a model's first parameters.
+    """Draw a model's initial parameters.
 
     Args:
         model: a name in ``MODELS``.
         initialisation: ``"paper"``: weights normal, σ = 0.1, redrawn outside 2σ; biases 0.1 (the
             AdaComp authors'). ``"torch"``: torch's default for convolutions and linear layers,
             weights and biases uniform in ±1/√fan_in (kaiming_uniform with a = √5).
-        generator: where the numbers come from.
+        generator: the source of the random numbers.
 
     Returns:
         float32, shape (|Θ|,).
@@ -125,7 +125,7 @@ def initialise(
 def _truncated_normal(
     size: int, sigma: float, generator: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """Normal values of mean 0; those beyond 2σ are drawn again."""
+    """Draw normal values of mean 0; values beyond 2σ are drawn again."""
     values = generator.standard_normal(size)
     while len(outside := np.flatnonzero(np.abs(values) > 2)):
         values[outside] = generator.standard_normal(len(outside))

@@ -1,1 +1,1 @@
-"""What a run exports to Prometheus: its state as a plain object, the metrics read off it, HTTP."""
+"""Metrics of a run for Prometheus: its state as a plain object, the metrics read from it, HTTP."""

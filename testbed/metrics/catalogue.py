@@ -1,7 +1,7 @@
-"""Every metric that is exported: name, type, labels, meaning, and how it is read off a run's state.
+"""Every exported metric: name, type, labels, meaning, and how it is read from a run's state.
 
-Names and units follow Prometheus's conventions. Labels are bounded: none but those of ``WORKERS``,
-which have to be asked for, has a value per device.
+Names and units follow Prometheus's conventions. The number of series is bounded: only the metrics of
+``WORKERS``, which are exported on request, have one per device.
 """
 
 from testbed.metrics.device_metrics import DEVICES, WORKERS
@@ -14,7 +14,7 @@ METRICS = TRAINING + DEVICES
 
 
 def table() -> str:
-    """All metrics as the table in Markdown that ``docs/metrics.md`` has."""
+    """Return the Markdown table of all metrics, as in ``docs/metrics.md``."""
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in (*METRICS, *WORKERS):
         labels = ", ".join(f"`{label}`" for label in metric.labels)

@@ -1,4 +1,4 @@
-"""Metrics of the devices: their states, faults, uplinks, and what they cost the host."""
+"""Metrics of the devices: their states, faults, uplinks, and their cost to the host."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -143,4 +143,4 @@ WORKERS: tuple[Metric, ...] = (
         ),
     ),
 )
-"""Exported only where they are asked for: as many series as there are workers."""
+"""Exported only on request, because each has a series for every worker."""

@@ -1,7 +1,7 @@
-"""Metrics over HTTP, on the host's loopback address only; nothing is computed until somebody asks.
+"""Metrics over HTTP, on the host's loopback address only, computed only on request.
 
-prometheus-client serves each request in a thread of its own. A run is changed by the orchestrator's
-thread and read by these, each with the run's lock.
+prometheus-client serves each request in a thread of its own. The orchestrator's thread changes a run's
+state and these threads read it, each under the run's lock.
 """
 
 import errno
@@ -37,23 +37,23 @@ class Source(Protocol):
     """One run, live or replayed.
 
     Attributes:
-        lock: held by whoever changes or reads its state.
+        lock: must be held to change or read its state.
     """
 
     @property
     def lock(self) -> threading.Lock: ...
 
     def read(self) -> RunState:
-        """How it stands now; called with the lock."""
+        """Return the present state; the caller holds the lock."""
         ...
 
 
 @dataclass(eq=False)
 class Runs(Collector):
-    """Reads all runs of an execution.
+    """Collects the metrics of all runs of an execution.
 
     Attributes:
-        workers: whether each worker has series of its own.
+        workers: True if each worker has series of its own.
         sources: the runs, in the order in which they began.
     """
 
@@ -61,7 +61,7 @@ class Runs(Collector):
     sources: list[Source] = field(default_factory=list)
 
     def collect(self) -> Iterable[Family]:
-        """What there is now; a metric without a sample is left out."""
+        """Return the present metrics; a metric without a sample is left out."""
         metrics = METRICS + (WORKERS if self.workers else ())
         families = [_family(metric) for metric in metrics]
         for source in list(self.sources):
@@ -73,7 +73,7 @@ class Runs(Collector):
         return [family for family in families if family.samples]
 
     def describe(self) -> Iterable[Family]:
-        """The families, without samples."""
+        """Return the metric families without samples."""
         return map(_family, METRICS + (WORKERS if self.workers else ()))
 
 
@@ -106,15 +106,15 @@ class Exporter:
     """Serves the metrics of all runs that are added, until it is closed.
 
     Attributes:
-        port: where.
+        port: the port that it listens on.
     """
 
     def __init__(self, port: int, workers: bool = False) -> None:
         """Begin to serve.
 
         Args:
-            port: 0 for any that is free.
-            workers: whether each worker has series of its own.
+            port: 0 for any free port.
+            workers: True to give each worker series of its own.
 
         Raises:
             SpecError: the port is taken, or may not be used.
@@ -130,7 +130,7 @@ class Exporter:
 
     @property
     def url(self) -> str:
-        """What to give to Prometheus, or to a browser."""
+        """The address for Prometheus or a browser."""
         return f"http://{ADDRESS}:{self.port}/metrics"
 
     def add(self, source: Source) -> None:
@@ -138,7 +138,7 @@ class Exporter:
         self._runs.sources.append(source)
 
     def linger(self, seconds: float | None) -> None:
-        """Go on serving for so long, None for ever, or until SIGINT, SIGTERM or SIGHUP."""
+        """Serve for some more seconds (None: for ever), or until SIGINT, SIGTERM or SIGHUP."""
         if seconds == 0:
             return
         with signals() as wake_up:

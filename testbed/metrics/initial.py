@@ -1,4 +1,4 @@
-"""The state of a run that has not begun: of its plan, or of its directory."""
+"""The state of a run before it begins, from its plan or from its directory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,14 @@ from testbed.runs.device_classes import device_classes
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:
-    """The state of a run that has not begun."""
+    """Return the state of a planned run before its beginning."""
     spec, settings = plan.spec, plan.settings
     emulated = spec.engine == "emulation"
     return RunState(
         run=f"{spec.name}/{execution}",
         algorithm=plan.label,
         info={
-            # A folder's name: where it lies is the host's own affair.
+            # Of a folder only the name: its path concerns only the host.
             "dataset": spec.dataset.name.rstrip("/").rpartition("/")[2],
             "model": spec.model.name,
             "engine": spec.engine,
@@ -40,7 +40,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
 
 
 def of_recorded(recorded: Recorded) -> RunState:
-    """The state of a finished run before its beginning."""
+    """Return the state of a finished run before its beginning."""
     manifest, spec = recorded.run.manifest, recorded.spec
     sections: dict[str, Mapping[str, Any]] = {
         purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")

@@ -1,7 +1,7 @@
-"""A run as it goes: what the orchestrator hears, the board, and how it ended, become its state.
+"""The state of a run under way, from the orchestrator's messages, the board and the run's summary.
 
-The orchestrator hands over every message that it gets anyway. What changes all the time (how the
-devices stand, the server's ledger, the rate) is looked up when somebody reads.
+The orchestrator passes on the messages that it receives anyway. Values that change all the time (the
+devices' states, the server's counters, the rate) are looked up when the state is read.
 """
 
 import threading
@@ -26,7 +26,7 @@ from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS
 
 MEMORY_PERIOD = 5.0
-"""Seconds between two looks at the orchestrator's own memory."""
+"""Seconds between two readings of the orchestrator's own memory."""
 
 
 class LiveRun:
@@ -34,11 +34,11 @@ class LiveRun:
 
     Attributes:
         lock: of the state.
-        board: where its devices write; None for a simulation, which has none.
+        board: the memory that its devices write to; None for a simulation, which has none.
     """
 
     def __init__(self, plan: Plan, execution: str) -> None:
-        """Prepare.
+        """Make the state of a planned run, and its board.
 
         Args:
             execution: the name of the execution's directory.
@@ -68,17 +68,17 @@ class LiveRun:
         rates = [links[name].uplink.rate for name in self._numbers]
         return UplinkMeter(self._state.classes, rates)
 
-    # -- what the orchestrator tells
+    # -- calls by the orchestrator
 
     def progress(self, progress: Progress) -> None:
-        """Take how far it is; called a few times per second."""
+        """Take the run's progress; called a few times per second."""
         with self.lock:
             if not self._ended:
                 self._state.phase = progress.phase
                 self._state.due = progress.evaluations_due
 
     def from_agent(self, message: Message) -> None:
-        """Take a message of the agent's."""
+        """Take a message from the agent."""
         with self.lock:
             match message.fields:
                 case {"counter": counter, **rest}:
@@ -106,7 +106,7 @@ class LiveRun:
                     self._devices.froze(self._numbers[device], yes=frozen)
 
     def from_role(self, message: Message) -> None:
-        """Take a message of a role's."""
+        """Take a message from a role."""
         state = self._state
         with self.lock:
             match message.fields:
@@ -125,17 +125,17 @@ class LiveRun:
                 case {"welcomed": number}:
                     self._suspect(number, yes=False)
                 case {"restored": _, **rest} if "counts" not in rest:
-                    # By the wall clock it is a server that has not waited for anybody yet.
+                    # Under the wall clock, a restored server suspects no worker yet.
                     self._suspect(slice(None), yes=False)
 
     def fault(self, record: Mapping[str, Any]) -> None:
-        """Take a record of a fault, as the run log gets it."""
+        """Take a record of a fault, as the run log receives it."""
         with self.lock:
             self._lost(self._devices.struck(record))
             self._state.stands(self._devices.striking)
 
     def suspected(self, number: int, *, yes: bool) -> None:
-        """A simulated worker is suspected, or is so no more."""
+        """Note that a simulated worker is suspected, or no longer is."""
         with self.lock:
             self._suspect(number, yes=yes)
 
@@ -144,12 +144,12 @@ class LiveRun:
         self._state.stands(self._devices.striking)
 
     def simulated(self, rows: npt.NDArray[Any], now: float, ledger: Mapping[str, int]) -> None:
-        """Take what a simulation did since the last time.
+        """Take the progress of a simulation since the last call.
 
         Args:
             rows: of ``UPDATE``.
-            now: by the virtual clock.
-            ledger: bytes by layer, modelled ones of the wire.
+            now: seconds of the virtual clock.
+            ledger: bytes by layer; those of the wire are modelled.
         """
         with self.lock:
             if self._training is None:
@@ -161,12 +161,12 @@ class LiveRun:
             )
 
     def evaluated(self, row: Mapping[str, float]) -> None:
-        """Take an evaluation of which everything is known."""
+        """Take a complete evaluation."""
         with self.lock:
             self._state.evaluated(row)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        """The run is over: its values are final from now on, and its board is closed."""
+        """Note that the run is over: take its final values and close its board."""
         with self.lock:
             self.read()
             state = self._state
@@ -185,7 +185,7 @@ class LiveRun:
             if self.board is not None:
                 self.board.close()
 
-    # -- taking it in
+    # -- changes of the state
 
     def _took_in(self, rows: npt.NDArray[Any]) -> None:
         if len(rows):
@@ -208,7 +208,7 @@ class LiveRun:
             self._state.acknowledgements = capture.get("acknowledgements")
 
     def _sampled(self, rows: npt.NDArray[np.void]) -> None:
-        """Rows of all links, in their order, in parts; a peer's is no uplink's."""
+        """Take the rows of all links, which come in order and in parts; a peer's is no uplink's."""
         first = self._next_link
         self._next_link = (first + len(rows)) % len(self._links)
         if self._plan.served:
@@ -231,7 +231,7 @@ class LiveRun:
     # -- reading
 
     def read(self) -> RunState:
-        """How it stands now; called with the lock."""
+        """Return the present state; the caller holds the lock."""
         state = self._state
         if self._ended:
             return state
@@ -255,7 +255,7 @@ class LiveRun:
         return state
 
     def _mirror(self) -> None:
-        """Whatever a peer gets another one has sent."""
+        """Set the egress of peers, which is their ingress: each byte that one gets, another sent."""
         if not self._plan.served:
             self._state.egress |= self._state.ingress
 

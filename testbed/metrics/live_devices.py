@@ -1,4 +1,4 @@
-"""How the workers of a run under way stand: what they write on the board, and what befell them."""
+"""States of the workers of a run under way, from the board, their exits and their faults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,14 +16,14 @@ class LiveDevices:
     """The workers or peers of one run.
 
     Attributes:
-        striking: what the experiment's faults have done.
+        striking: the effects of the experiment's faults so far.
     """
 
     def __init__(self, classes: DeviceClasses, board: Board | None) -> None:
-        """Prepare.
+        """Begin with all workers alive.
 
         Args:
-            board: where they write; None of a simulation's, which have none.
+            board: the memory that they write to; None for a simulation, which has none.
         """
         workers = len(classes.of_device)
         self.striking = Striking(workers)
@@ -34,7 +34,7 @@ class LiveDevices:
         self._frozen = np.zeros(workers, bool)
 
     def struck(self, record: Mapping[str, Any]) -> npt.NDArray[np.int64]:
-        """Take a record of a fault; returns the workers whose death nobody else will tell of."""
+        """Take a record of a fault; return the workers whose death no other message reports."""
         numbers, begins = self.striking.take(record)
         if record["fault"] == "kill":
             if not begins:  # they are new incarnations
@@ -45,13 +45,13 @@ class LiveDevices:
         return numbers[:0]
 
     def froze(self, number: int, *, yes: bool) -> None:
-        """The agent froze or thawed a worker."""
+        """Note that the agent froze or thawed a worker."""
         self._frozen[number] = yes
 
     def left(self, number: int, status: int) -> bool:
-        """A worker's process has ended with a status; returns whether that is a crash.
+        """Note that a worker's process ended with a status; return True if it crashed.
 
-        Who stands still or cannot be reached by a fault is killed when training is over, which is none.
+        A worker that a fault has frozen or cut off is killed when training is over: that is no crash.
         """
         out = self.striking.under("freeze", *CUTS)[number]
         crashed = status != 0 and bool(self.striking.under("kill")[number] or not out)
@@ -60,10 +60,10 @@ class LiveDevices:
         return crashed
 
     def counts(self, *, begun: bool, ended: bool) -> dict[str, npt.NDArray[Any]]:
-        """How many of each class are in each of ``STATES``, each of shape (classes,).
+        """Count the workers of each class, shape (classes,), for each of ``STATES``.
 
         Args:
-            begun, ended: whether training has begun, and whether the run is over.
+            begun, ended: True if training has begun, and if the run is over.
         """
         workers = len(self._classes.of_device)
         if self._board is not None and self._board.shared:

@@ -1,4 +1,4 @@
-"""What a metric is, and the ways in which one is read off a run's state."""
+"""The definition of a metric, and helpers that read its samples from a run's state."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: with the suffix that it has on the page.
-        labels: its own, beside ``catalogue.COMMON``.
+        name: with its suffix, as exported.
+        labels: its own, in addition to ``catalogue.COMMON``.
         meaning: one line, the metric's HELP.
-        read: its samples; none of what is not known. A histogram's value is a
+        read: returns its samples; none of an unknown value. A histogram's value is a
             ``state.Staleness``, a summary's its sum and its count.
     """
 
@@ -30,17 +30,17 @@ class Metric:
 
 
 def known(value: Any) -> Iterable[Sample]:
-    """The only sample of a metric without labels of its own; none of None."""
+    """Return the only sample of a metric without labels of its own; none for None."""
     return () if value is None else (((), value),)
 
 
 def by_key(values: dict[str, Any]) -> Iterable[Sample]:
-    """A sample for each key."""
+    """Return a sample for each key."""
     return (((key,), value) for key, value in values.items())
 
 
 def by_class(state: RunState, values: Any) -> Iterable[Sample]:
-    """A sample for each device class; none of None."""
+    """Return a sample for each device class; none for None."""
     if values is None:
         return ()
     return (((name,), value) for name, value in zip(state.classes.names, values, strict=True))

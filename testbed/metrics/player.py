@@ -1,4 +1,4 @@
-"""Moving replayed runs along with the host's clock, all of them together."""
+"""Playing replayed runs by the host's clock, all of them together."""
 
 import os
 import time
@@ -16,10 +16,10 @@ def play(runs: Sequence[ReplayedRun], speed: float) -> int | None:
     """Move runs from their beginning to their end.
 
     Args:
-        speed: seconds of training in one second; 0 for the end at once.
+        speed: seconds of training in one second; 0 to jump to the end.
 
     Returns:
-        The signal (SIGINT, SIGTERM, SIGHUP) that came before the end was reached; None if it was.
+        The signal (SIGINT, SIGTERM, SIGHUP) that stopped the replay; None if it reached the end.
     """
     if speed == 0:
         for run in runs:

@@ -1,7 +1,7 @@
-"""What a run directory tells of how a run went, second by second of the host's clock.
+"""The course of a run as its directory records it, by the host's clock.
 
-Everything is put on one axis: seconds since training began. What the directory does not tell (or tells
-only of the end) is None or empty, and is not exported.
+All times are seconds since training began. A value that the directory lacks (or has only for the end)
+is None or empty, and is not exported.
 """
 
 import json
@@ -37,7 +37,7 @@ class Recorded:
     """One run directory.
 
     Attributes:
-        run: it, read.
+        run: its contents.
         spec: its resolved experiment file.
     """
 
@@ -46,7 +46,7 @@ class Recorded:
 
     @classmethod
     def of(cls, run: Run) -> "Recorded":
-        """Read what says what the run is.
+        """Read the run's resolved experiment file.
 
         Raises:
             SpecError: its ``spec.yaml`` is not there or cannot be read.
@@ -63,17 +63,17 @@ class Recorded:
 
     @property
     def workers(self) -> int:
-        """How many workers or peers there were."""
+        """The number of workers or peers."""
         return self.run.manifest.workers
 
     @property
     def served(self) -> bool:
-        """Whether there was a server."""
+        """True if the run had a server."""
         return is_served(self.spec["algorithms"][0]["name"])
 
     @cached_property
     def _devices(self) -> DevicesSpec | None:
-        """The section on devices; None if it is of another version and says something else."""
+        """The section on devices; None if another version wrote it in another form."""
         try:
             return DevicesSpec.model_validate(self.spec["devices"])
         except ValidationError:
@@ -81,7 +81,7 @@ class Recorded:
 
     @property
     def device_classes(self) -> list[str]:
-        """The name of each device's class; none where there are no classes."""
+        """The name of each device's class; empty if there are no classes."""
         section = self._devices
         if section is None:
             return []
@@ -89,7 +89,7 @@ class Recorded:
 
     @property
     def uplink_rates(self) -> list[int | None]:
-        """Each worker's in bit/s; None where it is not shaped, as under the virtual clock."""
+        """Each worker's uplink rate in bit/s; None if not shaped, as under the virtual clock."""
         if self.run.manifest.clock == "virtual":
             return [None] * self.workers
         text = self.spec["network"].get("uplink")
@@ -110,7 +110,7 @@ class Recorded:
         for name in names:
             if name in known:
                 rows[name] = table.column(name).to_numpy(zero_copy_only=False)
-        # Before there was a virtual clock there was one time, and before drops no dropped ones.
+        # Before the virtual clock, runs had one time; before drops, they applied every push.
         if "host_time" not in known:
             rows["host_time"] = rows["time"]
         if "applied" not in known:
@@ -119,7 +119,7 @@ class Recorded:
 
     @cached_property
     def evaluated(self) -> Moments:
-        """When the version of each evaluation was reached, by the host's clock."""
+        """The moment, by the host's clock, at which the version of each evaluation was reached."""
         iterations = self.run.evaluations.iteration
         reached = np.searchsorted(np.maximum.accumulate(self.updates["iteration"]), iterations)
         times = np.append(self.updates["host_time"], np.inf)
@@ -127,7 +127,7 @@ class Recorded:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """``summary.json``, or what is known of a run that left none."""
+        """The contents of ``summary.json``; of a run that left none, a reconstruction."""
         try:
             content: dict[str, Any] = json.loads((self.run.directory / "summary.json").read_bytes())
         except (OSError, ValueError):
@@ -136,7 +136,7 @@ class Recorded:
 
     @cached_property
     def ledgers(self) -> Ledgers | None:
-        """What the witnesses said; None of a simulation."""
+        """The ledgers of the run's traffic; None for a simulation."""
         try:
             return Ledgers.load(self.run.directory / "traffic")
         except TrafficError:
@@ -144,9 +144,9 @@ class Recorded:
 
     @cached_property
     def counters(self) -> dict[str, npt.NDArray[np.void]]:
-        """Samples of ``traffic.counters.COUNTS`` by device, times since training began.
+        """Samples of ``traffic.counters.COUNTS`` by device, with times since training began.
 
-        None where there were none, or where nothing tells when training began.
+        Empty if there are none, or if the moment at which training began is not known.
         """
         began = self.ledgers.began_monotonic if self.ledgers else None
         if began is None:
@@ -166,7 +166,7 @@ class Recorded:
 
     @cached_property
     def faults(self) -> list[tuple[float, dict[str, Any]]]:
-        """When a fault began or was over, by the host's clock, and its record with devices' numbers."""
+        """Each beginning or end of a fault: the host's time, and the record with devices' numbers."""
         found: dict[tuple[float, str, str, int], list[int]] = {}
         for strike in self.run.faults:
             ends = (("begin", strike.began), ("end", strike.ended))
@@ -182,7 +182,7 @@ class Recorded:
 
     @cached_property
     def suspicions(self) -> list[tuple[float, int, bool]]:
-        """When the server came to suspect which worker, and (False) when it no longer did."""
+        """The moments at which the server came to suspect (True) or welcomed back (False) a worker."""
         return [
             (moment, _number(event.device), SUSPECTED in event.event)
             for moment, event in self._moments
@@ -191,7 +191,7 @@ class Recorded:
 
     @cached_property
     def deaths(self) -> list[tuple[float, int]]:
-        """When which worker or peer died."""
+        """The moment of each death, and the number of the worker or peer."""
         return [
             (moment, _number(event.device))
             for moment, event in self._moments
@@ -200,7 +200,7 @@ class Recorded:
 
     @cached_property
     def _moments(self) -> list[tuple[float, Event]]:
-        """Every event with its moment; each session of the run has a set-up of its own."""
+        """Every event with its moment; each session of the run has its own set-up."""
         sessions: list[list[Event]] = [[]]
         for event in self.run.events:
             if event.event.startswith(RESUMED):
@@ -210,14 +210,14 @@ class Recorded:
         found = []
         ended = 0.0
         for session, before in zip(sessions, trained, strict=False):
-            # A simulation does not say so: it trains from the session's beginning.
+            # A simulation has no such event: it trains from the session's beginning.
             began = next((e.time for e in session if e.event == TRAINING), ended)
             found += [(before + event.time - began, event) for event in session]
             ended = session[-1].time if session else ended
         return found
 
     def account(self, direction: str, column: str) -> tuple[Moments, npt.NDArray[np.int64]] | None:
-        """What the capture had counted at the end of each second: moments, and sums until then."""
+        """Return the ends of the capture's seconds, and a column's sums until then; None without it."""
         try:
             table = read_accounting(self.run.directory)
         except (FileNotFoundError, NoRunError):
@@ -230,10 +230,10 @@ class Recorded:
 
 
 def _number(device: str) -> int:
-    """A worker's or peer's number; -1 of the server."""
+    """Return a worker's or peer's number; -1 for the server."""
     return SERVER_NUMBER if device == "server" else int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:
-    """The ``run`` label of a run directory: experiment and execution."""
+    """Return the ``run`` label of a run directory: experiment and execution."""
     return "/".join(directory.parts[-3:-1])

@@ -1,4 +1,4 @@
-"""A finished run once more: its state as it was at any moment of its training."""
+"""Replay of a finished run: its state at any moment of its training."""
 
 import threading
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class ReplayedRun:
         """Read the directory.
 
         Raises:
-            SpecError: a file that it cannot do without is not there.
+            SpecError: a file that the replay needs is missing.
         """
         self.lock = threading.Lock()
         self._recorded = recorded = Recorded.of(run)
@@ -51,10 +51,10 @@ class ReplayedRun:
         self._uplinks, self._samples = self._uplink_samples()
         self.advance(0.0)
 
-    # -- what is known at which moment
+    # -- values over time
 
     def _counted_devices(self) -> list[npt.NDArray[np.void]]:
-        """Samples of the counters of what the run's ingress is."""
+        """Return the counters' samples for the devices whose traffic is the run's ingress."""
         counters = self._recorded.counters
         names = ["server"] if self._served else list(self._state.worker_names)
         return [counters[name] for name in names if name in counters]
@@ -76,7 +76,7 @@ class ReplayedRun:
         return (counted[0]["time"], _add_up(counted, "class_frames")) if counted else None
 
     def _count_acknowledgements(self) -> tuple[Any, Any] | None:
-        """Of a run whose capture did not count them, they are known if all have the plain size."""
+        """Return the pure ACKs over time; if not counted, only if all have ``PLAIN`` bytes."""
         found = self._recorded.account("ingress", "ack_bytes")
         if found is None or not len(found[1]):
             return None
@@ -88,7 +88,7 @@ class ReplayedRun:
         return when, np.round(size * (count / max(int(size[-1]), 1))).astype(np.int64)
 
     def _uplink_samples(self) -> tuple[UplinkMeter | None, npt.NDArray[np.void]]:
-        """Samples of all workers' uplinks, shape (samples, workers); a peer's are not recorded."""
+        """Return a meter and uplinks' samples, shape (samples, workers); peers' are not recorded."""
         counters, names = self._recorded.counters, self._state.worker_names
         nothing = np.zeros((0, len(names)), COUNTS)
         if not self._served or not all(name in counters for name in names):
@@ -100,16 +100,16 @@ class ReplayedRun:
     # -- moving
 
     def read(self) -> RunState:
-        """How it stood; called with the lock."""
+        """Return the state at the replay's moment; the caller holds the lock."""
         return self._state
 
     @property
     def finished(self) -> bool:
-        """Whether the final values are there."""
+        """True if the final values are in place."""
         return self._finished
 
     def advance(self, now: float) -> None:
-        """Go on to a moment, in seconds since training began; behind the end, to the final values."""
+        """Move to a moment, in seconds since training began; after the end, to the final values."""
         with self.lock:
             self._take_in(now)
             if now >= self.duration and not self._finished:
@@ -149,7 +149,7 @@ class ReplayedRun:
             if record["fault"] == "kill" and not begins:
                 self._died[numbers] = False  # they are new incarnations
             elif record["fault"] == "kill":
-                self._lose(numbers)  # of which no event tells
+                self._lose(numbers)  # no event reports it
             self._fault += 1
         while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:
             _, number, yes = suspicions[self._suspicion]
@@ -162,7 +162,7 @@ class ReplayedRun:
         self._state.lost += self._state.classes.count(numbers)
 
     def _out(self) -> dict[str, npt.NDArray[Any]]:
-        """How many of each class are dead and frozen."""
+        """Count the dead and the frozen devices of each class."""
         dead = self._died | self._striking.under("kill")
         frozen = self._striking.under("freeze") & ~dead
         count = self._state.classes.count
@@ -224,12 +224,12 @@ def _add_up(counted: Sequence[npt.NDArray[np.void]], column: str) -> npt.NDArray
     total: npt.NDArray[np.int64] = sum(
         (rows[column][:most] for rows in counted), np.zeros(most, np.int64)
     )
-    # Moments are the first one's; devices are read one after the other within milliseconds.
+    # The moments are the first device's: all devices are read within milliseconds of each other.
     return np.append(total, [total[-1:]] * (len(counted[0]) - most))
 
 
 def _at(points: tuple[Any, Any], now: float) -> int:
-    """The value at a moment, on the line between the points around it."""
+    """Return the value at a moment, interpolated linearly between the points around it."""
     when, values = points
     if not len(when):
         return 0
@@ -237,7 +237,7 @@ def _at(points: tuple[Any, Any], now: float) -> int:
 
 
 def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
-    """Several runs, side by side.
+    """Prepare several runs for a replay at the same time.
 
     Raises:
         SpecError: two of them have the same name, so that their series could not be told apart.

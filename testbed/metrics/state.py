@@ -1,6 +1,6 @@
-"""How one run stands: plain values, which a live run and a replayed one fill in alike.
+"""The state of one run as plain values, which a live run and a replayed one fill in alike.
 
-None, or a key that is not there, means that it is not known: it is not exported then, and never as 0.
+None, or a missing key, means that the value is not known: it is then not exported, and never as 0.
 """
 
 from collections import deque
@@ -19,11 +19,11 @@ LAYERS = ("payload", "message", "wire")
 PHASES = ("loading", "devices", "training", "finishing", "completed", "failed", "interrupted")
 STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
 BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Upper bounds of the staleness histogram, in updates; one bucket more has no bound."""
+"""Upper bounds of the staleness histogram's buckets, in updates; one more bucket has no bound."""
 ACCURACIES = (0.8, 0.9, 0.95, 0.97)
-"""Shares of the test set of which it is told what ingress it took to classify them."""
+"""Accuracies for which the ingress needed to reach them is exported."""
 RATE_WINDOW = 5.0
-"""Seconds of the host's clock that the present rate is taken over."""
+"""Seconds of the host's clock over which the present rate is measured."""
 
 Bytes = dict[str, int]
 """Bytes by layer."""
@@ -33,11 +33,11 @@ PerClass = npt.NDArray[Any]
 
 @dataclass(slots=True)
 class Staleness:
-    """A histogram.
+    """A histogram of staleness.
 
     Attributes:
-        counts: how many in each bucket and none of those below it, shape (12,).
-        sum: of all.
+        counts: updates in each bucket alone (not cumulative), shape (12,).
+        sum: of all values.
     """
 
     counts: npt.NDArray[np.int64] = field(
@@ -46,7 +46,7 @@ class Staleness:
     sum: int = 0
 
     def add(self, staleness: npt.NDArray[np.int64]) -> None:
-        """Count some."""
+        """Count some values."""
         places = np.searchsorted(BUCKETS, staleness)
         self.counts += np.bincount(places, minlength=len(self.counts))
         self.sum += int(staleness.sum())
@@ -54,7 +54,7 @@ class Staleness:
 
 @dataclass(slots=True)
 class Evaluation:
-    """The last evaluation: accuracy from 0 to 1, and what had come in when its version was reached."""
+    """The last evaluation: accuracy from 0 to 1, and the ingress when its version was reached."""
 
     updates: int
     accuracy: float
@@ -64,13 +64,13 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Uplinks:
-    """The uplinks of each device class; what needs a queueing discipline is None without one.
+    """The uplinks of each device class; values that need a queueing discipline are None without one.
 
     Attributes:
         transmitted: bytes so far.
         dropped: packets so far.
         capacity: bytes per second.
-        utilisation: of the capacity, over the last sample period, 0 to 1.
+        utilisation: share of the capacity used over the last sample period, 0 to 1.
         backlog: bytes that wait.
     """
 
@@ -83,27 +83,27 @@ class Uplinks:
 
 @dataclass(slots=True)
 class RunState:
-    """One run.
+    """The state of one run.
 
     Attributes:
         run: experiment and execution.
         algorithm: the run's label.
-        info: what else it is, for labels.
+        info: its other properties, for labels.
         target: updates that it lasts.
         classes: of its devices.
         worker_names: by number.
         updates, dropped: pushes that were applied and not applied.
         rate: updates per second of the host's clock.
         class_updates, lost: updates and crashes of each class.
-        worker_updates, worker_message_bytes: of each worker.
+        worker_updates, worker_message_bytes: updates and bytes of each worker.
         ingress, egress: bytes by layer.
         packets: frames into the server; ``acknowledgements``: pure ACKs among them.
         capture: packets captured and dropped.
-        due: evaluations that the evaluator is behind.
-        devices: how many of each class (rows) are in each of some states (by name).
+        due: evaluations that the evaluator still has to do.
+        devices: number of devices of each class (shape (classes,)) in each state (by name).
         struck: devices that each kind of fault has struck so far.
-        cut, suspected: workers of each class whose link is down or cut off, and that are suspected.
-        queue, apply: seconds in all, and of how many pushes.
+        cut, suspected: workers of each class that are cut off, and that are suspected.
+        queue, apply: total seconds, and the number of pushes.
         memory, processor: bytes and seconds by role.
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
         reached: ingress when each of ``ACCURACIES`` was first reached.
@@ -156,7 +156,7 @@ class RunState:
         self.worker_message_bytes = np.zeros(count, np.int64)
 
     def stands(self, striking: Striking) -> None:
-        """Take what the faults so far have done."""
+        """Take the effects of the faults so far."""
         self.struck = dict(striking.struck)
         self.cut = self.classes.count(np.flatnonzero(striking.under(*CUTS)))
         self.suspected = self.classes.count(np.flatnonzero(striking.suspected))
@@ -178,7 +178,7 @@ class RunState:
         self.worker_message_bytes += sizes.astype(np.int64)
 
     def came_in(self, **ingress: int) -> None:
-        """Take bytes by layer as somebody knows them; what was known before may be ahead."""
+        """Take the ingress by layer from one source; another may have reported more already."""
         for layer, size in ingress.items():
             self.ingress[layer] = max(self.ingress[layer], size)
 
@@ -192,7 +192,7 @@ class RunState:
                 self.reached.setdefault(wanted, ingress)
 
     def measure_rate(self, now: float) -> None:
-        """Take the rate at a moment of the host's clock, of the updates that there are now."""
+        """Measure the rate at a moment of the host's clock, from the present number of updates."""
         recent = self._recent
         recent.append((now, self.updates))
         while len(recent) > 2 and now - recent[1][0] >= RATE_WINDOW:

@@ -1,7 +1,7 @@
-"""Who of a run's workers is frozen, killed, cut off or suspected, as the records of its faults have it.
+"""The workers of a run that are frozen, killed, cut off or suspected, from the records of its faults.
 
-A worker that was struck twice is free again when the last of the faults is over. One that is killed and
-comes back is there again.
+A worker that was struck twice is free again when the last of the faults is over. A worker that is
+killed and comes back is alive again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from testbed.results.reading.faults import KINDS
 Mask = npt.NDArray[np.bool_]
 """One entry for each worker, shape (workers,)."""
 CUTS = ("stop-network", "partition")
-"""The kinds after which nothing passes between a worker and the server."""
+"""The kinds that stop all traffic between a worker and the server."""
 
 
 class Striking:
-    """Takes records of faults, in order.
+    """The effects of a run's faults; takes their records in order.
 
     Attributes:
-        struck: how many devices each kind has struck so far, the server among them; one that is struck
-            twice counts twice.
-        suspected: the workers that the server has heard nothing of for too long, and does not wait for.
+        struck: number of devices that each kind has struck so far, the server included; a device that
+            is struck twice counts twice.
+        suspected: workers that have sent the server nothing for too long; it does not wait for them.
     """
 
     def __init__(self, workers: int) -> None:
@@ -33,25 +33,25 @@ class Striking:
         self._open = {kind: np.zeros(workers, np.int64) for kind in KINDS}
 
     def take(self, record: Mapping[str, Any]) -> tuple[npt.NDArray[np.int64], bool]:
-        """Take a record as the run log gets it, with numbers of devices, -1 that of the server.
+        """Take a record as the run log receives it, with devices' numbers (-1 is the server).
 
         Returns:
-            The workers that it is about, int64, and whether the fault begins there.
+            The workers that it is about, int64, and True if the fault begins.
         """
         kind, begins = record["fault"], record["phase"] == "begin"
         devices: Sequence[int] = record["devices"]
         numbers = np.array([number for number in devices if number >= 0], np.int64)
         if kind == "kill":
-            self.suspected[numbers] = False  # the next incarnation is another one
+            self.suspected[numbers] = False  # the next incarnation is not suspected
         if begins:
             self.struck[kind] = self.struck.get(kind, 0) + len(devices)
             if kind == "kill":
-                self._open["freeze"][numbers] = 0  # what is killed stands still no more
+                self._open["freeze"][numbers] = 0  # a killed worker is no longer frozen
         count = self._open.setdefault(kind, np.zeros_like(self._open[KINDS[0]]))
         count[numbers] = np.maximum(count[numbers] + (1 if begins else -1), 0)
         return numbers, begins
 
     def under(self, *kinds: str) -> Mask:
-        """The workers that a fault of one of these kinds has struck and that is not over."""
+        """Return the workers on which a fault of one of these kinds is active."""
         found: Mask = np.any([self._open[kind] > 0 for kind in kinds], axis=0)
         return found

@@ -1,4 +1,4 @@
-"""Metrics of a run as a whole: what it is, updates, bytes, accuracy, the server's work, time."""
+"""Metrics of a run as a whole: properties, updates, bytes, accuracy, the server's work, time."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""From samples of links' counters to what is told of each device class's uplinks."""
+"""Use of each device class's uplinks, computed from samples of the links' counters."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ Counts = npt.NDArray[np.void]
 
 
 class UplinkMeter:
-    """Takes samples of all uplinks of one run."""
+    """Turns samples of all uplinks of one run into values for each device class."""
 
     def __init__(self, classes: DeviceClasses, rates: Sequence[int | None]) -> None:
-        """Prepare.
+        """Start without a sample.
 
         Args:
             rates: each device's, in bit/s; None where it is not shaped.
@@ -30,7 +30,7 @@ class UplinkMeter:
         self._filled = 0
 
     def add(self, rows: Counts) -> Uplinks | None:
-        """Take a part of a sample, in the order of the devices; what it tells once it is whole."""
+        """Take a part of a sample, in the devices' order; return the values once it is complete."""
         self._rows[self._filled : self._filled + len(rows)] = rows
         self._filled += len(rows)
         if self._filled < len(self._rows):

@@ -1,8 +1,9 @@
-"""Who has which address: every device is one /31 link away from the core.
+"""The addresses of the devices: every device is one /31 link away from the core.
 
 A /31 has two addresses, the core's (even) and the device's (odd), so that link i of the star owns
-the addresses BASE + 2i and BASE + 2i + 1. The same numbers stand in the MAC addresses. They live in
-namespaces of the run's own, so that they cannot meet the host's networks or another run's.
+the addresses BASE + 2i and BASE + 2i + 1. The MAC addresses contain the same numbers. All of them
+exist only in the run's own namespaces, so that they cannot clash with the host's networks or another
+run's.
 """
 
 import ipaddress
@@ -10,19 +11,19 @@ from dataclasses import dataclass
 
 BASE = int(ipaddress.IPv4Address("10.77.0.0"))
 MOST_LINKS = 32_768
-"""10.77.0.0/16 holds this many /31 links."""
+"""The number of /31 links in 10.77.0.0/16."""
 PREFIX_LENGTH = 31
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one direction of a link does to its traffic.
+    """The rate, delay, loss and damage of one direction of a link.
 
     Attributes:
-        rate: bit/s, or None for as fast as the host goes.
+        rate: bit/s, or None for as fast as the host can.
         delay: seconds added to every packet; needs the kernel's netem.
         loss: fraction of packets lost, 0 to 1; needs the kernel's netem.
-        corrupt: fraction of packets of which a bit is turned over, 0 to 1; needs it, too.
+        corrupt: fraction of packets in which a bit is flipped, 0 to 1; needs netem, too.
     """
 
     rate: int | None = None
@@ -32,12 +33,12 @@ class Shape:
 
     @property
     def shapes(self) -> bool:
-        """Whether anything has to be set up at all."""
+        """True if anything has to be set up."""
         return self.rate is not None or self.needs_netem
 
     @property
     def needs_netem(self) -> bool:
-        """Whether the kernel's network emulator is needed."""
+        """True if the kernel's network emulator, netem, is needed."""
         return self.delay > 0 or self.loss > 0 or self.corrupt > 0
 
 
@@ -59,27 +60,27 @@ class Link:
 
     @property
     def core_address(self) -> str:
-        """IPv4 address of the core's end."""
+        """The IPv4 address of the core's end."""
         return str(ipaddress.IPv4Address(BASE + 2 * self.index))
 
     @property
     def device_address(self) -> str:
-        """IPv4 address of the device's end."""
+        """The IPv4 address of the device's end."""
         return str(ipaddress.IPv4Address(BASE + 2 * self.index + 1))
 
     @property
     def core_mac(self) -> str:
-        """MAC address of the core's end (locally administered)."""
+        """The MAC address of the core's end (locally administered)."""
         return _mac(2 * self.index)
 
     @property
     def device_mac(self) -> str:
-        """MAC address of the device's end (locally administered)."""
+        """The MAC address of the device's end (locally administered)."""
         return _mac(2 * self.index + 1)
 
     @property
     def core_interface(self) -> str:
-        """Name of the interface at the core's end; a kernel name has at most 15 bytes."""
+        """The name of the interface at the core's end; a kernel name has at most 15 bytes."""
         return f"link{self.index}"
 
 

@@ -1,16 +1,16 @@
-"""Links that fail, and whole sets of devices cut off, in a star that stands already.
+"""Links that fail, and devices that are cut off from the server, in a star that is already built.
 
 Everything happens in the core's network namespace, so that a device notices no more than a real one
-would. A link that is down is one whose far side has lost its plug: the device's interface has no
-carrier, and its own addresses and routes stay. In the core the kernel forgets the route and the
-neighbour with the interface; until both are back a black hole stands in their place, so that nothing
-answers for the device: an ICMP message of the core's would be traffic of the server's link.
+would. A link that is down looks as if the far end were unplugged: the device's interface has no
+carrier, and the device's addresses and routes stay. In the core the kernel drops the route and the
+neighbour together with the interface. Until both are back a black hole replaces the route, so that
+nothing answers for the device: an ICMP message from the core would be traffic on the server's link.
 
-A cut leaves links up: packets between a device and the server are dropped by rules of the core's
-routing, in both directions, without a word to anybody.
+A cut leaves links up: rules of the core's routing drop the packets between a device and the server, in
+both directions and without an ICMP error.
 
-What TCP had sent is sent again when it is due, and its intervals double while nobody answers: after an
-outage a connection may stand still for as long again as the outage lasted.
+TCP retransmits what it had sent, at intervals that double while there is no answer: after an outage a
+connection may stay idle for as long again as the outage lasted.
 """
 
 from pyroute2 import IPRoute
@@ -19,13 +19,13 @@ from testbed.network.addresses import PREFIX_LENGTH, Link
 from testbed.network.star import DEVICE_INDEX, add_neighbour
 
 _BEHIND = 1000
-"""Metric of a black hole: it counts only while there is no route of an interface."""
+"""Metric of a black hole, which is used only while no interface has a route."""
 _BEFORE = 100
-"""Priority of a cut's rules: before all tables."""
+"""Priority of a cut's rules: before that of the main routing table."""
 
 
 def set_link(link: Link, *, up: bool) -> None:
-    """Take a device's link down, which must be up, or up again, from inside the core."""
+    """Take a device's link down, which must be up, or up again; the current namespace is the core."""
     interface = DEVICE_INDEX + link.index
     prefix = f"{link.core_address}/{PREFIX_LENGTH}"
     with IPRoute() as core:
@@ -33,14 +33,14 @@ def set_link(link: Link, *, up: bool) -> None:
             core.route("add", dst=prefix, type="blackhole", priority=_BEHIND)
             core.link("set", index=interface, state="down")
             return
-        # Before the link is up: a packet that is on its way would have the kernel ask for it.
+        # Before the link is up: otherwise a packet on its way would make the kernel send ARP requests.
         add_neighbour(core, interface, link.device_address, link.device_mac)
         core.link("set", index=interface, state="up")
         core.route("del", dst=prefix, type="blackhole", priority=_BEHIND)
 
 
 def set_cut(device: str, server: str, *, cut: bool) -> None:
-    """Drop, or drop no longer, everything between two addresses, from inside the core."""
+    """Begin or stop dropping all packets between two addresses; the current namespace is the core."""
     with IPRoute() as core:
         for source, destination in ((device, server), (server, device)):
             core.rule(

@@ -1,11 +1,11 @@
-"""Sending trains over real links and seeing what becomes of them, from the core's namespace.
+"""Measuring links by sending trains of packets over them, from the core's namespace.
 
 Every direction that shapes something gets a train (``testbed.network.trains``): the uplink's is sent
 inside the device's namespace, the downlink's in the core. Both are seen on the core's end of the link,
-where an uplink's packets arrive and a downlink's have just left the queue. The moments are the
-kernel's: a train that is in the queue needs no processor of ours until it has passed. The datagrams go
-from one end of the link to the other and nowhere else. A socket takes them in there, unread: without
-one the kernel would answer with ICMP.
+where an uplink's packets arrive and a downlink's packets have just left the queue. The kernel takes
+the times: once a train is in the queue, this process need not run until it has passed. The datagrams
+go from one end of the link to the other and no further. A socket receives them there, and nothing
+reads it: without a socket the kernel would answer with ICMP.
 
 A direction that seems off, or of which too little is known, is measured up to ``TRIES`` times. When the
 probe returns, the queues are empty and the buckets full.
@@ -30,21 +30,21 @@ from testbed.nodes.linux import inside_network
 Direction: TypeAlias = Literal["uplink", "downlink"]
 TRIES = 3
 MOST_AT_A_TIME = 1_000_000_000
-"""Bit/s of all trains that are under way together."""
+"""Bit/s, at most, of all trains that are sent at the same time."""
 PATIENCE = 0.25
-"""Seconds, and half the time that the train should take, for which it is waited for longer."""
+"""Seconds to wait for a train, beyond one and a half times the time that it should take."""
 DRAINING = 4.0
-"""Seconds after that in which a link that is too slow may send what is in its queue."""
+"""Seconds after that in which a link that is too slow may empty its queue."""
 LONGEST = 10.0
-"""Seconds after which nothing is measured again."""
+"""Seconds after which no further try is begun."""
 _POLL = 0.003
 _RETIRE = 0.01
 _BLOCKS = 16
 _SNAP_LENGTH = 50
 _NUMBERS = struct.Struct("!II")
-"""First in every datagram: the train's number and the packet's."""
+"""The beginning of every datagram: the train's number and the packet's."""
 _NUMBERS_AT = 42
-"""Where those are in a frame: after the headers of Ethernet, IPv4 and UDP."""
+"""Offset of these numbers in a frame: after the headers of Ethernet, IPv4 and UDP."""
 _PROTOCOL_AT = 23
 _UDP = 17
 _UDP_SEGMENT = 103
@@ -59,14 +59,14 @@ class Finding:
     """One direction of one link, as asked and as measured.
 
     Attributes:
-        device: whose link it is.
-        asked: how the direction should be.
-        measured: how it is; None if it was not measured.
-        tries: how often it was.
-        unmeasured: why it cannot be measured.
-        failed: why it could not be measured although it can.
+        device: the device that has the link.
+        asked: the shape that the direction should have.
+        measured: the measurement; None if there is none.
+        tries: the number of measurements made.
+        unmeasured: why this shape cannot be measured.
+        failed: why the measurement failed although the shape can be measured.
         off: which of ``rate``, ``delay`` and ``loss`` are not as asked.
-        drained: whether all that was sent has left the queue.
+        drained: True if everything that was sent has left the queue.
     """
 
     device: str
@@ -82,13 +82,13 @@ class Finding:
 
 @dataclass(slots=True, eq=False)
 class _Way:
-    """One direction of one link that is measured."""
+    """One direction of one link, while it is measured."""
 
     link: Link
     direction: Direction
     shape: Shape
     namespace: int
-    """The device's."""
+    """Descriptor of the device's network namespace."""
     train: trains.Train
     measured: trains.Measured | None = None
     tries: int = 0
@@ -99,7 +99,7 @@ class _Way:
 
     @property
     def ends(self) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
-        """Address and namespace from which it is sent, and those to which; None is the core's."""
+        """The address and namespace of the sender, then of the receiver; None is the core's."""
         device, core = (self.link.device_address, self.namespace), (self.link.core_address, None)
         return (device, core) if self.direction == "uplink" else (core, device)
 
@@ -109,7 +109,7 @@ class _Way:
 
     @property
     def doubtful(self) -> bool:
-        """Return True if another try may tell more."""
+        """True if another try may give a better result."""
         if self.measured is None or not self.drained or self.refused:
             return False
         return bool(self.off) or trains.is_open(self.measured, self.shape)
@@ -127,7 +127,7 @@ class _Way:
         )
 
     def start(self, number: int, opened: contextlib.ExitStack) -> None:
-        """Put the train into the queue of the direction's first end, or note why that cannot be."""
+        """Send the train into the queue of the sending end, or record why that failed."""
         try:
             self._send(number, opened)
         except OSError as error:
@@ -137,7 +137,7 @@ class _Way:
         (source, here), (destination, there) = self.ends
         with _inside(there):
             sink = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # the kernel's least
+        sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # the kernel's minimum
         sink.bind((destination, 0))
 
         def connected() -> socket.socket:
@@ -146,7 +146,7 @@ class _Way:
             sender.bind((source, 0))
             sender.connect(sink.getsockname())
             sender.setblocking(False)
-            with contextlib.suppress(PermissionError):  # an ordinary user's has 208 KiB, as it is
+            with contextlib.suppress(PermissionError):  # an ordinary user has 208 KiB
                 sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
             if max(self.train.payloads) > trains.SEGMENT:
                 sender.setsockopt(_UDP, _UDP_SEGMENT, trains.SEGMENT)
@@ -161,7 +161,7 @@ class _Way:
             try:
                 sender.sendmsg(parts)
             except BlockingIOError:
-                # A socket may have only so much in the queue: the next one has room.
+                # A socket's share of the queue is limited: another socket has room.
                 sender = connected()
                 sender.sendmsg(parts)
         expected = round((1.5 * self.train.seconds + PATIENCE) * 1e9)
@@ -169,18 +169,18 @@ class _Way:
         self.passage = trains.Passage(sent, np.full(len(sent), -1, np.int64), until)
 
     def note(self, packets: npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> None:
-        """Note when packets of the train were seen."""
+        """Record the times at which packets of the train were seen."""
         arrived = self.passage.arrived
         known = packets < len(arrived)
         arrived[packets[known]] = times[known]
 
     @property
     def over(self) -> bool:
-        """Return True if everything that will come has come."""
+        """True if no more of the train can arrive."""
         return trains.is_over(self.passage)
 
     def conclude(self) -> None:
-        """Measure what has passed; what came too late has not."""
+        """Compute the measurement; packets that came too late count as lost."""
         passage = self.passage
         self.drained = self.over
         late = passage.arrived > passage.until
@@ -197,12 +197,12 @@ class _Way:
 def probe(
     links: Sequence[Link], namespaces: Mapping[str, int], given_up: Callable[[], bool]
 ) -> list[Finding]:
-    """Measure what some links do to what is sent over them; the current namespace is the core.
+    """Measure rate, delay and loss of links; the current namespace is the core.
 
     Args:
-        links: how each of them should be. Nothing else may be on its way over them.
+        links: the links, with their intended shapes. Nothing else may be sent over them meanwhile.
         namespaces: descriptor of each device's network namespace, by device name.
-        given_up: asked now and then, whether to return at once.
+        given_up: called now and then; True makes the probe return at once.
 
     Raises:
         OSError, TrafficError: packets cannot be sent or seen.
@@ -237,7 +237,7 @@ def _directions(link: Link) -> tuple[tuple[Link, Direction, Shape], ...]:
 
 
 def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sightings]:
-    """Look at the core's end of each link, with room for all that will pass."""
+    """Begin to capture at the core's end of each link, with room for all packets that will pass."""
     packets: dict[str, int] = {}
     for way in ways:
         interface = way.link.core_interface
@@ -250,7 +250,7 @@ def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sigh
 
 
 def _batches(ways: Sequence[_Way]) -> Iterator[list[_Way]]:
-    """Ways whose trains may be under way together."""
+    """Yield groups of directions whose trains may be sent at the same time."""
     batch: list[_Way] = []
     rate = 0
     for way in ways:
@@ -267,7 +267,7 @@ def _batches(ways: Sequence[_Way]) -> Iterator[list[_Way]]:
 def _pass(
     ways: Sequence[_Way], seen: Mapping[str, Sightings], first: int, given_up: Callable[[], bool]
 ) -> None:
-    """Send the trains of some ways, see them pass, and wait until the links are as before."""
+    """Send the trains of some directions, see them pass, and wait until the buckets are full."""
     with contextlib.ExitStack() as sockets:
         for number, way in enumerate(ways, first):
             way.start(number, sockets)
@@ -289,7 +289,7 @@ def _pass(
 
 
 def _sort(seen: Sightings, ways: Mapping[int, _Way]) -> None:
-    """Tell each way which of its packets were seen on its link."""
+    """Record, for each direction, which of its packets were seen on its link."""
     times, data = seen.take()
     times, data = times[data[:, _PROTOCOL_AT] == _UDP], data[data[:, _PROTOCOL_AT] == _UDP]
     numbers = data[:, _NUMBERS_AT : _NUMBERS_AT + _NUMBERS.size]

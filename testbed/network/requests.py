@@ -1,8 +1,9 @@
 """Requests to the kernel's routing netlink, rtnetlink(7): many in one call, without an event loop.
 
-A device's link takes about ten of them. With pyroute2's, one socket and one event loop for each device,
-they took 14 ms of a processor's time in this process, and the kernel 3 ms; packed here they take 1 ms,
-and the kernel what it did. What shapes a link is still packed by pyroute2, once for each shape.
+A device's link takes about ten requests. With pyroute2, which needs a socket and an event loop for
+each device, they took 14 ms of processor time in this process and 3 ms in the kernel; packed here they
+take 1 ms, and the same in the kernel. The requests that shape a link are still packed by pyroute2, once
+for each shape.
 """
 
 import ipaddress
@@ -30,12 +31,12 @@ _MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
 _LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
 _INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
 _INTERFACE_OFFSET = _HEADER.size + 4
-"""Place of the interface's index in a request about its queueing disciplines."""
+"""Offset of the interface's index in a request about its queueing disciplines."""
 _ANSWERS = 65_536
 
 
 class Requests:
-    """Requests to one network namespace: that which the calling thread is in when this is made."""
+    """Requests to one network namespace: the one that the calling thread is in at construction."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
@@ -56,11 +57,11 @@ class Requests:
     def add_veth(
         self, interface: int, name: str, mac: str, peer: tuple[int, str, str], namespace: int
     ) -> None:
-        """Make a pair of interfaces: one here, which is up, and its peer in another namespace.
+        """Add a pair of interfaces: one here, which is up, and its peer in another namespace.
 
         Args:
-            interface: the index of the one here.
-            peer: index, name and MAC address of the other.
+            interface: the index of the interface here.
+            peer: index, name and MAC address of the other interface.
             namespace: descriptor of the peer's network namespace.
         """
         there = _LINK.pack(0, 0, peer[0], 0, 0) + _named(*peer[1:])
@@ -83,13 +84,13 @@ class Requests:
         self._add(f"the address {address}", _NEW_ADDRESS, _ADD, body)
 
     def add_neighbour(self, interface: int, address: str, mac: str) -> None:
-        """Say for good which MAC address an IPv4 address has: nobody needs to ask."""
+        """Add a permanent neighbour entry, so that no ARP request is sent."""
         body = _NEIGHBOUR.pack(socket.AF_INET, interface, _PERMANENT, 0, 0)
         body += _attribute(1, ipaddress.IPv4Address(address).packed) + _attribute(2, _mac(mac))
         self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, _ADD, body)
 
     def add_default_route(self, gateway: str) -> None:
-        """Send what is for no neighbour to a gateway."""
+        """Add a default route by a gateway."""
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
         body += _attribute(5, ipaddress.IPv4Address(gateway).packed)
         self._add(f"the route by {gateway}", _NEW_ROUTE, _ADD, body)
@@ -98,7 +99,7 @@ class Requests:
         """Shape what an interface sends.
 
         Args:
-            packed: the requests, of ``shaping.packed_egress``, for whichever interface.
+            packed: the requests of ``shaping.packed_egress``, which name no interface yet.
         """
         for message in _split(packed):
             own = bytearray(message)
@@ -111,10 +112,10 @@ class Requests:
         self._messages.append((what, head + body))
 
     def carry_out(self) -> None:
-        """Send all that was added since the last time, in order; returns when all is done.
+        """Send all requests added since the last call, in order; return when all are done.
 
         Raises:
-            OSError: one of them failed; says which. Those after it were carried out all the same.
+            OSError: a request failed; says which. The requests after it are carried out anyway.
         """
         messages, self._messages = self._messages, []
         numbered: dict[int, str] = {}
@@ -137,7 +138,7 @@ class Requests:
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:
-    """The number of each request that is answered, and its error; 0 for none."""
+    """Yield the number of each answered request and its error; 0 for none."""
     for message in _split(data):
         _, kind, _, number, _ = _HEADER.unpack_from(message)
         if kind == _ERROR:

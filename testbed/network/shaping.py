@@ -1,13 +1,12 @@
-"""Rates, delay and loss by the kernel's queueing disciplines, and the classes that count.
+"""Rate, delay and loss by the kernel's queueing disciplines, and the classes that count bytes.
 
-A rate is an HTB class: it charges every packet with the bytes it has on a link of MTU 1,500, headers
-of each frame included, although segmentation offload hands it up to 64 KiB at once, and it may run
-into debt by one such packet, so that the long-term rate is exact. Delay, loss and damage are netem
-below it.
+A rate is an HTB class: it charges every packet for its bytes on a link of MTU 1,500, headers of each
+frame included, although segmentation offload hands it up to 64 KiB at once. It may go into debt by one
+such packet, so that the long-term rate is exact. Delay, loss and damage are a netem below it.
 
-What reaches the parameter server is counted by the same kind of class, fast enough to shape
-nothing, on the core's end of the server's link: one class for the workers and one for the devices
-that only observe.
+Traffic to the parameter server (or to a peer) is counted by the same kind of class on the core's end of
+its link: one class for the workers, with the downlink's rate if it has one, and one without a limit
+for the devices that only observe.
 """
 
 import contextlib
@@ -31,25 +30,25 @@ from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
 from testbed.network.addresses import Shape
 
 ROOT = 0x0001_0000
-"""Handle 1: of the HTB at the root of an interface's egress."""
+"""Handle 1:, the HTB at the root of an interface's egress."""
 COUNTED = 0x0001_0010
-"""Class 1:10, where everything goes that no filter sends elsewhere."""
+"""Class 1:10, for all traffic that no filter sends elsewhere."""
 UNCOUNTED = 0x0001_0020
-"""Class 1:20 at the server's link: traffic of devices that only observe."""
+"""Class 1:20, for the traffic of devices that only observe."""
 _NETEM = 0x0010_0000
 _CERTAIN = 2**32 - 1
-"""A probability of 1, as netem counts."""
+"""A probability of 1 in netem's units."""
 _ETHERTYPE_IPV4 = 0x0800
 _UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
 _FRAME = 1514
 _SOURCE, _DESTINATION = 12, 16
-"""Places of the addresses in an IPv4 header."""
+"""Offsets of the addresses in an IPv4 header."""
 _How: TypeAlias = Literal["add", "change"]
 
 
 def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
-    """Make an interface send as ``shape`` says; nothing is installed where it says nothing."""
+    """Shape an interface's egress; nothing is installed if ``shape`` asks for nothing."""
     if not shape.shapes:
         return
     _add_root(netlink, interface)
@@ -60,7 +59,7 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
 
 @functools.cache
 def packed_egress(shape: Shape) -> bytes:
-    """The requests of ``shape_egress``, packed for ``requests.Requests.shape``; for any interface."""
+    """Return the requests of ``shape_egress`` for any interface, for ``requests.Requests.shape``."""
     if not shape.shapes:
         return b""
     with IPBatch() as packed:
@@ -75,25 +74,25 @@ def packed_egress(shape: Shape) -> bytes:
 
 
 class Egress:
-    """What an interface sends, where that changes while it does.
+    """The egress of an interface whose shape changes while it sends.
 
-    Nothing is dropped by a change. What was shaped once keeps its discipline, so that what waits in it
-    is sent; where there is no rate any more it lets everything pass.
+    A change drops no packet. An interface that was shaped once keeps its discipline, so that packets
+    that wait in it are sent; without a rate the discipline lets everything pass.
     """
 
     def __init__(self, interface: int, shape: Shape) -> None:
-        """For an interface that was given to ``shape_egress`` with this shape."""
+        """Take over an interface to which ``shape_egress`` has applied this shape."""
         self._interface = interface
         self._shape = shape
         self._disciplined, self._emulated = shape.shapes, shape.needs_netem
 
     @property
     def shape(self) -> Shape:
-        """How it sends now."""
+        """The present shape."""
         return self._shape
 
     def change(self, netlink: IPRoute, shape: Shape) -> None:
-        """Send as ``shape`` says from now on."""
+        """Change the shape of the egress from now on."""
         before, self._shape = self._shape, shape
         if before == shape:
             return
@@ -112,16 +111,17 @@ class Egress:
 def count_ingress(
     netlink: IPRoute, interface: int, uncounted: Iterable[str], rate: int | None = None
 ) -> None:
-    """Count what an interface sends towards a device, apart from some IPv4 source addresses.
+    """Count what the core's interface sends to a device, except from some IPv4 source addresses.
 
     Args:
-        rate: of what is counted, in bit/s; None for no limit.
+        uncounted: these addresses, whose traffic goes to ``UNCOUNTED``.
+        rate: limit for the counted traffic in bit/s; None for no limit.
     """
     _count(netlink, interface, uncounted, _SOURCE, rate)
 
 
 def count_egress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
-    """Count what a device's interface sends, apart from some IPv4 destination addresses."""
+    """Count what a device's interface sends, except to some IPv4 destination addresses."""
     _count(netlink, interface, uncounted, _DESTINATION, None)
 
 
@@ -146,14 +146,14 @@ def _count(
 
 
 def bucket(rate: int | None) -> int:
-    """Bytes that may pass at once after a pause: 5 ms' worth of the rate, two frames at the least."""
+    """Return the bytes that may pass at once after a pause: 5 ms of the rate, two frames at least."""
     return max(2 * _FRAME, (rate // 8 if rate else _UNLIMITED) // 200)
 
 
 def missing_disciplines() -> dict[str, str]:
-    """What the kernel lacks, of ``htb``, ``u32`` and ``netem``, with the kernel's own words.
+    """Return which of ``htb``, ``u32`` and ``netem`` the kernel lacks, with its error messages.
 
-    Tries them on the current network namespace's loopback interface and takes them away again.
+    They are tried on the current network namespace's loopback interface and removed again.
     """
     missing = {}
     with IPRoute() as netlink:
@@ -189,7 +189,7 @@ def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: i
         ceil=most,
         burst=most_at_once,
         cburst=most_at_once,
-        quantum=200_000,  # only matters between classes that share a parent's rate: none do
+        quantum=200_000,  # matters only between classes that share a parent's rate: none do
     )
 
 
@@ -199,10 +199,10 @@ def _set_netem(netlink: IPRoute, how: _How, interface: int, shape: Shape) -> Non
 
 
 def _netem(how: _How, interface: int, shape: Shape) -> tcmsg:
-    """The request to add or change the network emulator of a class.
+    """Return the request to add or change the network emulator of a class.
 
-    The message is made by hand: pyroute2 leaves a share of 0 out of it, and a change leaves as it is
-    what is not in the message, so that damage would never end.
+    The message is made by hand: pyroute2 leaves out a share of 0, and a change keeps every setting
+    that is not in the message, so that damage would never end.
     """
     options = sched_netem.get_parameters(
         {"delay": round(shape.delay * 1e6), "loss": shape.loss * 100, "limit": 100_000}

@@ -1,8 +1,8 @@
-"""When the kernel sees packets on an interface: AF_PACKET with a ring of small slots, TPACKET_V2.
+"""The times at which the kernel sees packets on an interface: AF_PACKET, TPACKET_V2, small slots.
 
-A slot holds the first bytes of one packet and its moment. The ring has a slot for every packet that
-will come, so that nothing depends on when it is read. (``traffic.ring``, which has to go on for hours,
-hands whole blocks over, and loses packets where its reader is away for as many blocks' time.)
+A slot holds the first bytes of one packet and its time. The ring has a slot for every packet that will
+come, so that nothing depends on when it is read. (``traffic.ring``, which runs for hours, hands over
+whole blocks, and loses packets if its reader is away until all blocks are full.)
 """
 
 import mmap
@@ -35,24 +35,24 @@ _HEADER = np.dtype(
     ]
 )
 _DATA = 66
-"""Where a packet begins in its slot: after the header, an address, and what aligns its IP header."""
+"""Offset of a packet in its slot: after the header, an address and padding for its IP header."""
 _USER = 1
 
 
 class Sightings:
-    """Sees what passes one interface of the current network namespace, in both directions."""
+    """A capture of what passes one interface of the current network namespace, both directions."""
 
     def __init__(self, interface: str, packets: int) -> None:
-        """Begin to look.
+        """Begin to capture.
 
         Args:
-            packets: how many may pass before they are read.
+            packets: the number of packets that may pass before they are read.
 
         Raises:
             OSError: no such interface, no permission, or no memory.
         """
         blocks = -(-packets * _SLOT // _BLOCK)
-        # Without a protocol nothing is received before the ring is there.
+        # Without a protocol nothing is received before the ring exists.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
             self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
@@ -68,10 +68,10 @@ class Sightings:
         self._data = slots[:, _DATA : _DATA + SEEN_BYTES]
 
     def take(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-        """Take what was seen since the last time, in no order.
+        """Take the packets seen since the last call, in no order.
 
         Returns:
-            Moments in nanoseconds since 1970 (UTC), and the first bytes of each packet, shape
+            Times in nanoseconds since 1970 (UTC), and the first bytes of each packet, shape
             (packets, ``SEEN_BYTES``).
         """
         filled = np.flatnonzero(self._headers["status"] & _USER)
@@ -83,7 +83,7 @@ class Sightings:
         return seconds * 1_000_000_000 + headers["nanoseconds"], data
 
     def close(self) -> None:
-        """Look no longer."""
+        """Stop capturing."""
         del self._headers, self._data
         self._memory.close()
         self._socket.close()

@@ -2,8 +2,8 @@
 
 One netlink socket in the core makes every veth pair with the far end already in the device's
 namespace; one more per device, opened inside it, gives the far end its address and route. The requests
-are packed by ``requests``: with a thousand devices they are most of what building takes. Nothing
-is made in the host's own namespace: when the core's namespace goes, every link goes with it.
+are packed by ``requests``: with a thousand devices they take most of the time of building. Nothing is
+made in the host's own namespace: when the core's namespace is removed, every link is removed with it.
 
 Neighbours are fixed entries and IPv6 is off, so that no ARP or router solicitation of the kernel's
 own is counted as traffic of the devices.
@@ -21,16 +21,16 @@ from testbed.nodes.linux import inside_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
 DEVICE_INDEX = 2
-"""Interfaces are given their kernel index (1 is lo): looking each up again by name would list all
-the others, and building the star would take time quadratic in its size. Link i's interface in the core
-has this index + i, a device's only one has this index."""
+"""The kernel index of a device's only interface (1 is lo); link i's interface in the core has this
+index + i. Indices are chosen here: looking each one up by name would list all the others, and building
+the star would take time quadratic in its size."""
 
 TOLD = 50
-"""Links that are built before somebody is told how many there are."""
+"""Links built between two calls of ``abandoned``."""
 
 
 def prepare_core() -> None:
-    """Make the current network namespace one that routes between links."""
+    """Make the current network namespace route between links."""
     _set_up_stack()
     set_sysctl("net.ipv4.ip_forward", "1")
     with IPRoute() as core:
@@ -44,14 +44,14 @@ def build(
     uncounted: Sequence[str],
     abandoned: Callable[[int], bool],
 ) -> None:
-    """Wire every device to the core, which is the current network namespace.
+    """Connect every device to the core, which is the current network namespace.
 
     Args:
         links: the links to make.
         namespaces: descriptor of each device's network namespace, by device name.
         counted: devices whose ingress is counted, at the core's end of their links.
-        uncounted: devices whose traffic is counted apart there.
-        abandoned: told now and then how many links there are, and asked whether to give up.
+        uncounted: devices whose traffic is counted separately there.
+        abandoned: called now and then with the number of links so far; True stops the building.
     """
     apart = [link.device_address for link in links if link.device in uncounted]
     with Requests() as core:
@@ -67,7 +67,7 @@ def build(
 
 
 def _attach(core: Requests, link: Link, namespace: int, *, shaped: bool) -> None:
-    """Make a device's link; ``shaped``: its downlink as planned."""
+    """Make a device's link, with its uplink as planned; its downlink, too, if ``shaped``."""
     near, far = DEVICE_INDEX + link.index, DEVICE_INDEX
     with inside_network(namespace):
         _set_up_stack()
@@ -89,20 +89,20 @@ def _attach(core: Requests, link: Link, namespace: int, *, shaped: bool) -> None
 
 
 def add_neighbour(netlink: IPRoute, interface: int, address: str, mac: str) -> None:
-    """Say for good which MAC address an IPv4 address has: nobody needs to ask."""
+    """Add a permanent neighbour entry, so that no ARP request is sent."""
     netlink.neigh("add", ifindex=interface, dst=address, lladdr=mac, state="permanent")
 
 
 def _set_up_stack() -> None:
     """Set the current network namespace's own TCP/IP settings, before it has an interface.
 
-    IPv6 is switched off: it would solicit routers and groups on its own. Socket buffers hold a
-    whole parameter vector, so that a message is one system call at each end and its sender is not
-    woken once per window. A connection that was idle keeps its congestion window: on the emulated
-    links there is no other traffic that it would have to feel its way into again, and 200 workers
-    that take turns on two processors are all idle most of the time.
+    IPv6 is switched off: it would send solicitations and group reports of its own. Socket buffers hold
+    a whole parameter vector, so that a message is one system call at each end and its sender is not
+    woken once per window. A connection that was idle keeps its congestion window: the emulated links
+    carry no other traffic for which it would have to slow down, and 200 workers that take turns on two
+    processors are idle most of the time.
     """
-    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 is quiet already
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 sends nothing
         set_sysctl("net.ipv6.conf.all.disable_ipv6", "1")
         set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")
     set_sysctl("net.ipv4.tcp_rmem", "4096 4194304 8388608")

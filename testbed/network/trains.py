@@ -1,10 +1,10 @@
-"""Trains of packets: what is sent over one direction of a link to see what the link does to it.
+"""Trains of packets: composing them to measure one direction of a link, and computing the result.
 
-A train begins with a few small packets, which pass a full token bucket at once: what they take is the
-link's delay. The packets after them overrun the bucket, so that the rest leaves at the link's rate.
-Each packet has a number: those that are missing are lost. Nothing here sends or receives
-(``testbed.network.probe`` does), and nothing depends on when a receiver was scheduled: moments of
-arrival are the kernel's.
+A train begins with a few small packets, which pass a full token bucket at once: the time that they take
+is the link's delay. The packets after them overrun the bucket, so that the rest leaves at the link's
+rate. Packets are numbered; a missing number is a lost packet. Nothing here sends or receives
+(``testbed.network.probe`` does), and nothing depends on when a receiver was scheduled: the kernel takes
+the times of arrival.
 """
 
 import math
@@ -19,55 +19,55 @@ from testbed.network.shaping import bucket
 SEGMENT = 1472
 """Bytes of a datagram in a full frame: 1,500 less 20 of IPv4 and 8 of UDP."""
 HEADERS = 42
-"""Bytes around it: Ethernet 14, IPv4 20, UDP 8; what the kernel's classes count, too."""
+"""Bytes of its headers, which the kernel's classes count, too: Ethernet 14, IPv4 20, UDP 8."""
 SMALL = 60
 """Bytes of a small packet on the wire."""
 DURATION = 0.2
-"""Seconds for which a train overruns the bucket, if that is not too many bytes."""
+"""Seconds for which a train overruns the bucket, within ``MOST_BYTES``."""
 MOST_BYTES = 2_500_000
-"""Bytes beyond the bucket at most: 0.2 s at 100 Mbit/s."""
+"""Bytes beyond the bucket, at most: 0.2 s at 100 Mbit/s."""
 SLOWEST, FASTEST = 20_000, 2_000_000_000
 """Rates that are measured, in bit/s. The bucket of a slower link takes over a second to fill again;
-above the other, the host's speed would be measured."""
+for a faster link, the host's speed would be measured."""
 LONGEST_DELAY = 1.0
-"""Seconds of delay that are waited for."""
+"""Seconds of the longest delay that is measured."""
 HIGHEST_LOSS = 0.5
-"""Share of packets lost, up to which enough come for the rate."""
+"""Highest share of lost packets that is measured: above it too few arrive for the rate."""
 CONFIDENCE = 0.9999
 TOLERANCE = 0.1
-"""Share of what is asked by which a link may be off."""
+"""Relative error that a link may have."""
 HOST_DELAY = 0.002
 """Seconds that a busy host may add to a delay."""
 HOST_LOSS = 0.001
-"""Share of packets that may be lost where no loss is asked."""
+"""Share of packets that may be lost where no loss is asked for."""
 _LEADING = 10
 _TRAILING = 5
-"""Small packets at the beginning, for the delay, and at the end: once one of those is there, whatever
-was sent before and has not come is lost, since a link keeps the order."""
+"""Small packets at the beginning, for the delay, and at the end: once one of the latter arrives, any
+earlier packet that has not arrived is lost, since a link keeps the order."""
 _PACKETS = 200
-"""Packets in a train, about: those of a fast link are super-frames, as TCP's are."""
+"""Packets in a train, about; on a fast link they are super-frames (segmentation offload), as TCP's."""
 _STEPS = 16
-"""Packets beyond the bucket, at least, where the frames may be as small as that."""
+"""Packets beyond the bucket, at least, unless the frames would be smaller than ``SMALL``."""
 _MOST_FRAMES = 40
-"""Frames in a super-frame: 40 full segments fit into a datagram."""
+"""Frames in a super-frame, at most: 40 full segments fit into a datagram."""
 _MOST_TRIALS = 1500
 _EXPECTED_LOSSES = 15
 _FEWEST = 4
-"""Packets beyond the bucket without which there is no rate to be told."""
+"""Packets beyond the bucket that a slope needs; with fewer, the rate is an average over the train."""
 _SECTIONS = 20
 """Sections of a train, at most, whose slopes are compared."""
 _STARVED = 0.1
-"""Share of packets that found the queue empty, above which the sender was the limit."""
+"""Share of packets that find the queue empty, above which the sender is the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """The packets that are sent.
+    """The packets of a train.
 
     Attributes:
         payloads: bytes of each datagram; those over ``SEGMENT`` are super-frames.
         wire: int64, bytes of each on the wire at an MTU of 1,500, headers included.
-        first: of the packets that overrun the bucket.
+        first: index of the first of the packets that overrun the bucket.
         bucket: bytes that the link lets pass at once.
         seconds: how long the train takes, if the link is as asked.
         refill: seconds after which the link's bucket is full again.
@@ -87,8 +87,8 @@ class Passage:
 
     Attributes:
         sent: int64, nanoseconds at which each packet was handed to the kernel.
-        arrived: int64, nanoseconds at which the kernel saw it at the other end; -1 if it did not.
-        until: nanoseconds at which the last look was.
+        arrived: int64, nanoseconds at which the kernel saw each at the other end; -1 if it did not.
+        until: nanoseconds up to which arrivals count.
     """
 
     sent: npt.NDArray[np.int64]
@@ -98,13 +98,13 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a link did to a train.
+    """A measurement of one direction of a link.
 
     Attributes:
-        rate: bit/s on the wire; None if no rate was asked.
-        at_least: whether the link may be faster: the sender was the limit.
-        delay: seconds; None if none of the packets for it came.
-        packets, lost: packets of which is known whether they came, and those that did not.
+        rate: bit/s on the wire; None if no rate is asked for.
+        at_least: True if the link may be faster, because the sender was the limit.
+        delay: seconds; None if none of the packets for it arrived.
+        packets, lost: packets whose fate is known, and how many of them were lost.
     """
 
     rate: float | None
@@ -115,14 +115,14 @@ class Measured:
 
     @property
     def loss(self) -> float:
-        """Share of the packets that was lost."""
+        """The share of the packets that was lost."""
         return self.lost / self.packets
 
     def better(self, other: "Measured", asked: Shape) -> "Measured":
-        """Put two passages over one link together.
+        """Return the combination of two measurements of one direction.
 
-        A host that is busy makes a link look slower now and then, a link that is wrong is wrong each
-        time: what is nearer to what was asked counts. Of losses, all count.
+        A busy host makes a link look slower now and then, while a wrong link is wrong each time: the
+        rate and the delay nearer to those asked count. Of losses, all count.
         """
         nearer = min(self, other, key=lambda one: one._doubt(asked))
         delays = [one.delay for one in (self, other) if one.delay is not None]
@@ -135,7 +135,7 @@ class Measured:
         )
 
     def _doubt(self, asked: Shape) -> tuple[bool, bool, float]:
-        """Less for a measurement that is as asked, for one that says more, for one that is nearer."""
+        """Return a sort key, lowest for a rate as asked, then for an exact one, then the nearest."""
         if self.rate is None or asked.rate is None:
             return (False, False, 0.0)
         distance = abs(math.log(max(self.rate, 1e-9) / asked.rate))
@@ -143,7 +143,7 @@ class Measured:
 
 
 def unmeasurable(shape: Shape) -> str | None:
-    """Why a direction of this shape is not measured; None if it can be."""
+    """Return why a direction of this shape is not measured; None if it can be."""
     if shape.rate is not None and shape.rate < SLOWEST:
         return "too slow to be measured in a second"
     if shape.rate is not None and shape.rate > FASTEST:
@@ -168,14 +168,14 @@ def compose(shape: Shape) -> Train:
     most_at_once = bucket(shape.rate)
     full = SEGMENT + HEADERS
     size = max(SMALL, math.floor(min(full, window / _STEPS)))
-    # As many more as will be lost, and three standard deviations.
-    # The leading ones are among those only if no packets for the loss come between.
+    # The leading packets count towards the bucket only if no packets for the loss come between.
     others = _TRAILING if trials else _LEADING + _TRAILING
     frames = (most_at_once + window - others * SMALL) / size / (1 - shape.loss)
+    # In addition to the expected losses, three standard deviations of them.
     frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
     together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
     count = math.ceil(frames / together)
-    # Small ones for the loss come before the others: sending them may take longer than the link takes.
+    # Small packets for the loss come first: sending them may take longer than the link needs.
     more = min(max(0, trials - count), math.floor(window / SMALL))
     payloads = (
         *(small,) * (_LEADING + more),
@@ -195,12 +195,12 @@ def is_over(passage: Passage) -> bool:
 
 
 def measure(train: Train, shape: Shape, passage: Passage) -> Measured:
-    """Tell what the link did to a train of ``compose(shape)``."""
+    """Return the measurement from the passage of a train of ``compose(shape)``."""
     came = np.flatnonzero(passage.arrived >= 0)
     if not len(came):
         nothing = None if shape.rate is None else 0.0
         return Measured(nothing, False, None, len(train.wire), len(train.wire))
-    # What is after the last one that came may still be in the queue.
+    # Packets after the last one that arrived may still be in the queue.
     packets = int(came[-1]) + 1
     taken = (passage.arrived - passage.sent)[came[came < _LEADING]] / 1e9
     delay = float(taken.min()) if len(taken) else None
@@ -213,30 +213,30 @@ def measure(train: Train, shape: Shape, passage: Passage) -> Measured:
 def _rate(
     train: Train, asked: int, passage: Passage, came: npt.NDArray[np.intp], delay: float
 ) -> tuple[float, bool]:
-    """Bit/s of the packets that had to wait for their predecessors, and whether it may be more."""
+    """Return the bit/s of packets that had to wait in the queue, and whether it may be more."""
     came = came[came >= train.first]
     arrived, wire = passage.arrived[came], train.wire[came]
-    # A packet leaves when what left before it is paid for.
+    # A packet leaves once the rate has paid for those that left before it.
     before = np.cumsum(wire) - wire
     waited = np.flatnonzero(before >= train.bucket)
     if len(waited) < _FEWEST:
         seconds = max(1e-9, (passage.until - int(passage.sent[train.first])) / 1e9 - delay)
         return 8 * max(0.0, float(wire.sum()) - train.bucket) / seconds, False
-    # The first of them comes after one that had not to wait.
+    # The first of them follows a packet that did not have to wait.
     ready = passage.sent[came][waited[1:]] + round(delay * 1e9)
     if float((ready >= arrived[waited[:-1]]).mean()) > _STARVED:
-        # The bucket has filled again in the pauses: only what has passed beyond it in all is certain.
+        # The bucket has filled again in the pauses: only the bytes beyond it in total are certain.
         seconds = max(1e-9, int(arrived[-1] - arrived[0]) / 1e9)
         return 8 * float(before[-1] - train.bucket) / seconds, True
     return _slope((arrived[waited] - arrived[waited[0]]) / 1e9, before[waited], asked), False
 
 
 def _slope(time: npt.NDArray[np.float64], passed: npt.NDArray[np.int64], asked: int) -> float:
-    """Bit/s at which bytes pass.
+    """Return the bit/s at which bytes pass.
 
-    The slope of all points; one that was seen late moves it little. Where that is too slow, the host
-    may have paused the link for longer than its bucket makes good. Then it is the median of the slopes
-    over sections of equal size, of which pauses touch few; a link that is too slow is so in all.
+    It is the slope of all points; a point that was seen late moves it little. If that is too slow, the
+    host may have paused the link for longer than its bucket makes good. Then it is the median of the
+    slopes over sections of equal size: pauses affect few of them, a slow link all.
     """
     deviation = time - time.mean()
     spread = float((deviation**2).sum())
@@ -252,10 +252,10 @@ def _slope(time: npt.NDArray[np.float64], passed: npt.NDArray[np.int64], asked: 
 
 
 def off(asked: Shape, measured: Measured) -> list[str]:
-    """Which of ``rate``, ``delay`` and ``loss`` are off by more than ``TOLERANCE`` of what is asked.
+    """Return which of ``rate``, ``delay`` and ``loss`` are off by more than ``TOLERANCE``.
 
-    A delay may be longer by ``HOST_DELAY`` besides. Of losses it must be certain: the whole interval in
-    which the link's share of losses lies is off.
+    A delay may also be longer by ``HOST_DELAY``. A loss is off only if its whole confidence
+    interval lies outside.
     """
     found = []
     if asked.rate is not None:
@@ -270,7 +270,7 @@ def off(asked: Shape, measured: Measured) -> list[str]:
 
 
 def is_open(measured: Measured, asked: Shape) -> bool:
-    """Return True if the link may have any rate above one that is lower than asked."""
+    """Return True if only a lower bound of the rate is known, and it is not above the rate asked."""
     return measured.at_least and not _rate_is_off(asked.rate or 0, measured)
 
 
@@ -282,7 +282,7 @@ def _rate_is_off(asked: int, measured: Measured) -> bool:
 
 
 def interval(lost: int, packets: int) -> tuple[float, float]:
-    """The interval in which a share lies of which ``lost`` of ``packets`` were seen.
+    """Return the confidence interval of the share of losses, if ``lost`` of ``packets`` were lost.
 
     Clopper and Pearson, *The use of confidence or fiducial limits illustrated in the case of the
     binomial*, Biometrika 26 (1934): exact, with ``CONFIDENCE``.
@@ -294,7 +294,7 @@ def interval(lost: int, packets: int) -> tuple[float, float]:
 
 
 def _solve(most: int, packets: int, probability: float) -> float:
-    """The share for which at most ``most`` of the packets are lost with this probability."""
+    """Return the share for which at most ``most`` packets are lost with this probability."""
     count = np.arange(most + 1)
     logarithms = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, packets + 1)))))
     ways = logarithms[packets] - logarithms[count] - logarithms[packets - count]

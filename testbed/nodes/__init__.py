@@ -1,6 +1,7 @@
-"""Nodes: the containers that stand for devices. They know nothing of learning or of networks.
+"""Nodes: the containers that are the devices. They know nothing of learning or of networks.
 
-``linux`` holds the kernel calls Python lacks, ``user_namespace`` makes an ordinary user able to use
-them, ``node`` is a container made of namespaces, ``control_group`` its cgroup, and ``fork_server``
-the process that forks roles which share one copy of the heavy libraries.
+``interface`` says what every kind of node can do, and ``namespaces`` makes nodes of namespaces.
+``linux`` holds the kernel calls that Python lacks, ``user_namespace`` lets an ordinary user make them,
+``control_group`` holds a run's cgroups, and ``fork_server`` is the process that forks the roles, which
+share one copy of the heavy libraries.
 """

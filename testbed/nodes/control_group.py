@@ -1,8 +1,8 @@
-"""A run's control groups: one for the run, one below it for every device, to freeze and count.
+"""A run's control groups: one for the run and one below it for each device, to freeze it.
 
-cgroup v1 (the freezer hierarchy) and v2 are both used as they are found. Where none can be written,
-which is usual for an ordinary user, there is no group and nodes are frozen with SIGSTOP instead.
-A process joins by writing "0" from inside, so that no process id crosses a pid namespace.
+cgroup v1 (the freezer hierarchy) or v2 is used, as found. If none can be written, which is usual for
+an ordinary user, there is no group and nodes are frozen with SIGSTOP instead. A process joins by
+writing "0" itself, so that no process id crosses a pid namespace.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ class ControlGroup:
     """A directory in a cgroup hierarchy.
 
     Attributes:
-        path: where it is.
+        path: the directory.
         version: 1 (freezer hierarchy) or 2.
     """
 
@@ -28,18 +28,18 @@ class ControlGroup:
     version: int
 
     def child(self, name: str) -> "ControlGroup":
-        """Make (or find) the group of one device below this one."""
+        """Return the group of one device below this one, making it if necessary."""
         group = ControlGroup(self.path / name, self.version)
         group.path.mkdir(exist_ok=True)
         return group
 
     @property
     def members_file(self) -> Path:
-        """Writing "0" here moves the writing process into the group."""
+        """The file that moves a process which writes "0" to it into the group."""
         return self.path / "cgroup.procs"
 
     def freeze(self) -> None:
-        """Stop every process of the group where it stands; returns once all are stopped."""
+        """Freeze every process of the group; return once all are frozen."""
         self._set_frozen(frozen=True)
 
     def thaw(self) -> None:
@@ -67,7 +67,7 @@ class ControlGroup:
 
 
 def _remove_empty(path: Path) -> None:
-    """rmdir, waiting a moment for processes that have ended but are still being taken down."""
+    """Remove an empty group, waiting up to 2 s for processes that are still exiting."""
     deadline = time.monotonic() + 2
     while True:
         try:
@@ -83,7 +83,7 @@ def _remove_empty(path: Path) -> None:
 
 
 def hierarchies() -> list[ControlGroup]:
-    """The places where a group that can be frozen could be made, the best one first."""
+    """Return the groups below which a group that can be frozen may be made, in mount order."""
     places = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields, _, tail = line.partition(" - ")
@@ -97,7 +97,7 @@ def hierarchies() -> list[ControlGroup]:
 
 
 def with_controller(controller: str) -> list[Path]:
-    """This process's own groups in the hierarchies (v1 or v2) that may have a controller."""
+    """Return this process's own groups in the hierarchies (v1 or v2) that may have a controller."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields, _, tail = line.partition(" - ")
@@ -111,7 +111,7 @@ def with_controller(controller: str) -> list[Path]:
 
 
 def _own(controller: str) -> str:
-    """This process's group in a hierarchy, relative to where the hierarchy is mounted."""
+    """Return this process's group in a hierarchy, relative to where the hierarchy is mounted."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
@@ -120,10 +120,10 @@ def _own(controller: str) -> str:
 
 
 def create(name: str | None = None) -> ControlGroup | None:
-    """Make the group of the run that this process drives, or None where it may write none.
+    """Make the group of the run that this process drives; return None if it may write none.
 
     Args:
-        name: the run's, of ``run_names``; None for a new one.
+        name: the run's name, of ``run_names``; None for a new one.
     """
     name = name or run_names.new()
     for place in hierarchies():
@@ -138,7 +138,7 @@ def create(name: str | None = None) -> ControlGroup | None:
 
 
 def of(process: int) -> list[ControlGroup]:
-    """Groups that a process has made for its runs, whether or not it lives."""
+    """Return the groups that a process has made for its runs, even if it has ended."""
     return [
         ControlGroup(path, place.version)
         for place in hierarchies()
@@ -147,7 +147,7 @@ def of(process: int) -> list[ControlGroup]:
 
 
 def left_over() -> list[ControlGroup]:
-    """Groups of runs that are gone: nobody is in them and the process that made them has ended."""
+    """Return the groups of ended runs: they are empty and the process that made them has ended."""
     found = []
     for place in hierarchies():
         for path in sorted(place.path.glob(f"{run_names.PREFIX}*/")):

@@ -1,7 +1,7 @@
-"""Noticing that children have ended, with two descriptors however many children there are.
+"""Noticing that children have ended, with two descriptors for any number of children.
 
-A process descriptor for each child would be inherited by every further child, which has to close all of
-them: with a thousand children that was a third of what a fork cost.
+A process descriptor for each child would be inherited by every further child, which must close all of
+them: with a thousand children that was a third of the cost of a fork.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from typing import Self
 
 
 class Deaths:
-    """Whoever selects it for reading hears of children that end, while it is open.
+    """A file object, for selectors, that becomes readable when a child ends.
 
-    The process's handling of SIGCHLD and its wake-up descriptor are in use until then.
+    Until ``forget`` it uses the process's handler of SIGCHLD and its wake-up descriptor.
     """
 
     def __init__(self) -> None:
-        """Begin to notice; of children that have ended already, the first ``read`` tells."""
+        """Begin to watch; the first ``read`` reports children that have ended already."""
         self._heard, self._told = socket.socketpair()
         self._heard.setblocking(False)
         self._told.setblocking(False)
@@ -42,29 +42,29 @@ class Deaths:
 
     @property
     def descriptors(self) -> Sequence[int]:
-        """Both of them."""
+        """The two descriptors."""
         return self._heard.fileno(), self._told.fileno()
 
     def fileno(self) -> int:
-        """The descriptor, for selectors."""
+        """Return the descriptor, for selectors."""
         return self._heard.fileno()
 
     def read(self) -> Iterator[tuple[int, int]]:
-        """Process id and exit status of each child that has ended; the status is −n for a signal n."""
+        """Yield process id and exit status of each child that has ended; −n for a signal n."""
         with contextlib.suppress(BlockingIOError):
             while self._heard.recv(4096):
                 pass
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:  # there are none
+            except ChildProcessError:  # there are no children
                 return
             if not pid:
                 return
             yield pid, os.waitstatus_to_exitcode(status)
 
     def forget(self) -> None:
-        """Handle SIGCHLD as by default, and close both descriptors; a forked child does so as well."""
+        """Restore SIGCHLD's default and close both descriptors; a forked child must do so, too."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._heard.close()

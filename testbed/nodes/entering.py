@@ -1,10 +1,10 @@
-"""Becoming a process of a container that somebody else made, as a container engine's exec does.
+"""Making a process part of a container that an engine made, as the engine's exec does.
 
-The container's first process stands for it: its namespaces, its control groups, its user. The pid
-namespace is the forking process's business (it is entered by being born into it).
+The container's first process gives its namespaces, control groups and user. The pid namespace is set
+before the fork, by the forking process: only the children of a process enter one.
 
-What an engine's own exec has and this has not: the container's seccomp filter and AppArmor profile,
-which are programs of the engine's and not properties of the container.
+Unlike the engine's own exec, this does not apply the container's seccomp filter and AppArmor profile,
+which the engine loads and which are no properties of the container.
 """
 
 import os
@@ -18,20 +18,20 @@ _NAMESPACES = {
     "uts": linux.CLONE_NEWUTS,
     "ipc": linux.CLONE_NEWIPC,
     "cgroup": linux.CLONE_NEWCGROUP,
-    "mnt": linux.CLONE_NEWNS,  # the last: the others are opened below this process's own /proc
+    "mnt": linux.CLONE_NEWNS,  # last, as it replaces this process's /proc
 }
 
 
 def enter(first: int) -> None:
-    """Enter the container of this process, become its user and give up every capability.
+    """Enter the container of process ``first``, become its user and give up every capability.
 
     The calling process must have one thread and be in the container's pid namespace already.
 
     Args:
-        first: id of the container's first process, as this process's /proc numbers it.
+        first: id of the container's first process in this process's /proc.
 
     Raises:
-        OSError: the container is gone, or this process is not root.
+        OSError: the container has ended, or this process is not root.
     """
     user, group = (_ids(first, which) for which in ("Uid", "Gid"))
     handles = {
@@ -48,7 +48,7 @@ def enter(first: int) -> None:
 
 
 def control_groups(process: int) -> Iterator[Path]:
-    """The ``cgroup.procs`` files of a process's groups, one for each hierarchy that is mounted."""
+    """Yield the ``cgroup.procs`` files of a process's groups, one for each mounted hierarchy."""
     groups: dict[str, str] = {}
     for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -69,7 +69,7 @@ def control_groups(process: int) -> Iterator[Path]:
 
 
 def _ids(process: int, which: str) -> int:
-    """The effective user or group of a process."""
+    """Return the effective user or group of a process; ``which`` is "Uid" or "Gid"."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         name, _, values = line.partition(":")
         if name == which:

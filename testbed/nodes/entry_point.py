@@ -1,4 +1,4 @@
-"""Functions by their names: what nodes load is named to them, so that they need not know it."""
+"""Functions by their names: nodes receive the name of what they load, and so need not import it."""
 
 import importlib
 import operator
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def resolve(name: str) -> Any:
-    """What ``module:attribute`` names; the attribute may have dots."""
+    """Return the object that ``module:attribute`` names; the attribute may have dots."""
     module, _, attribute = name.partition(":")
     return operator.attrgetter(attribute)(importlib.import_module(module))

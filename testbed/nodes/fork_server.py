@@ -1,19 +1,20 @@
-"""The fork server: a process that loads the heavy libraries once and forks every role from there.
+"""The fork server: a process that loads the heavy libraries once and forks every role.
 
-A process that imports torch alone holds about ten times the private memory of one forked from a
-parent that has it already, and starts in seconds instead of milliseconds.
+A process that imports torch by itself has about ten times the private memory of one forked from a
+parent that has imported it, and starts in seconds instead of milliseconds.
 
-A node is one of two things. Made here, it gets a pid, mount, uts and ipc namespace of its own, and
-the network namespace whose descriptor came with the request; the server is then the first process
-of the run's pid namespace: when it ends, however it ends, the kernel ends every node with it. Or it
-is a container that exists already, and the forked process enters it (``testbed.nodes.entering``); the
-server is then a process of the host's pid namespace, from which alone the container's can be entered.
+There are two kinds of nodes. One that is made here gets its own pid, mount, uts and ipc namespaces, and
+the network namespace whose descriptor came with the request. The server is then the first process of
+the run's pid namespace: when it ends, for any reason, the kernel ends every node with it. The other
+kind is a container that exists already, which the forked process enters (``testbed.nodes.entering``).
+The server is then a process of the host's pid namespace, as only from there can the container's pid
+namespace be entered.
 
-The roles are reached through one entry point given at the start, so that this module knows nothing
-of what a role does.
+The roles are reached through one entry point that is given at the start, so that this module knows
+nothing of what a role does.
 
-Trap: a forked child has only the forking thread. Whatever is imported or run before the first fork
-must not leave a lock held by another thread; the warm-up therefore runs with one compute thread.
+Trap: a forked child has only the forking thread. Nothing imported or run before the first fork may
+leave a lock held by another thread; the warm-up therefore runs with one compute thread.
 """
 
 import errno
@@ -33,7 +34,7 @@ from testbed.nodes import entering, linux
 from testbed.nodes.deaths import Deaths
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
-"""What a node runs: its arguments and the channel on which it reports; returns the exit status."""
+"""A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
 def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
@@ -43,7 +44,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     and, where there is one, of the control group's ``cgroup.procs``, or with ``"enter": process``, the
     first process of a container; ``{"signal": number, "device": device}``. Events sent back:
     ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started": device, "process": its id as seen
-    from here}``, ``{"exited": device, "status": n}`` with a negative n for a signal.
+    from here}``, ``{"exited": device, "status": n}`` with −n for a signal n.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -55,11 +56,11 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
         traceback.print_exc()
         control.send({"failed": f"{type(error).__name__}: {error}"[:2000]})
         return
-    # Objects made so far are shared by all children; a collection in a child would write to every
-    # one of them and so copy their pages.
+    # Objects made so far are shared by all children; a collection in a child would write to each of
+    # them and so copy their pages.
     gc.collect()
     gc.freeze()
-    # Nodes inherit this: one that wakes up does not cut into the computation of another.
+    # Nodes inherit this: a node that wakes up does not preempt another's computation.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     control.send({"loaded": True})
 
@@ -70,7 +71,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
         own = (selector.fileno(), own_pids, control.fileno())
 
         def forget() -> None:
-            """What is the fork server's, and not a node's, is no more in this process."""
+            """Release, in a forked node, what belongs to the fork server only."""
             deaths.forget()
             for fd in own:
                 os.close(fd)
@@ -99,9 +100,9 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
 
 
 def _tell(control: Channel, children: dict[int, str], deaths: Iterable[tuple[int, int]]) -> None:
-    """Tell which nodes have ended, and how; they are no children any more."""
+    """Report the nodes that have ended and remove them from ``children``."""
     for pid, status in deaths:
-        if pid in children:  # and no orphan that the kernel has made a child of this process
+        if pid in children:  # others are orphans that the kernel has made children of this process
             control.send({"exited": children.pop(pid), "status": status})
 
 
@@ -112,10 +113,10 @@ def _start(
     own_pids: int,
     forget: Callable[[], None],
 ) -> int:
-    """Fork one node, which begins with ``forget``; returns its process id as seen from here.
+    """Fork one node, which first calls ``forget``; return its process id as seen from here.
 
     Raises:
-        FileNotFoundError: the container that it is to enter is gone.
+        FileNotFoundError: the container that it should enter has ended.
     """
     first = message.fields.get("enter")
     if first is None:
@@ -155,14 +156,14 @@ def _start(
 
 
 def _begin_anew() -> None:
-    """Forget what the freshly forked process has of its parent's: signals, session."""
+    """Reset what the forked process has inherited from its parent: signal handlers, session."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
 
 
 def _contain(device: str, descriptors: Sequence[int]) -> None:
-    """Turn the freshly forked process into a node: namespaces and control group."""
+    """Turn the forked process into a node: control group, namespaces and host name."""
     network, *group = descriptors
     if group:
         os.write(group[0], b"0")

@@ -1,4 +1,4 @@
-"""Starting a fork server, and speaking to it."""
+"""Starting a fork server, and the messages to it."""
 
 import os
 import signal
@@ -15,20 +15,20 @@ class ForkServer:
     """A fork server and the channel to it.
 
     Attributes:
-        channel: on which it tells what has happened.
-        process: its id.
+        channel: the channel on which it receives requests and reports events.
+        process: its process id.
     """
 
     def __init__(
         self, load: Mapping[str, Any], report: Channel, not_its: Channel, *, apart: bool
     ) -> None:
-        """Fork it; the calling process must have one thread.
+        """Fork the server; the calling process must have one thread.
 
         Args:
-            load: ``entry``, a "module:function" that makes the ``Role`` of its ``arguments``.
-            report: on which roles report.
-            not_its: the caller's own channel, which must end when the caller does.
-            apart: in a pid namespace of its own, so that the kernel ends all nodes with it.
+            load: ``entry``, a "module:function" that makes the ``Role`` from ``arguments``.
+            report: the channel on which roles report.
+            not_its: the caller's own channel, closed in the server so that it ends with the caller.
+            apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
         """
         self.channel, theirs = Channel.pair()
         self._apart = apart
@@ -54,7 +54,7 @@ class ForkServer:
             os._exit(1)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What has happened, once the channel is readable."""
+        """Yield the event in the channel, which should be readable."""
         message = self.channel.receive()
         yield {"failed": "the fork server ended"} if message is None else message.fields
 
@@ -65,20 +65,20 @@ class ForkServer:
         descriptors: Sequence[int] = (),
         **where: int,
     ) -> None:
-        """Ask for a node; see ``fork_server.serve``."""
+        """Request a node; see ``fork_server.serve``."""
         fields = {"start": device, "role": dict(role), **where}
         self.channel.send(fields, descriptors=descriptors)
 
     def signal(self, device: str, number: int) -> None:
-        """Send a node's process a signal."""
+        """Send a signal to a node's process."""
         self.channel.send({"signal": int(number), "device": device})
 
     def end(self) -> None:
-        """End it; if it has a pid namespace of its own, returns when every process of that is gone.
+        """End the server; with a pid namespace of its own, wait until all processes in that have ended.
 
-        The kernel takes such a namespace down only when somebody has waited for each of its processes.
-        The capture is one, and a child of the calling process: waiting for the fork server alone would
-        never end.
+        The kernel takes such a namespace down only once each of its processes has been waited for. The
+        capture is one of them, and a child of the calling process: waiting for the fork server alone
+        would never end.
         """
         os.kill(self.process, signal.SIGKILL)
         while os.waitpid(-1 if self._apart else self.process, 0)[0] != self.process:

@@ -1,4 +1,4 @@
-"""The Linux calls that Python's standard library does not have, each with an error that names it."""
+"""Linux system calls that Python's standard library lacks; their errors name the call."""
 
 import ctypes
 import os
@@ -34,17 +34,17 @@ def _checked(result: int, call: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2). With CLONE_NEWPID only later children are in the new namespace."""
+    """Call unshare(2); with CLONE_NEWPID only later children are in the new namespace."""
     _checked(_libc.unshare(ctypes.c_int(flags)), f"unshare({flags:#x})")
 
 
 def setns(fd: int, kind: int) -> None:
-    """setns(2): move this thread into the namespace that ``fd`` refers to."""
+    """Call setns(2): move this thread into the namespace that ``fd`` refers to."""
     _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), f"setns({kind:#x})")
 
 
 def mount(source: str, target: str, filesystem: str, flags: int = 0) -> None:
-    """mount(2) without data."""
+    """Call mount(2) without data."""
     _checked(
         _libc.mount(
             source.encode(), target.encode(), filesystem.encode(), ctypes.c_ulong(flags), None
@@ -57,9 +57,9 @@ def die_with_parent(signal_number: int, parent: int | None = None) -> None:
     """Ask the kernel to send this process a signal when its parent dies.
 
     Args:
-        parent: the process id the parent must still have; if it is gone already, this process ends
-            at once (the kernel sends nothing for a parent that died before the call). ``None``
-            skips the check, for a parent that lies outside this process's pid namespace.
+        parent: the parent's process id; if that parent has died already, this process ends at once
+            (the kernel sends no signal for a parent that died before the call). ``None`` skips the
+            check, for a parent outside this process's pid namespace.
     """
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
     if parent is not None and os.getppid() != parent:
@@ -67,14 +67,14 @@ def die_with_parent(signal_number: int, parent: int | None = None) -> None:
 
 
 def give_up_privileges(user: int, group: int) -> None:
-    """Become an ordinary user for good: no capabilities, and none to be had by any program.
+    """Become an ordinary user for good: without capabilities, which no program can regain.
 
     Raises:
         OSError: the calling process may not change its user.
     """
     capability = 0
     while _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
-        capability += 1  # until the kernel knows no such capability
+        capability += 1  # until the kernel knows no more capabilities
     os.setgroups([])
     os.setresgid(group, group, group)
     os.setresuid(user, user, user)
@@ -99,7 +99,7 @@ def inside_network(namespace: int) -> Iterator[None]:
 
 
 def new_network() -> int:
-    """Make a network namespace and return its descriptor; the caller stays where it is."""
+    """Make a network namespace and return its descriptor; the caller stays in its own."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         unshare(CLONE_NEWNET)

@@ -1,4 +1,4 @@
-"""Nodes made of namespaces: no daemon, root or one user namespace, a control group where possible."""
+"""Nodes made of namespaces: without a daemon, by root or in one user namespace."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
 
 TOLD = 100
-"""Nodes that are made before somebody is told how many there are."""
+"""Nodes made between two calls of ``abandoned``."""
 
 
 class NamespaceNodes:
-    """See ``testbed.nodes.interface.Nodes``."""
+    """Nodes made of namespaces; see ``testbed.nodes.interface.Nodes``."""
 
     def __init__(self, load: Mapping[str, Any], report: Channel, not_theirs: Channel) -> None:
-        """Fork the fork server; the other arguments are its."""
+        """Fork the fork server, which gets the arguments, and make the run's control group."""
         self._fork_server = ForkServer(load, report, not_theirs, apart=True)
         self._group = control_group.create()
         self._networks: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""What a run calls itself on its host: the name of its control group, its folder, its containers.
+"""The name of a run on its host: of its control group, its folder and its containers.
 
-The first part is the process that drives the run, so that what a killed run left can be told from
-what a living one uses, without any list that would have to be kept.
+It contains the id of the process that drives the run, so that what a killed run left can be told from
+what a live run uses, without keeping a list.
 """
 
 import os
@@ -9,21 +9,21 @@ import secrets
 from pathlib import Path
 
 PREFIX = "testbed-"
-"""Everything that a run makes on its host begins with this; ``testbed clean`` looks for it."""
+"""The beginning of every name that a run uses on its host; ``testbed clean`` looks for it."""
 
 
 def new() -> str:
-    """A name for the run that this process drives."""
+    """Return a new name for the run that this process drives."""
     return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def of(process: int) -> str:
-    """Pattern of the names that a process gives to the runs that it drives."""
+    """Return a glob pattern of the names of runs that a process drives."""
     return f"{PREFIX}{process}-*"
 
 
 def is_over(name: str) -> bool:
-    """Whether the process that made this name has ended (as a zombie, too); False for other names."""
+    """Return True if the process in this name has ended or is a zombie; False for other names."""
     maker = name.removeprefix(PREFIX).split("-")[0]
     if not name.startswith(PREFIX) or not maker.isdigit():
         return False

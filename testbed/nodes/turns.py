@@ -1,17 +1,18 @@
-"""Turns at computing: at most so many devices of a run compute at once as there are processors.
+"""Turns at computing: at most as many devices of a run compute at once as there are processors.
 
-Two hundred devices that all have work would otherwise be cut into by the scheduler in the middle of
-every computation, each time at the price of what the caches held. Whoever has a turn runs to its
-end, and the turn's number names memory that is warm from the turn before. It changes when a device
-computes, within what the host's load decides anyway, and never what it computes.
+Otherwise the scheduler would preempt two hundred devices that all have work in the middle of every
+computation, each time at the cost of the caches' content. A device that has a turn computes to the
+end, and the turn's number names memory that is warm from the turn before. Turns change only when a
+device computes, as the host's load does anyway, never what it computes.
 
-A turn is a record lock, which the kernel releases when its holder dies. Who gets the next one is
-told by a token that waits in a socket: its readers are woken one at a time, where a lock or a poll
-wakes them all, and roughly in the order in which they came (who comes just when a token does, may be
-first). Tokens are hints: whoever reads one still has to get the lock, and whoever waits in vain for
-a second looks for turns whose token died with its holder. If all turns are held by devices that do
-not move (frozen ones), a device goes ahead without. When a turn is given back is written down, so that
-a long queue, in which that happens again and again, is not taken for such a case.
+A turn is a record lock, which the kernel releases when its holder dies. The next holder is chosen by a
+token in a socket, whose readers are woken one at a time (a lock or a poll wakes all of them) and
+roughly in the order in which they came: a device that comes at the same time as a token may be first.
+Tokens are hints: a device that reads one still has to get the lock, and a device that has waited in
+vain for a second looks for turns whose token was lost with the holder. If all turns are held by devices
+that make no progress (frozen ones), a device computes without a turn. The time at which a turn is given
+back is recorded, so that a long queue, in which that happens again and again, is not taken for this
+case.
 """
 
 import contextlib
@@ -25,20 +26,20 @@ from pathlib import Path
 from typing import Self
 
 LOOK_AROUND = 1.0
-"""Seconds without a token after which a waiter looks for turns that are free all the same."""
+"""Seconds without a token after which a waiter looks for turns that are free anyway."""
 PATIENCE = 15.0
-"""Seconds without any turn given back after which it goes ahead without one."""
+"""Seconds without any turn given back after which a waiter computes without one."""
 _WHEN = struct.Struct("d")
 
 
 class Turns:
-    """Made before the devices are forked and used by all of them."""
+    """The turns of a run, made before the devices are forked and used by all of them."""
 
     def __init__(self, most: int = 200) -> None:
         """Make a turn for each processor that this process may use, numbered from 0.
 
         Args:
-            most: at most so many: a token is one byte, and 278 of them fill a socket's buffer.
+            most: the largest number of turns: a token is one byte, and 278 fill a socket's buffer.
         """
         self._locks = os.memfd_create("turns")
         self._tokens, self._given = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -52,7 +53,7 @@ class Turns:
 
     @classmethod
     def handed(cls, descriptors: Sequence[int]) -> Self:
-        """Those of which another process has sent the ``descriptors``; it is on the same host."""
+        """Return the turns whose ``descriptors`` another process on this host has sent."""
         turns = cls.__new__(cls)
         turns._locks, tokens, given = descriptors
         turns._tokens, turns._given = socket.socket(fileno=tokens), socket.socket(fileno=given)
@@ -61,7 +62,7 @@ class Turns:
 
     @property
     def descriptors(self) -> Sequence[int]:
-        """What another process needs to use them too."""
+        """The descriptors that another process needs to use the turns, too."""
         return self._locks, self._tokens.fileno(), self._given.fileno()
 
     def _count(self, most: int) -> None:
@@ -74,11 +75,11 @@ class Turns:
         """Wait for a turn and hold it in the body.
 
         Yields:
-            The turn's number, or None if all are held by devices that do not move.
+            The turn's number, or None if all are held by devices that make no progress.
         """
         turn = self._acquire()
-        # A turn stays on its processor, and its memory with it: which of them runs a process next
-        # is otherwise up to chance.
+        # A turn stays on its processor, and so does its memory: otherwise the kernel may run the
+        # process on any of them.
         os.sched_setaffinity(0, self._processors if turn is None else {self._processors[turn]})
         try:
             yield turn
@@ -102,17 +103,17 @@ class Turns:
                 if moved + PATIENCE > time.monotonic():
                     self._patience, deadline = PATIENCE, moved + PATIENCE
                     continue
-                self._patience = 0.0  # until a turn is to be had again
+                self._patience = 0.0  # until a turn is available again
                 return None
 
     def _last_given_back(self) -> float:
-        """When a turn was given back last, by CLOCK_MONOTONIC; 0 if none was."""
+        """Return when a turn was last given back, by CLOCK_MONOTONIC; 0 if none was."""
         times = os.pread(self._locks, _WHEN.size * self.count, 0)
         return max(float(when) for (when,) in _WHEN.iter_unpack(times))
 
     def _read_token(self) -> bytes:
-        """Wait for a token; empty if none came for a while."""
-        # Whoever has run out of patience looks, and does not wait once more at every computation.
+        """Wait for a token and return it; empty if none came in time."""
+        # A device without patience left only looks: it must not wait again at every computation.
         flags = 0 if self._patience else socket.MSG_DONTWAIT
         with contextlib.suppress(BlockingIOError):
             return self._tokens.recv(1, flags)
@@ -120,9 +121,9 @@ class Turns:
 
 
 def holds_turn(network: int) -> bool:
-    """Whether a process of a network namespace holds a turn.
+    """Return True if a process of a network namespace holds a turn.
 
-    Whoever is stopped for long while it does keeps a processor idle.
+    A process that is frozen for long while it holds one keeps a processor idle.
 
     Args:
         network: descriptor of the namespace.
@@ -131,7 +132,7 @@ def holds_turn(network: int) -> bool:
     for line in Path("/proc/locks").read_text().splitlines():
         _, kind, _, _, process, *_ = line.split()
         if kind == "POSIX":  # a role has no other record lock
-            # It has just ended, or is another user's and none of the run's.
+            # It may have just ended, or be another user's and so not of this run.
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{process}/ns/net").stat().st_ino == wanted:
                     return True

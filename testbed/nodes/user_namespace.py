@@ -1,4 +1,4 @@
-"""Becoming able to make namespaces: at once as root, through a user namespace otherwise."""
+"""Getting the right to make namespaces: root has it, other users get it in a user namespace."""
 
 import os
 from pathlib import Path

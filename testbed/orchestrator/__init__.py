@@ -1,5 +1,5 @@
-"""Carrying a plan out: bringing devices up, watching them train, taking everything down again.
+"""Carry a plan out: bring devices up, watch them train, take everything down again.
 
-``run`` is the orchestrator, in the process the person started; ``agent`` is the process that owns
-the namespaces on its behalf; ``host`` checks beforehand that this host can do it.
+``run`` is the orchestrator, in the process that the user started; ``agent`` is the process that owns
+the nodes and links on its behalf; ``injection`` makes faults happen.
 """

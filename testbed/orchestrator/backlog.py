@@ -1,17 +1,17 @@
-"""Evaluations that wait for the evaluator: a run says so before its end takes long for them."""
+"""Warnings that evaluations pile up, long before the run's end has to wait for them."""
 
 FIRST = 50
-"""Evaluations that wait when it is said for the first time; again whenever they have doubled."""
+"""Waiting evaluations at which the first warning is due; the next ones follow at each doubling."""
 
 
 class Backlog:
-    """The evaluations of one run that were asked for and not told yet."""
+    """Decides when to warn that evaluations of one run wait for the evaluator."""
 
     def __init__(self) -> None:
         self._next = FIRST
 
     def warning(self, waiting: int) -> str | None:
-        """Return the text of a warning if so many wait for the first time."""
+        """Return the text of a warning if ``waiting`` has reached the next threshold, else None."""
         if waiting < self._next:
             return None
         while self._next <= waiting:

@@ -1,12 +1,11 @@
-"""Bringing three witnesses together: what the server counted, the kernel's counter, the evaluator.
+"""Ingress at each evaluation point, from the server's ledger, the kernel's counter and the evaluator.
 
-At a checkpoint the server notes its own ledger (payload and message bytes) and the time. The
-kernel's counter is read four times a second and at every checkpoint; the wire bytes at a checkpoint
-lie on the line between the reading before it and the one after it. The evaluator's result may come
-much later.
+At an evaluation point the server reports its own ledger (payload and message bytes) and the time. The
+kernel's counter is read four times a second and at every evaluation point; the wire bytes at that point
+are interpolated between the readings before and after it. The evaluator's result may come much later.
 
-A server that was killed under the wall clock has forgotten what reached it behind its checkpoint. That
-reached it all the same, and is counted on.
+A server that was killed under the wall clock has lost its ledger of what reached it after its
+checkpoint. Those bytes did reach it, and stay counted.
 """
 
 import math
@@ -20,19 +19,19 @@ _NOTHING = {"payload_bytes": 0, "message_bytes": 0}
 
 
 class Ingress:
-    """The ledgers of one run.
+    """Ingress of one run, as it grows.
 
     Attributes:
         total: the server's ledger after the last connection was closed; None until then.
-        forgotten: payload and message bytes of which the server does not know.
+        forgotten: payload and message bytes that are missing in the server's ledger.
     """
 
     def __init__(self, wire_bytes: int = 0, forgotten: Mapping[str, int] = _NOTHING) -> None:
         """Begin to count.
 
         Args:
-            wire_bytes: that reached the server before, if the run goes on.
-            forgotten: payload and message bytes that did, and that the server does not know of.
+            wire_bytes: bytes that reached the server in earlier sessions, if the run is resumed.
+            forgotten: payload and message bytes of them that are missing in the server's ledger.
         """
         self.total: Mapping[str, int] | None = None
         self._before = wire_bytes
@@ -45,38 +44,38 @@ class Ingress:
 
     @property
     def due(self) -> int:
-        """Checkpoints whose evaluation or wire bytes are not known yet."""
+        """The number of evaluation points whose result or wire bytes are not known yet."""
         return len(self._pending)
 
     @property
     def unheard(self) -> int:
-        """Evaluations of which the evaluator has told nothing yet."""
+        """The number of evaluations whose result the evaluator has not reported yet."""
         return sum("accuracy" not in row for row in self._pending.values())
 
     def give_up(self) -> list[int]:
-        """Expect nothing more of the evaluator; returns the versions that it has not told of."""
+        """Expect nothing more of the evaluator; return the versions whose results are missing."""
         missing = [version for version, row in self._pending.items() if "accuracy" not in row]
         for version in missing:
             del self._pending[version]
         return missing
 
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Of these evaluations everything is on record already; in order."""
+        """Note evaluations that are on record already, in order."""
         for row in rows:
             self._complete.add(row["iteration"])
             self._last = row
 
     def counted(self, time: float, wire_bytes: int) -> None:
-        """Take a reading of the kernel's counter."""
+        """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
         self._readings.append((time, wire_bytes))
 
     def checkpoint(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
-        """Take the server's ledger at a version; times are seconds of CLOCK_MONOTONIC."""
+        """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
         self._last = {"iteration": version, "time": time, **self._with_forgotten(ledger)}
         self._pending[version] = self._last
 
     def checkpoint_again(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
-        """The same from a server that has come back, which cannot know what was told before."""
+        """Record the same from a restored server, which cannot know what was reported before."""
         if version not in self._complete and version not in self._pending:
             self.checkpoint(version, time, ledger)
 
@@ -84,12 +83,14 @@ class Ingress:
         return {name: value + self.forgotten.get(name, 0) for name, value in ledger.items()}
 
     def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
-        """A server has come back that knows of no later version.
+        """Drop the evaluation points after a version, to which the server was restored.
 
         Args:
-            since: when the one before was dead, in seconds of CLOCK_MONOTONIC; what an evaluator says
-                of later versions that it was sent before is of no interest any more.
-            forgotten: payload and message bytes that had reached those before, and it does not know of.
+            version: the version of the checkpoint.
+            since: when the killed server had ended, in seconds of CLOCK_MONOTONIC; results of later
+                versions that the evaluator got from that server are ignored.
+            forgotten: payload and message bytes that reached earlier servers and are missing in the
+                restored server's ledger.
         """
         self.forgotten = dict(forgotten)
         for later in [one for one in self._pending if one > version]:
@@ -100,21 +101,21 @@ class Ingress:
             self._last = None
 
     def evaluated(self, version: int, accuracy: float, loss: float, connected: float) -> None:
-        """Take the evaluator's result for a version; of one that is complete, it is the same again.
+        """Record the evaluator's result for a version; ignore it if that is not awaited (any more).
 
         Args:
-            connected: when the evaluator connected to whoever sent it that, by CLOCK_MONOTONIC.
+            connected: when the evaluator connected to the sender of the version, by CLOCK_MONOTONIC.
         """
         newest, since = self._stale
         if version in self._pending and (version <= newest or connected >= since):
             self._pending[version] |= {"accuracy": accuracy, "loss": loss}
 
     def left_out(self, version: int) -> bool:
-        """Expect no evaluation of a version; returns whether one was expected."""
+        """Expect no evaluation of a version any more; return True if one was expected."""
         return self._pending.pop(version, None) is not None
 
     def complete(self) -> Iterator[dict[str, float]]:
-        """Yield, in order and once, the checkpoints of which everything is known."""
+        """Yield, in order and once, the evaluation points of which everything is known."""
         while self._pending:
             version, row = next(iter(self._pending.items()))
             if "accuracy" not in row or not self.read_after(row["time"]):
@@ -124,10 +125,10 @@ class Ingress:
             yield row | {"wire_bytes": self.wire_bytes(row["time"])}
 
     def at_last_checkpoint(self) -> dict[str, int]:
-        """Payload, message and wire bytes at the last checkpoint: the last update of a full run."""
+        """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
         if self._last is None:
             return {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
-        known = self._last.get("wire_bytes")  # of one that is on record
+        known = self._last.get("wire_bytes")  # known for evaluations of an earlier session
         return {
             "payload_bytes": self._last["payload_bytes"],
             "message_bytes": self._last["message_bytes"],
@@ -135,22 +136,22 @@ class Ingress:
         }
 
     def after_drain(self) -> dict[str, int] | None:
-        """The same once every connection is closed, pushes that came too late included."""
+        """Return the same once every connection is closed, late pushes included; None until then."""
         if self.total is None:
             return None
         return {**self._with_forgotten(self.total), "wire_bytes": self.newest}
 
     @property
     def newest(self) -> int:
-        """Wire bytes by the last reading of the counter."""
+        """Wire bytes at the last reading of the counter."""
         return self._before + (self._readings[-1][1] if self._readings else 0)
 
     def read_after(self, time: float) -> bool:
-        """Whether the counter was read at that time or later."""
+        """Return True if the counter was read at ``time`` or later."""
         return bool(self._readings) and self._readings[-1][0] >= time
 
     def wire_bytes(self, time: float) -> int:
-        """What had reached the server at a moment, between two readings of the counter."""
+        """Return the wire bytes at a moment, interpolated between two readings of the counter."""
         if not self._readings:
             return self._before
         times, values = zip(*self._readings, strict=True)

@@ -1,7 +1,7 @@
 """The orchestrator's part of a run's checkpoints: their files, and a mark for each.
 
-The server writes; the orchestrator opens the files, says to which of its journals' rows a checkpoint
-belongs, and removes them when the run is complete.
+The server writes the files; the orchestrator opens them, notes in a mark up to which rows of its
+journals each checkpoint goes, and removes all when the run is complete.
 """
 
 import shutil
@@ -18,19 +18,19 @@ from testbed.runs.resuming import FOLDER, Resumption
 
 
 class Keeping:
-    """Of one run.
+    """The checkpoints of one run.
 
     Attributes:
-        mark: of the checkpoint from which the run goes on; None if it begins.
+        mark: the mark of the checkpoint from which the run is resumed; None if it begins.
     """
 
     def __init__(self, directory: Path, every: int | None, again: Resumption | None) -> None:
-        """Prepare.
+        """Prepare; no file is opened.
 
         Args:
-            directory: the run's.
+            directory: the run directory.
             every: updates from one checkpoint to the next; None: none is written.
-            again: what there is of the run, if it is resumed.
+            again: what is left of the run, if it is resumed.
         """
         self.mark = again.mark if again else None
         self._folder = directory / FOLDER
@@ -40,16 +40,16 @@ class Keeping:
         self._unwritten: list[tuple[float, Mark]] = []
 
     def open(self, opened: ExitStack) -> None:
-        """Open the files, without what the run does not go on from.
+        """Open the files, and remove every checkpoint later than the mark.
 
-        Nothing of a run that begins anew is of use; nor is what was written behind the mark: from there
-        a server would go on that is killed before it has written another checkpoint.
+        A server that is killed before it has written a new checkpoint would be restored from a later
+        one. A run that begins anew has no mark: all earlier checkpoints are removed.
 
         Args:
             opened: closes what is opened here.
 
         Raises:
-            OSError: they cannot be.
+            OSError: the files cannot be opened or cut back.
         """
         if self.mark is None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -64,26 +64,27 @@ class Keeping:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Of the files, which the server is to have."""
+        """The files' descriptors, to hand to the server."""
         return self._files.descriptors if self._files else ()
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the server is told of them, as arguments of its role."""
+        """The arguments of the server's role that concern checkpoints; empty if it writes none."""
         if self._files is None:
             return {}
         return {CHECKPOINTS: list(self.descriptors), EVERY: self._every}
 
     def note(self, mark: Mark, when: float) -> None:
-        """The server is about to write a checkpoint; its wire bytes are not known yet.
+        """Note that the server is about to write a checkpoint; its wire bytes are not known yet.
 
         Args:
+            mark: the checkpoint's, whose ``wire_bytes`` are set later.
             when: in seconds of CLOCK_MONOTONIC.
         """
         self._unwritten.append((when, mark))
 
     def write_marks(self, ingress: Ingress) -> None:
-        """Write down the marks whose wire bytes are known by now.
+        """Write the marks whose wire bytes are known by now.
 
         Raises:
             OSError: there is no room.
@@ -93,13 +94,13 @@ class Keeping:
             self._marks.note(replace(mark, wire_bytes=ingress.wire_bytes(when)))
 
     def of(self, version: int) -> Mark:
-        """The mark of a checkpoint that the server has written."""
+        """Return the mark of a checkpoint that the server has written."""
         waiting = (mark for _, mark in reversed(self._unwritten) if mark.version == version)
         found = next(waiting, None) or self._marks.of(version)
         assert found is not None, f"nobody has told of the checkpoint of update {version}"
         return found
 
     def remove(self) -> None:
-        """The run is complete."""
+        """Remove all checkpoints of the run, which is complete."""
         if self._files is not None:
             shutil.rmtree(self._folder)

@@ -1,9 +1,9 @@
-"""Whose processes are there, and who has to be killed when training is over.
+"""Track which devices' processes are alive, and choose those to kill when training is over.
 
-Workers and the evaluator end by themselves when the server has told them. Somebody may have paused
-one, and left it so: who does not end in time is killed, and sooner whom the server suspected to the
-last, or has waited for in vain. One that stands still, because somebody has stopped or frozen it, is
-seen to do so: it will not hear that training is over, and is not waited for as one that computes is.
+Workers and the evaluator end by themselves when the server tells them to stop. A process that does not
+end in time is killed; one that the server suspected to the last, or has waited for in vain, is killed
+sooner. A process that was stopped or frozen (by a user, say) cannot receive the server's message: it is
+recognised in /proc and waited for less long than one that computes.
 """
 
 import math
@@ -12,23 +12,23 @@ from collections.abc import Collection, Iterator, Mapping
 from testbed.orchestrator.standing_still import stands_still
 
 LEAVING_TIMEOUT = 30.0
-"""Seconds that workers have to end when the server has ended, which waited for them already."""
+"""Seconds that workers have to end after the server has ended (it has waited for them before)."""
 SUSPECTED_TIMEOUT = 1.0
-"""Seconds that workers have for that which the server suspected to the last."""
+"""Seconds that workers have for that if the server suspected them to the last."""
 PAUSED_TIMEOUT = 5.0
-"""Seconds for which a worker may stand still when training is over; it may be made to go on."""
+"""Seconds that a stopped or frozen worker has after training: a user may let it continue."""
 LOOK_PERIOD = 0.5
-"""Seconds between two looks at who stands still."""
+"""Seconds between two searches for stopped or frozen workers."""
 
 
 class Liveness:
-    """Of the devices of one run; moments are of CLOCK_MONOTONIC, in seconds."""
+    """The processes of one run's devices; all times are CLOCK_MONOTONIC in seconds."""
 
     def __init__(self, workers: Collection[str]) -> None:
-        """Nobody is there yet.
+        """Begin without any process.
 
         Args:
-            workers: those devices that have to end by themselves.
+            workers: the devices that have to end by themselves (the evaluator, too).
         """
         self._workers = frozenset(workers)
         self._alive: set[str] = set()
@@ -41,46 +41,47 @@ class Liveness:
 
     @property
     def anybody(self) -> bool:
-        """Whether any device's process is there."""
+        """True if any device's process is alive."""
         return bool(self._alive)
 
     def started(self, device: str) -> None:
-        """A device's process is there."""
+        """Note that a device's process was started."""
         self._alive.add(device)
 
     def exited(self, device: str) -> None:
-        """A device's process has ended; the next one, if it comes back, is not suspected."""
+        """Note that a device's process has ended; a next process of the device is not suspected."""
         self._alive.discard(device)
         self._processes.pop(device, None)
         self._paused.pop(device, None)
         self._suspected.discard(device)
 
     def suspected(self, device: str, *, yes: bool) -> None:
-        """The server suspects a worker or has waited for it in vain, or does so no more."""
+        """Note that the server suspects a worker or has waited for it in vain, or no longer does."""
         (self._suspected.add if yes else self._suspected.discard)(device)
 
     def nobody_suspected(self) -> None:
-        """It is another server, which has not waited for anybody yet."""
+        """Forget all suspicions: they were those of a server that was killed and replaced."""
         self._suspected.clear()
 
     def stopping(self, moment: float, processes: Mapping[str, int]) -> None:
-        """Training is over, and the server says so to everybody.
+        """Note that training is over, and that the server says so to all devices.
 
         Args:
-            processes: of devices, as far as they are known.
+            moment: when.
+            processes: process ids by device, as far as they are known.
         """
         self._stopping = moment
         self._processes = dict(processes)
 
     def over(self, moment: float) -> None:
-        """The server has ended."""
+        """Note that the server has ended."""
         self._over = moment
 
     def overdue(self, now: float) -> Iterator[tuple[str, float]]:
-        """Those that are to be killed now, each once, and how long they had."""
+        """Yield each worker to kill now, once, and how many seconds it had to end."""
         self._look(now)
         if math.isinf(self._over) and not self._paused:
-            return  # as at nearly every call, of which there is one for each thing that is heard
+            return  # the common case; this is called in every turn of the orchestrator's loop
         for device in sorted((self._alive & self._workers) - self._killed):
             patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
             since = self._over
@@ -91,7 +92,7 @@ class Liveness:
                 yield device, patience
 
     def _look(self, now: float) -> None:
-        """See who stands still, once training is over."""
+        """Find the stopped and frozen workers, once training is over."""
         if now < self._stopping or now - self._looked < LOOK_PERIOD:
             return
         self._looked = now

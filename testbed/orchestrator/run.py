@@ -1,9 +1,9 @@
-"""Carrying out one run: bring the devices up, write down what they report, take them down.
+"""Carry out one run: bring the devices up, record what they report, take them down.
 
-One thread and one selector: the agent's channel (what happens to nodes, and the ingress counter),
-the roles' report channel, and signals. Whatever ends the run (its last update, Ctrl-C, SIGTERM, a
-role or a process that dies, a full disk) goes through the same way out, which leaves nothing running
-and a run directory that says how it ended.
+One thread and one selector serve the agent's channel (events of nodes, and the counters), the roles'
+report channel, and signals. Every end of a run (its last update, Ctrl-C, SIGTERM, a role or a process
+that dies, a full disk) takes the same path, which leaves nothing running and a run directory that says
+how the run ended.
 """
 
 import contextlib
@@ -52,13 +52,13 @@ from testbed.telemetry.texts import BUILT, DIED, MADE, REMOVED, TRAINING
 from traffic.counters import COUNTS
 
 _NO_PROGRESS = frozenset(("counter", "sampled", "extras"))
-"""What the agent tells regularly, whether or not set-up gets further."""
+"""Messages of the agent that come at regular intervals, and are no progress of the set-up."""
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
-"""Seconds that the agent has to remove everything."""
+"""Seconds that the agent has to remove everything, by runtime."""
 
 
 class Run:
-    """Carries one plan out; use once."""
+    """Carries one plan out; to be used once."""
 
     def __init__(
         self,
@@ -74,9 +74,10 @@ class Run:
 
         Args:
             directory: the run directory to make.
+            watcher: is called with progress and events.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-            metrics: whom to tell how it goes, if somebody exports it.
-            resumption: what there is of the run, if it is resumed in its directory.
+            metrics: receives the run's state, if metrics are exported.
+            resumption: what is left of the run, if it is resumed in its directory.
         """
         self._resumption = resumption
         self._plan = plan
@@ -102,7 +103,7 @@ class Run:
         self._once = Deduplication(resumption.counts if resumption else None)
         self._attendance = Liveness([*plan.workers, EVALUATOR_NAME])
         self._missing: list[int] = []
-        self._seen_as: dict[int, str] = {}  # devices by process ids as the fork server sees them
+        self._seen_as: dict[int, str] = {}  # devices, by process id as the fork server sees it
         self._complaints: dict[str, str] = {}
         self._parameters = bytearray()
         self._ledgers = Ledgers(
@@ -116,7 +117,7 @@ class Run:
         self._setting_up = SettingUp(host_seconds, len(plan.links) if alone else 0)
         self._hub = SERVER_NAME if plan.served else COORDINATOR_NAME
         self._peers: dict[str, dict[str, Any]] = {}
-        # Every link's counters, in the order in which the agent samples them.
+        # The links, in the order in which the agent samples their counters.
         links = plan.links
         self._meters = [link.device for link in links]
         self._interfaces = [
@@ -129,7 +130,7 @@ class Run:
         """Carry the run out and return its summary, which is also in the run directory.
 
         Raises:
-            RunError: not even the run directory could be made, or its end not be written down.
+            RunError: the run directory could not be made, or the end not be written to it.
         """
         try:
             again = self._resumption
@@ -146,7 +147,7 @@ class Run:
                 self._event("info", again.told, None)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
-        # Until the end is written down, a signal only says that the run should end.
+        # From here until the end is written, a signal only asks the run to end.
         self._injection = Injection(
             self._settings,
             {number: name for name, number in self._workers.items()} if self._plan.served else {},
@@ -161,7 +162,7 @@ class Run:
             return self._write_end()
 
     def _go_on(self, kept: Kept, mark: Mark) -> None:
-        """Be where the run was at a checkpoint."""
+        """Restore the orchestrator's state at the checkpoint of a mark."""
         rows, evaluations = kept.updates, kept.evaluations
         self._injection.go_on(rows, kept.records, mark)
         self._ledgers.earlier_updates = len(rows)
@@ -174,25 +175,25 @@ class Run:
         self._ingress.has(evaluations)
 
     def _ask(self, request: dict[str, Any]) -> None:
-        """Ask the agent for something."""
+        """Send the agent a request (``Injection`` exists before the agent does)."""
         self._agent.ask(request)
 
     def _carry_out(self, opened: contextlib.ExitStack) -> None:
-        """Carry the run out; whatever goes wrong, the outcome says so.
+        """Carry the run out; every error is noted in the outcome, and none is raised.
 
         Args:
-            opened: closes what is open until the end is written down.
+            opened: closes what must stay open until the end is written.
         """
         outcome, again = self._outcome, self._resumption
         try:
             self._keeping.open(opened)
-            # It has no name: whatever this ends by, nothing of it is left.
+            # The file has no name, so that nothing of it is left even after a SIGKILL.
             spill = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by `opened`
             self._spill = opened.enter_context(spill)
             if again is not None and self._keeping.mark is not None:
                 self._go_on(again.kept, self._keeping.mark)
             wake_up = opened.enter_context(signals())
-            self._ledgers.save(self._log.traffic)  # what a run that is killed leaves of them
+            self._ledgers.save(self._log.traffic)  # for a run that is killed
             with self._agent_process():
                 self._loop(wake_up)
         except EndError as end:
@@ -204,7 +205,7 @@ class Run:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Note that the run failed by an error of the testbed's own, whose traceback is kept."""
+        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
         with contextlib.suppress(OSError), self._processes_log.open("a", encoding="utf-8") as log:
             traceback.print_exception(error, file=log)
         what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
@@ -239,7 +240,7 @@ class Run:
         return summary
 
     def _settle(self) -> dict[str, Any]:
-        """Account for the traffic; what cannot be accounted for must not cost the summary."""
+        """Account for the traffic; an error in this must not cost the run its summary."""
         try:
             return settle(self._ledgers, self._log.traffic)
         except Exception as error:
@@ -257,7 +258,7 @@ class Run:
 
     @contextlib.contextmanager
     def _agent_process(self) -> Iterator[None]:
-        """Start the agent, and in the end wait until it has removed everything."""
+        """Start the agent, and at the end wait until it has removed everything."""
         handed = (*self._handed.values(), *self._keeping.descriptors)
         self._agent = AgentProcess(self._processes_log, handed)
         self._control, self._report = self._agent.control, self._agent.report
@@ -281,7 +282,7 @@ class Run:
 
     @property
     def _handed(self) -> dict[str, int]:
-        """Descriptors of what is shared with the roles, as arguments of theirs."""
+        """Descriptors of what this process shares with the roles, by the keys of their arguments."""
         board = self._metrics.board if self._metrics else None
         shared = {BOARD: board, PACES: self._injection.paces}
         return {SPILL: self._spill.fileno()} | {
@@ -311,7 +312,7 @@ class Run:
             while True:
                 for key, events in selector.select(min(0.25, self._injection.patience)):
                     if not events & selectors.EVENT_READ:
-                        continue  # the agent can be asked again
+                        continue  # there is room for requests to the agent again
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
                         raise stopped_by(number)
@@ -319,7 +320,7 @@ class Run:
                     if key.fileobj is self._control:
                         self._from_agent(message)
                     elif message is None:
-                        selector.unregister(self._report)  # the agent will say why
+                        selector.unregister(self._report)  # the agent reports why
                     else:
                         self._hear(message)
                 self._injection.turn()
@@ -344,7 +345,7 @@ class Run:
             self._metrics.progress(self._progress)
 
     def _insist(self) -> None:
-        """End workers that do not end by themselves."""
+        """Kill workers that did not end by themselves in time."""
         for device, patience in self._attendance.overdue(time.monotonic()):
             text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
@@ -354,7 +355,7 @@ class Run:
         if not self._finished or self._attendance.anybody:
             return False
         if self._ingress.unheard and not self._report.readable(0):
-            # All that devices have told was read, and none is there to tell more.
+            # Every report of the devices was read, and no device is left to send more.
             self._missing = self._ingress.give_up()
         return not self._ingress.due
 
@@ -369,7 +370,7 @@ class Run:
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
         return "failed", f"no further update could come about after {updates:,} of {wanted:,}"
 
-    # -- what the agent says
+    # -- messages of the agent
 
     def _from_agent(self, message: Message | None) -> None:
         if message is None:
@@ -392,7 +393,7 @@ class Run:
                 self._set_up(message)
 
     def _set_up(self, message: Message) -> None:
-        """Something that was set up."""
+        """Handle a message about progress of the set-up."""
         match message.fields:
             case {"loaded": _}:
                 self._loaded = True
@@ -418,7 +419,7 @@ class Run:
                 self._seen(message)
 
     def _seen(self, message: Message) -> None:
-        """Something that was seen of the traffic."""
+        """Handle a message about the traffic."""
         match message.fields:
             case {"sampled": "counters"}:
                 self._sample(np.frombuffer(message.raw, COUNTS))
@@ -434,7 +435,7 @@ class Run:
                 self._progress.wire_bytes = self._ingress.newest
 
     def _sample(self, rows: np.ndarray[Any, Any]) -> None:
-        """Write samples down; those of many links come in parts."""
+        """Log one part of a sample of all links' counters; many links take several parts."""
         part = slice(self._sampled, self._sampled + len(rows))
         self._sampled = part.stop % len(self._meters)
         self._log.counters(self._meters[part], self._interfaces[part], rows)
@@ -460,7 +461,7 @@ class Run:
     def _start_others(self) -> None:
         self._start(EVALUATOR_NAME, {"role": "evaluator", "number": self._settings.workers})
         if self._keeping.mark is not None:
-            return  # the server says whom it expects
+            return  # the server reports which workers it expects
         for name, number in self._workers.items():
             role = "worker" if self._plan.served else "peer"
             self._start(name, {"role": role, "number": number})
@@ -487,12 +488,12 @@ class Run:
             raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
         if device == EVALUATOR_NAME and not (self._finished and not self._ingress.unheard):
             raise EndError("failed", f"the evaluator died: {how}; see {self._processes_log}")
-        if device != EVALUATOR_NAME:  # which has told all that it had to
+        if device != EVALUATOR_NAME:  # the evaluator has reported every result
             self._progress.lost += 1
             self._outcome.workers_lost += 1
         self._event("warning", f"{device} {DIED}{how}", device)
 
-    # -- what the roles say
+    # -- messages of the roles
 
     def _hear(self, message: Message) -> None:
         self._setting_up.moved = time.monotonic()
@@ -540,12 +541,12 @@ class Run:
                 self._happened(message)
 
     def _leave_out(self, version: int, reason: str) -> None:
-        """An evaluation that was due will not come."""
+        """Note that an evaluation that was due is left out."""
         if self._ingress.left_out(version) and (told := self._left_out.add(version, reason)):
             self._event("warning", told, EVALUATOR_NAME)
 
     def _happened(self, message: Message) -> None:
-        """Something that becomes an event."""
+        """Handle a message that becomes an event of the run."""
         match message.fields:
             case {"event": text, "level": level, "number": number}:
                 told = self._names.get(number, self._hub if number == -1 else None)
@@ -566,7 +567,7 @@ class Run:
                 self._parted(message)
 
     def _train(self, when: float) -> None:
-        """Training has begun, at a moment of CLOCK_MONOTONIC."""
+        """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
         self._training = when
         self._ledgers.began = when + time.time() - time.monotonic()
         self._ledgers.began_monotonic = when
@@ -576,7 +577,7 @@ class Run:
         self._progress.phase = "training"
 
     def _parted(self, message: Message) -> None:
-        """What comes between devices and the server, or is to."""
+        """Handle a message about faults, checkpoints, or the end of connections."""
         match message.fields:
             case {"fault": _, "phase": _}:
                 self._injection.told(message.fields)
@@ -603,14 +604,15 @@ class Run:
                 self._ledgers.connections.append(Connection(device, **ledger))
 
     def _restored(self, version: int, counts: Mapping[str, int] | None) -> None:
-        """The server goes on from a checkpoint.
+        """Handle the report that the server was restored from a checkpoint.
 
         Args:
-            counts: how often what had come about by then, and will again; None under the wall clock,
-                where nothing does.
+            version: the checkpoint's.
+            counts: the number of records of each kind before the checkpoint; later ones are produced
+                again. None under the wall clock, where none is.
         """
         text = f"back from the checkpoint of update {version:,}"
-        if self._training is None:  # it is the run that goes on, with journals that end there
+        if self._training is None:  # the whole run is resumed: its journals already end there
             self._event("info", text, SERVER_NAME)
             return
         if counts is not None:
@@ -630,10 +632,10 @@ class Run:
         del self._outcome.accuracies[evaluations:]
 
     def _keeps(self, version: int, when: float) -> None:
-        """The server is about to write a checkpoint: note what belongs to it."""
+        """Note what belongs to a checkpoint that the server is about to write."""
         now = time.monotonic()
         elapsed = 0.0 if self._training is None else now - self._training
-        self._injection.turn(now)  # what is due by then has begun, and nothing else
+        self._injection.turn(now)  # all faults due before the checkpoint have begun, no later one
         counts, outcome = self._log.counts, self._outcome
         mark = Mark(
             version,
@@ -684,7 +686,7 @@ class Run:
     # -- the end
 
     def _ingress_of_updates(self) -> dict[str, int]:
-        """Ingress when the last update was applied, or what is known where the run was cut short."""
+        """Return the ingress at the last update; of a run that was cut short, what is known."""
         if self._outcome.ended == "completed":
             return self._ingress.at_last_checkpoint()
         return {

@@ -1,18 +1,18 @@
-"""How long a run may take to begin: as long as it gets further.
+"""Time limits of a run's set-up, which fails only when it makes no progress.
 
-Loading libraries and data is one long piece of work that tells nothing before its end, and how long it
-takes depends on the host. Everything else tells each step: another device made, linked, started or
+Loading libraries and data is one long step that reports nothing before its end, and its duration
+depends on the host. All other work reports each step: another device made, linked, started or
 connected.
 """
 
 from dataclasses import dataclass, field
 
 LOADING_TIMEOUT = 1200.0
-"""Seconds within which libraries and data must be loaded: minutes on an emulated processor."""
+"""Seconds within which libraries and data must be loaded: it takes minutes on an emulated processor."""
 SETUP_TIMEOUT = 180.0
-"""Seconds within which set-up must get further once they are loaded."""
+"""Seconds within which set-up must make progress once libraries and data are loaded."""
 SETUP_TIMEOUT_STARTED = 10.0
-"""Seconds more for each container that loads torch for itself: all do so at once."""
+"""Seconds added for each container that loads torch for itself: all do so at once."""
 
 
 @dataclass(slots=True)
@@ -21,9 +21,9 @@ class SettingUp:
 
     Attributes:
         began: when the command began, in seconds of CLOCK_MONOTONIC.
-        alone: how many containers load torch for themselves.
+        alone: the number of containers that load torch for themselves.
         loaded: whether libraries and data are loaded.
-        moved: when set-up got further for the last time.
+        moved: when set-up last made progress, in seconds of CLOCK_MONOTONIC.
     """
 
     began: float
@@ -35,7 +35,7 @@ class SettingUp:
         self.moved = self.began
 
     def overdue(self, now: float) -> str | None:
-        """What did not happen in time; None as long as it may still happen."""
+        """Return what did not happen in time; None while every limit is kept."""
         more = self.alone * SETUP_TIMEOUT_STARTED
         if not self.loaded:
             limit = LOADING_TIMEOUT + more

@@ -1,4 +1,4 @@
-"""Devices of a run that stand still because they were stopped or frozen; read from /proc."""
+"""Find devices of a run that were stopped by a signal or frozen, by reading /proc."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ def stands_still(process: int) -> bool:
         state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         if state in ("T", "t"):
             return True
-        # Frozen, it sleeps; only the kernel's function tells, to whoever may read it.
+        # A frozen process looks asleep; only the kernel function that it waits in tells the difference.
         return any(name in (folder / "wchan").read_text() for name in _FROZEN)
     except OSError:
-        return False  # it has ended, or is another user's
+        return False  # the process has ended, or is another user's
 
 
 def found(agent: int, seen: Mapping[int, str]) -> dict[str, int]:
-    """Find the processes of devices that were forked by the fork server of an agent.
+    """Find the processes of devices that were forked by an agent's fork server.
 
     Args:
-        agent: its process id.
+        agent: the agent's process id.
         seen: the devices by their process ids as the fork server sees them, from inside a pid
             namespace of its own.
 
     Returns:
-        The devices' process ids as this process sees them, as far as the kernel tells.
+        The devices' process ids as this process sees them, as far as they can be read.
     """
     processes: dict[str, int] = {}
     for helper in _children(agent):
@@ -45,12 +45,12 @@ def _children(process: int) -> list[int]:
         return [
             int(one) for one in (_PROC / f"{process}/task/{process}/children").read_text().split()
         ]
-    except OSError:  # a kernel without that list, or it has ended
+    except OSError:  # the kernel has no such list, or the process has ended
         return []
 
 
 def _one_level_up(process: int) -> int:
-    """The id of a process in the namespace around its own."""
+    """Return the id of a process in the parent of its pid namespace."""
     for line in (_PROC / f"{process}/status").read_text(errors="replace").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-2])

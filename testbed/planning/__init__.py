@@ -1,1 +1,1 @@
-"""From a spec to what will be made: devices, addresses, links, and what each role is told."""
+"""From a spec to a plan: devices, addresses, links, and the settings of each role."""

@@ -1,8 +1,8 @@
-"""How many devices this host has room for, and which of its resources ends it.
+"""The number of devices that this host has room for, and the resource that limits it.
 
-Each resource is counted before anything is started: memory, the descriptors that one process may have,
-processes. Nothing else is known to end it: addresses do at 32,768 links, and the kernel's neighbour
-tables do not, because their entries are permanent and not counted.
+Each resource is checked before anything is started: memory, the descriptors that one process may have,
+processes. No other limit is known but addresses, at 32,768 links; the kernel's neighbour tables are
+none, because their entries are permanent and not counted.
 """
 
 import os
@@ -17,25 +17,25 @@ from testbed.network.addresses import MOST_LINKS
 from testbed.nodes import control_group
 
 FILES = 3
-"""Descriptors of a device in one process: in the agent its network, its counters and its start; in the
+"""Descriptors per device in one process: in the agent its network, its counters and its start; in the
 fork server its process and, under the virtual clock, both ends of its channel to the clock."""
 FILES_STARTED = 6
-"""The same of a container that starts its own role: all of that is the agent's, and a connection."""
+"""The same for a container that starts its own role: the agent holds all of them, and a connection."""
 FILES_ONCE = 64
 PROCESSES = 2
-"""Processes and threads of a device: a worker that listens while it computes has a second thread."""
+"""Processes and threads per device: a worker that listens while it computes has a second thread."""
 PROCESSES_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One resource, in whatever it is counted in.
+    """A resource that limits the number of devices, in units of its own.
 
     Attributes:
         what: its name, for people.
-        room: how much there is for a run.
-        once: what a run takes whatever its devices.
-        each: what each device takes.
+        room: the amount that is available to a run.
+        once: the amount that a run takes apart from its devices.
+        each: the amount that each device takes.
         remedy: how to get more.
     """
 
@@ -47,12 +47,12 @@ class Limit:
 
     @property
     def devices(self) -> int:
-        """How many devices there is room for."""
+        """The number of devices that there is room for."""
         return max(0, int((self.room - self.once) // self.each))
 
 
 def files(each: int = FILES) -> Limit:
-    """Descriptors of one process."""
+    """Return the limit of descriptors of one process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = float("inf") if hard == resource.RLIM_INFINITY else hard
     remedy = "raise the hard limit (ulimit -Hn as root, or /etc/security/limits.conf)"
@@ -60,7 +60,7 @@ def files(each: int = FILES) -> Limit:
 
 
 def processes() -> Limit:
-    """Processes and threads: of the kernel, of this user, and of this process's control group."""
+    """Return the tightest limit of processes and threads: of kernel, user and control groups."""
     running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     kernel = Path("/proc/sys/kernel")
     found = [
@@ -77,7 +77,7 @@ def processes() -> Limit:
 
 
 def _of_groups() -> Iterable[tuple[int, Path]]:
-    """The number of processes that this control group, and those above it, still allow."""
+    """Yield how many more processes this process's control group, and each above it, allows."""
     for folder in control_group.with_controller("pids"):
         for path in (folder, *folder.parents):
             try:
@@ -89,16 +89,16 @@ def _of_groups() -> Iterable[tuple[int, Path]]:
 
 
 def memory(once: int, each: int) -> Limit:
-    """Memory that is free, or could be."""
+    """Return the limit of memory that is free or can be freed, in bytes."""
     room = psutil.virtual_memory().available
     return Limit("memory", room, once, each, "use fewer workers (devices.workers)")
 
 
 def addresses() -> Limit:
-    """Links that the address plan has."""
+    """Return the limit of links in the address plan."""
     return Limit("addresses", MOST_LINKS, 0, 1, "use fewer workers (devices.workers)")
 
 
 def least(limits: Iterable[Limit]) -> Limit:
-    """The resource that ends first."""
+    """Return the resource that has room for the fewest devices."""
     return min(limits, key=lambda limit: limit.devices)

@@ -1,4 +1,4 @@
-"""Whether the files that a run reads, its dataset and its traces, serve it."""
+"""Check the files that a run reads: its dataset and its traces."""
 
 from testbed.errors import SpecError
 from testbed.planning import images
@@ -8,7 +8,7 @@ from testbed.training.times import PURPOSES
 
 
 def check_data(one: Plan) -> None:
-    """Read dataset and traces once, so that what is wrong is said before anything is started.
+    """Read dataset and traces once, so that errors are reported before anything is started.
 
     Raises:
         DataError: the dataset is missing or corrupt, or has fewer images than asked for.

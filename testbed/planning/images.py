@@ -1,7 +1,7 @@
-"""How a run's training images are shared out among the devices that compute, as the run will do it.
+"""Partition a run's training images among the devices that compute, exactly as the run does.
 
-The labels are read from the dataset where they matter. Images that are shared out equally and at random
-are only counted.
+Labels are read from the dataset only where they matter. Images that are partitioned equally and at
+random are only counted.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ LABELS = 10
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Who has how many images.
+    """The number of images of each device.
 
     Attributes:
-        images: of each worker or peer that computes, (devices,).
-        by_label: of each of them and of each label, (devices, 10); None where it was not looked at.
+        images: images of each worker or peer that computes, (devices,).
+        by_label: the same for each label, (devices, 10); None if labels were not read.
     """
 
     images: npt.NDArray[np.int64]
@@ -30,10 +30,10 @@ class Shared:
 
 
 def share_out(plan: Plan) -> Shared:
-    """Share the images out.
+    """Partition a run's training images and count each part.
 
     Raises:
-        DataError: the dataset is not there.
+        DataError: the dataset is missing or corrupt, or has fewer images than asked for.
         SpecError: there are not enough images.
     """
     settings = plan.settings
@@ -54,7 +54,7 @@ def share_out(plan: Plan) -> Shared:
 
 
 def check(plan: Plan) -> None:
-    """Make sure that every worker can draw a mini-batch.
+    """Check that every worker has images enough for a mini-batch.
 
     Raises:
         DataError: the dataset is missing or corrupt, or has fewer images than asked for.

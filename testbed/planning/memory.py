@@ -1,10 +1,10 @@
-"""How much memory a run takes: the one place for the figures, and for how they were measured.
+"""The memory that a run takes: the only place for the figures and for how they were measured.
 
-An emulation: ``python -m bench.scale`` tells what is a worker's own and what its device takes of the
-host in all, with the kernel's namespaces, page tables and socket buffers (docs/scale.md has the table).
+An emulation: ``python -m bench.scale`` measures a worker's private memory, and all that its device
+takes of the host, with the kernel's namespaces, page tables and socket buffers (see docs/scale.md).
 A simulation: the peak of its resident memory by the number of its workers (docs/scale.md, too).
 
-What grows with the model is counted in vectors of its parameters, of four bytes each.
+Memory that grows with the model is counted in vectors of its parameters, of four bytes each.
 """
 
 from testbed.experiment.spec import Spec
@@ -13,40 +13,40 @@ MIB = 2**20
 PARAMETERS = {"cnn": 211_690, "mlp": 109_386, "mlp-large": 669_706}
 """Parameters of each model; asking the models themselves would load torch."""
 SHARED = 2**30
-"""Bytes for the libraries, the data and the server, once per run."""
+"""Bytes per run for the libraries, the data and the server."""
 NODE = 8 * MIB
-"""Bytes of a forked device beside vectors: its own copies of pages that it shares at first with all
-others, and what the kernel keeps of its namespaces, link and sockets."""
+"""Bytes of a forked device without vectors: its own copies of pages that all devices share at first,
+and the kernel's memory for its namespaces, link and sockets."""
 STARTED = 270 * MIB
-"""Bytes of a container that loads torch and data for itself."""
+"""Bytes of a container that loads torch and data for itself, without vectors."""
 SIMULATED = 128 * 2**10
-"""Bytes of a simulated worker beside vectors."""
+"""Bytes of a simulated worker without vectors."""
 
 
 def needed(spec: Spec) -> int:
-    """Bytes of memory that a run of one algorithm may take."""
+    """Return the bytes of memory that a run of one algorithm may take."""
     devices = spec.devices.workers + 2
     return SHARED + devices * of_device(spec)
 
 
 def of_device(spec: Spec) -> int:
-    """Bytes of memory that one more device takes of a run of one algorithm."""
+    """Return the bytes of memory that one more device takes in a run of one algorithm."""
     vector = 4 * PARAMETERS[spec.model.name]
     (algorithm,) = spec.algorithms
-    # AdaComp's server keeps its counters as they were at each version that a worker computes at.
+    # AdaComp's server keeps a copy of its counters for each version that a worker computes at.
     counters = vector * (algorithm.name == "adacomp")
     if spec.engine == "simulation":
-        # The version that a worker computes at, and what it keeps or sends.
+        # The version that the worker computes at, and the vectors that it keeps or sends.
         return SIMULATED + vector + counters + vector * _kept(spec)
     alone = spec.devices.runtime == "docker" and spec.devices.launched == "image"
-    # What is on its way to a worker, and the parameters that it holds.
+    # The parameters on their way to the worker, and those that it holds.
     return (STARTED if alone else NODE) + 2 * vector + counters
 
 
 def _kept(spec: Spec) -> int:
-    """Vectors that a simulated worker has beside the version that it computes at."""
+    """Return the number of vectors of a simulated worker besides the version that it computes at."""
     (algorithm,) = spec.algorithms
     if getattr(algorithm, "error_feedback", False):
         return 1 + (getattr(algorithm, "momentum", None) is not None)
-    # A dense gradient waits until it has arrived; of a compressed one there is a part.
+    # A dense gradient is kept until it has arrived; a compressed one is only a part of a vector.
     return int(not hasattr(algorithm, "ratio"))

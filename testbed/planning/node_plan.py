@@ -1,4 +1,4 @@
-"""What the agent is told about a run's nodes and links: which there are, and what they are made of."""
+"""The agent's view of a plan: the nodes and links to make, as JSON values."""
 
 from pathlib import Path
 from typing import Any
@@ -11,24 +11,24 @@ from testbed.planning import probed_links
 from testbed.planning.plan import Plan
 
 DATA = "/data"
-"""Where a container sees a known dataset."""
-# A pool of threads would not survive the fork, and a device that computes on all cores would stand
-# for a machine that nobody has.
+"""Folder in a container where a known dataset is mounted."""
+# A pool of threads would not survive the fork, and a device that computes on all cores would emulate a
+# machine that does not exist.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Environment in which a process computes with one thread."""
+"""Environment variables that make a process compute with one thread."""
 _ENVIRONMENT = ONE_THREAD | {
-    # A worker fills few of the images' pages (see Contents.part), and a huge page is 500 of them.
+    # A worker fills few of the images' pages (see Contents.part), and a huge page would be 500 of them.
     "NUMPY_MADVISE_HUGEPAGE": "0",
 }
 
 
 def image_name(plan: Plan) -> str:
-    """The image of the run's containers."""
+    """Return the name of the image of the run's containers."""
     return plan.spec.devices.image or image.default_image()
 
 
 def chosen(plan: Plan) -> dict[str, Any]:
-    """What the nodes are made of."""
+    """Return the runtime of the nodes and, for Docker, image, mounts and environment."""
     devices = plan.spec.devices
     if devices.runtime == "namespaces":
         return {"runtime": devices.runtime}
@@ -43,9 +43,9 @@ def chosen(plan: Plan) -> dict[str, Any]:
 
 
 def devices(plan: Plan) -> list[dict[str, Any]]:
-    """The nodes: names and limits."""
+    """Return the name of each node, and the limits of those of workers or peers."""
     names = [link.device for link in plan.links]
-    # The coordinator stands beside the network and has no link.
+    # The coordinator of peers is not in the network and has no link.
     names += [] if plan.served else [COORDINATOR_NAME]
     numbers = plan.workers
     section, class_of = plan.spec.devices, plan.settings.class_of
@@ -62,10 +62,10 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
 
 
 def network(plan: Plan, directory: Path) -> dict[str, Any]:
-    """The network that the agent is to build, and what of it is watched.
+    """Return the network for the agent to build, with what is counted, captured and probed in it.
 
     Args:
-        directory: for the capture's files.
+        directory: the folder for the capture's files.
     """
 
     def shape(of: Any) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
 
 
 def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
-    """What containers see of the host to load it: the dataset, if it is a known one, and all paths."""
+    """Return whether the dataset is a known one, and each mounted host path with its place inside."""
     settings = plan.settings
     parts = [part for one in settings.kinds_of_devices for part in (one.compute, one.waiting)]
     files = [str(part["file"]) for part in parts if "file" in part]

@@ -1,4 +1,4 @@
-"""From a spec to what will be created: devices, addresses, links, and what each role is told."""
+"""Make plans from a spec: devices, addresses, links, and the settings of each role."""
 
 import secrets
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ class Plan:
     Attributes:
         spec: the resolved spec, with one algorithm.
         label: the algorithm's label, and the run directory's name.
-        settings: what the roles are told.
-        links: one per device; the server's first, if there is one, then the evaluator's, then the
-            workers' or peers'.
+        settings: the settings that the roles get.
+        links: one per device: the server's first, if there is one, then the evaluator's, then the
+            workers' or peers'; a simulation lists at most as many as the address plan has.
         observed: the device whose link is captured: the server, or the evaluated peer.
-        counted: the devices whose ingress is what the run is about: the server, or all peers.
+        counted: the devices whose ingress is counted: the server, or all peers.
     """
 
     spec: Spec
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def served(self) -> bool:
-        """Whether there is a server."""
+        """True if there is a server."""
         return self.observed == SERVER_NAME
 
     @property
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def computing(self) -> int:
-        """How many of the workers or peers compute gradients, and have a part of the images."""
+        """The number of workers or peers that compute gradients, and have a part of the images."""
         (options,) = self.spec.algorithms
         algorithm = ALGORITHMS[options.name]
         if not issubclass(algorithm, PeerAlgorithm):
@@ -69,12 +69,12 @@ class Plan:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory the run may need."""
+        """Bytes of memory that the run may need."""
         return memory.needed(self.spec)
 
     @property
     def open_files(self) -> int:
-        """The most descriptors that one of its processes will hold."""
+        """The most descriptors that any of the run's processes will hold."""
         devices = self.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         each = capacity.FILES_STARTED if alone else capacity.FILES
@@ -82,10 +82,10 @@ class Plan:
 
 
 def plan(spec: Spec) -> list[Plan]:
-    """The runs of an experiment, one per algorithm.
+    """Plan the runs of an experiment, one per algorithm.
 
     Raises:
-        SpecError: more workers than the address plan has links for, or a trace of faults that cannot
+        SpecError: there are more workers than links in the address plan, or a trace of faults cannot
             be used.
     """
     if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
@@ -97,8 +97,8 @@ def plan(spec: Spec) -> list[Plan]:
 
 
 def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
-    """Uplink and downlink of a class's devices; of all devices where there are no classes."""
-    # Under the virtual clock a message's time is computed, and the links carry it as they can.
+    """Return uplink and downlink of a class's devices; of all devices without classes."""
+    # Under the virtual clock a message's time is computed, and the real links are not shaped.
     if spec.clock == "virtual":
         return Shape(), Shape()
     uplink, downlink, delay, loss = (
@@ -109,7 +109,7 @@ def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
 
 
 def _device(spec: Spec, of: DeviceClassSpec | None) -> DeviceSettings:
-    """What the roles are told of a class's devices; of all devices where there are no classes."""
+    """Return the roles' settings of a class's devices; of all devices without classes."""
 
     def own(key: str, general: Any) -> Any:
         return general if of is None else of.of(key, general)
@@ -130,8 +130,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     count = spec.devices.workers
     class_of = spec.devices.class_of(spec.seed)
     shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
-    # The server's own link shapes nothing (what reaches it is counted there), the evaluator's
-    # neither: it is the instrument, not part of what is measured.
+    # Neither the server's own link, where ingress is counted, nor the evaluator's is shaped: the
+    # evaluator measures and is no part of what is measured.
     links = [Link(SERVER_NAME, 0)] if served else []
     links.append(Link(EVALUATOR_NAME, 1))
     links += [
@@ -196,7 +196,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
 
 
 def _faults(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
-    """The rules of what goes wrong, with the devices' numbers in place of who they are."""
+    """Return the rules of faults, with the devices' numbers in place of names and classes."""
     named, workers = spec.devices.classes, range(spec.devices.workers)
     return resolve(
         [fault.plain() for fault in spec.faults],

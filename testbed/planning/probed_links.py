@@ -1,4 +1,4 @@
-"""Which links of a run are probed: asked rates, delays and losses, beside measured ones."""
+"""Choose the links of a run whose rate, delay and loss are measured and compared with the plan."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from testbed.network.addresses import Link, Shape
 from testbed.planning.plan import Plan
 
 SAMPLE = 8
-"""Links that are probed, if there are no more kinds of links than that: then one of each kind."""
+"""Links that are probed, in equal parts of each kind; if there are more kinds, one link of each."""
 MOST = 32
-"""Links that are probed at most."""
+"""The most links that are probed."""
 
 
 def sample(plan: Plan) -> list[Link]:
-    """The links of a run that are probed: of those that are shaped alike, some, evenly spread."""
+    """Return the links of a run to probe: an evenly spread sample of each group shaped alike."""
     if not plan.spec.network.probe:
         return []
     kinds: dict[tuple[Shape, Shape], list[Link]] = {}
@@ -23,14 +23,14 @@ def sample(plan: Plan) -> list[Link]:
 
 
 def shaped(plan: Plan) -> list[Link]:
-    """The links of a run that shape something."""
+    """Return the links of a run that have a rate, a delay or a loss."""
     if plan.spec.engine == "simulation":
         return []
     return [link for link in plan.links if link.uplink.shapes or link.downlink.shapes]
 
 
 def _spread(links: Sequence[Link], most: int) -> list[Link]:
-    """Some of the links, the first and the last among them."""
+    """Return at most ``most`` of the links, evenly spread; the first is always among them."""
     if len(links) <= most:
         return list(links)
     if most == 1:

@@ -1,4 +1,4 @@
-"""How long the devices of a run compute and wait, on average, as their random streams have it."""
+"""Mean computing and waiting times of a run's devices, as their random streams give them."""
 
 from collections.abc import Sequence
 
@@ -10,20 +10,20 @@ from testbed.training.times import PURPOSES, Purpose, durations
 
 
 def members(plan: Plan, number: int) -> list[int]:
-    """The devices of a class; all devices where there are no classes."""
+    """Return the devices of class ``number``; all devices if there are no classes."""
     settings = plan.settings
     return [i for i in range(settings.workers) if (settings.class_of or {i: 0})[i] == number]
 
 
 def mean_of(durations: Durations, devices: Sequence[int]) -> float:
-    """Over some devices; over all if these are none."""
+    """Return the mean duration over some devices in seconds; over all if ``devices`` is empty."""
     if len(devices) in (0, durations.devices):
         return durations.mean
     return sum(durations.of_device(device).mean for device in devices) / len(devices)
 
 
 def means(plan: Plan) -> dict[str, dict[str, float]]:
-    """Of each section the mean over devices, in seconds and before any change, for ``--json``.
+    """Return each section's mean over devices, in seconds and before any change, for ``--json``.
 
     Raises:
         SpecError: a trace cannot be used.
@@ -36,7 +36,7 @@ def means(plan: Plan) -> dict[str, dict[str, float]]:
 
 
 def class_means(plan: Plan, purpose: Purpose) -> list[float]:
-    """The mean over each class's devices, or over all where there are no classes, as ``means``.
+    """Return the mean over the devices of each class, or over all without classes, as in ``means``.
 
     Raises:
         SpecError: a trace cannot be used.

@@ -1,4 +1,4 @@
-"""The loops inside the nodes, and the only place where sockets, clocks and algorithms meet.
+"""The main loops of the devices, and the only place where sockets, clocks and algorithms meet.
 
-``entry`` is what the fork server calls; ``server``, ``worker`` and ``evaluator`` are the roles.
+The fork server calls ``entry``; the roles are in ``server``, ``worker``, ``evaluation`` and ``peer``.
 """

@@ -1,4 +1,4 @@
-"""What is loaded before a role can run, and the roles themselves.
+"""The entry points of nodes: load what roles need, and run a role.
 
 The fork server loads once for all nodes (``load``); a container that starts its own role loads for
 itself (``load_alone``).
@@ -49,18 +49,19 @@ from testbed.wire import WireError
 
 _NONE = np.arange(0)
 FAILED = 1
-"""Exit status of a role that ended with an error; the error itself went to the run's events."""
+"""Exit status of a role that ended with an error; the error itself is in the run's events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What roles are made of; forked ones share it, copy-on-write or for good.
+    """The settings, data and learners that roles use; forked roles share them copy-on-write.
 
     Attributes:
-        data: forked roles share what a role that is alone takes its part of.
-        parts: the training images of every device that computes.
-        learner: its parameters are the initial ones.
-        shared_learners: one per turn, in memory that is shared for good.
+        data: the whole dataset, for forked roles; for a role that is alone, the contents of which it
+            takes its part.
+        parts: for every device that computes, the indices of its training images.
+        learner: has the initial parameters.
+        shared_learners: one per turn, in shared memory.
         checkpoint_every: updates between two checkpoints of the server; None: it writes none.
     """
 
@@ -73,22 +74,22 @@ class Loaded:
     checkpoint_every: int | None = None
 
     def warm_up(self) -> None:
-        """Compute once: what the libraries set up at first use is set up once, for all nodes."""
+        """Compute once, so that the libraries' set-up at first use is done once, for all nodes."""
         seed = self.settings.seed
         data = self.data
-        # What is in the images is of no matter here.
+        # The contents of the images do not matter here.
         dataset = data if isinstance(data, datasets.Dataset) else data.part(_NONE, test=False)
         order = stream(seed, "warm-up").permutation(len(dataset.train_images))
         generator = stream(seed, "warm-up batches")
         batches = Batches(dataset, order, self.settings.training.batch_size, generator)
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
-        # The first time that Python looks an address up it loads the tables of domain names: half of
-        # the pages that a device wrote to before it was connected.
+        # Python's first address look-up loads the tables of domain names: half of the pages that a
+        # device wrote to before it was connected.
         socket.getaddrinfo("127.0.0.1", None)
 
     def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
-        """Run a role in a node; returns the node's exit status."""
+        """Run a role in a node, and return the node's exit status."""
         return _Role(self, shared, report).run(arguments)
 
 
@@ -199,7 +200,7 @@ class _Role:
         settings = loaded.settings
         part = loaded.parts[number]
         dataset = loaded.data.take(part, test=False)
-        # Under the virtual clock it is the clock that says what happens.
+        # Under the virtual clock, the clock itself makes the faults happen.
         faults = settings.faults.rules if settings.timing.clock == "wall" else ()
         schedule = Schedule(faults, settings.seed, settings.workers)
         pushes = int(arguments.get("pushes", 0))
@@ -212,10 +213,10 @@ class _Role:
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
-    """Load libraries, dataset and model; returns the function that runs a forked role with them.
+    """Load libraries, dataset and model, and return the function that runs a forked role with them.
 
     Args:
-        arguments: by the keys of ``testbed.roles.sharing``.
+        arguments: the run's, with the keys of ``testbed.roles.sharing``.
     """
     shared = Shared.make(arguments)
     turns = 0 if shared.turns is None else shared.turns.count
@@ -223,11 +224,11 @@ def load(arguments: Mapping[str, Any]) -> Role:
 
 
 RoleAlone: TypeAlias = Callable[[Mapping[str, Any], Channel, Sequence[int]], int]
-"""As ``Role``, with the descriptors of what the run's roles share."""
+"""A ``Role`` that also takes the descriptors of the resources that the run's roles share."""
 
 
 def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
-    """As ``load``, for the only role of this process."""
+    """Do the same as ``load``, for the only role of this process."""
     loaded = _load(arguments, 0, alone=True)
 
     def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:

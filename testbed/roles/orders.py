@@ -1,9 +1,9 @@
-"""How the virtual clock tells emulated devices what has happened, over the host.
+"""Orders, by which the virtual clock reports events to emulated devices over the host.
 
-A device that computes ahead of the clock may only do what shows (send) when the clock gets there. It is
-told so over a channel of its own, which is not part of the emulated network and of no byte count: one
-end is the clock's, the other the device's, both made before the nodes are forked. Peers, which have no
-server that would know, tell the clock back what they did.
+A device computes ahead of the clock, but may send only when the clock gets there. It receives its
+orders over a channel of its own, which is no part of the emulated network and of no byte count: one end
+is the clock's, the other the device's, and both are made before the nodes are forked. Peers, which have
+no server that knows their progress, report to the clock what they did.
 """
 
 import contextlib
@@ -20,49 +20,49 @@ from testbed.roles.transport.kernel_queues import under_way
 
 _ORDER = struct.Struct("<Bq")
 _LONGEST = 200_000
-"""Bytes of the longest thing that a device tells, well below the kernel's default send buffer."""
+"""Bytes of a device's longest report, well below the kernel's default send buffer."""
 
 
 class OrderKind(IntEnum):
-    """What the clock says has happened."""
+    """The kind of event that the clock reports."""
 
     ARRIVED = 1
-    """The parameters of a version, or an update of a peer's, have arrived."""
+    """The parameters of a version, or another peer's update, have arrived."""
     FINISHED = 2
-    """The computation under way is over, the waiting behind it included."""
+    """The computation under way is over, and so is the waiting after it."""
     EVALUATE = 3
-    """The parameters there are now are to be evaluated."""
+    """The current parameters are to be evaluated."""
     STOP = 4
     """The run is over."""
     BEGIN = 5
-    """A computation begins, at the model as it is now."""
+    """A computation begins, at the current model."""
     RESUME = 6
-    """Mini-batches are drawn as behind so many computations; from there it goes on."""
+    """The worker goes on as if it had drawn the mini-batches of ``number`` computations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One thing that happened; ``number`` is a version, a peer or an iteration."""
+    """One event; ``number`` is a version, a peer, an iteration or a count of computations."""
 
     what: OrderKind
     number: int = 0
 
 
 class OrderChannel:
-    """One end of a device's channel."""
+    """One end of the channel between the clock and a device."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
 
     def fileno(self) -> int:
-        """The descriptor, for selectors."""
+        """Return the descriptor, for selectors."""
         return self._socket.fileno()
 
     def give(self, what: OrderKind, number: int = 0, *, wait: bool = True) -> bool:
-        """Tell the device; waits while it is far behind. A device that is gone is told nothing.
+        """Send the device an order, unless it is gone; wait while its queue is full.
 
         Returns:
-            False if the device is far behind and this was not to wait.
+            False if the queue is full and ``wait`` is False.
         """
         flags = socket.MSG_NOSIGNAL | (0 if wait else socket.MSG_DONTWAIT)
         try:
@@ -80,7 +80,7 @@ class OrderChannel:
         poll.poll(1000 * patience)
 
     def take(self, wait: bool = True) -> Order | None:
-        """The next thing the clock says; None without waiting if it has said nothing yet.
+        """Receive the clock's next order; without ``wait``, return None if there is none yet.
 
         Raises:
             ConnectionError: the clock is gone.
@@ -95,18 +95,18 @@ class OrderChannel:
         return Order(OrderKind(what), number)
 
     def forget(self) -> None:
-        """Leave out what the clock said so far: it was meant for somebody who was killed."""
+        """Drop all orders so far: they are from before this device or the server was killed."""
         while self.take(wait=False) is not None:
             pass
 
     def tell(self, **fields: Any) -> None:
-        """Tell the clock something; for a device's end."""
+        """Send the clock a report. For the device's end."""
         self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)
 
     def claim(self, waits_for: str | int | None, **fields: Any) -> None:
-        """Tell the clock what the device waits for; nothing while the clock reads none of it.
+        """Report to the clock what the device waits for, unless earlier reports are still unread.
 
-        At most one claim is in the queue, so that there is always room for what ``tell`` tells.
+        At most one claim is in the queue, so that there is always room for what ``tell`` sends.
         """
         if under_way(self._socket):
             return
@@ -115,7 +115,7 @@ class OrderChannel:
             self._socket.send(told, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
     def heard(self) -> list[dict[str, Any]]:
-        """What the device has told so far, without waiting. For the clock's end."""
+        """Return the reports that have arrived from the device. For the clock's end."""
         told: list[dict[str, Any]] = []
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             while data := self._socket.recv(_LONGEST, socket.MSG_DONTWAIT):
@@ -123,7 +123,7 @@ class OrderChannel:
         return told
 
     def hear(self) -> dict[str, Any]:
-        """What the device told; waits for it. For the clock's end.
+        """Wait for the device's next report, and return it. For the clock's end.
 
         Raises:
             ConnectionError: the device's end is closed.
@@ -142,7 +142,7 @@ class OrderChannel:
 class OrderChannels:
     """The channels of all devices of a run, numbered from 0.
 
-    Made once and inherited by the devices' processes, or handed to them by descriptor.
+    They are made once; the devices' processes inherit them, or receive their descriptors.
     """
 
     def __init__(self, devices: int) -> None:
@@ -152,11 +152,11 @@ class OrderChannels:
 
     @classmethod
     def handed(cls, ours: Sequence[int] = (), theirs: Mapping[int, int] | None = None) -> Self:
-        """Those of which another process has sent descriptors.
+        """Make channels of the descriptors that another process sent.
 
         Args:
-            ours: the clock's ends of all devices.
-            theirs: devices' ends by their numbers.
+            ours: the clock's ends of all devices' channels.
+            theirs: devices' ends, by the devices' numbers.
         """
         leaves = cls(0)
         leaves._ours = {i: socket.socket(fileno=end) for i, end in enumerate(ours)}
@@ -165,21 +165,21 @@ class OrderChannels:
 
     @property
     def clock_descriptors(self) -> Sequence[int]:
-        """Of the clock's ends."""
+        """The descriptors of the clock's ends."""
         return [end.fileno() for end in self._ours.values()]
 
     def device_descriptor(self, number: int) -> int:
-        """Of a device's end."""
+        """Return the descriptor of a device's end."""
         return self._theirs[number].fileno()
 
     def of_clock(self) -> list[OrderChannel]:
-        """The clock's ends, in the clock's process."""
+        """Return the clock's ends, in the clock's process; close the others."""
         for end in self._theirs.values():
             end.close()
         return [OrderChannel(end) for end in self._ours.values()]
 
     def of_device(self, number: int) -> OrderChannel:
-        """A device's end, in the device's process."""
+        """Return a device's end, in the device's process; close the others."""
         for end in self._ours.values():
             end.close()
         for i, end in self._theirs.items():
@@ -188,6 +188,6 @@ class OrderChannels:
         return OrderChannel(self._theirs[number])
 
     def close(self) -> None:
-        """Close all ends, in the process of somebody who has none."""
+        """Close all ends, in a process that uses none of them."""
         for end in (*self._ours.values(), *self._theirs.values()):
             end.close()

@@ -1,8 +1,8 @@
-"""How much slower than planned each device is now: one factor each, in memory that a run's roles share.
+"""The pace of each device: a factor by which it is slower than planned, in memory that roles share.
 
-Under the wall clock the orchestrator says when a device becomes slow and when it is over, and a device
-looks when it draws its next durations. A device that became slow by a push of its own writes it itself:
-its very next computation is to be slow.
+Under the wall clock the orchestrator sets a device's factor when a slowdown begins and when it ends;
+the device reads it when it draws its next durations. A device that is slowed down after a push of its
+own sets the factor itself, because its very next computation must be slow.
 """
 
 import mmap
@@ -13,17 +13,17 @@ import numpy as np
 
 
 class Draws(Protocol):
-    """A device's times, as ``testbed.training.computation.DeviceTimes`` draws them."""
+    """A device's times, as ``testbed.training.times.DeviceTimes`` draws them."""
 
     def draw(self, now: float) -> tuple[float, float]:
-        """Seconds of the next computation, and of the waiting behind it."""
+        """Draw the seconds of the next computation, and of the waiting after it."""
 
 
 class Paces:
     """The factors of a run's devices, 1 at the beginning.
 
     Attributes:
-        descriptor: of the memory; None if it is this process's own.
+        descriptor: of the shared memory; None if the memory is this process's own.
     """
 
     def __init__(self, descriptor: int | None, devices: int) -> None:
@@ -34,7 +34,7 @@ class Paces:
 
     @classmethod
     def make(cls, devices: int) -> Self:
-        """Make shared ones."""
+        """Make factors in shared memory."""
         descriptor = os.memfd_create("paces")
         os.ftruncate(descriptor, 8 * devices)
         return cls(descriptor, devices)
@@ -43,18 +43,18 @@ class Paces:
         return 1.0 + float(self._excess[device])
 
     def __setitem__(self, device: int, factor: float) -> None:
-        # New memory is 0, which is to mean a factor of 1.
+        # New memory is 0, which has to mean a factor of 1.
         self._excess[device] = factor - 1.0
 
 
 class PacedTimes:
-    """A device's times at the pace that it has when they are drawn."""
+    """A device's times, at the pace that it has when they are drawn."""
 
     def __init__(self, times: Draws, paces: Paces, device: int) -> None:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float) -> tuple[float, float]:
-        """As ``DeviceTimes.draw``."""
+        """Draw as ``DeviceTimes.draw`` does, and multiply by the device's factor."""
         factor = self._paces[self._device]
         computing, waiting = self._times.draw(now)
         return factor * computing, factor * waiting

@@ -1,4 +1,4 @@
-"""What a server reports to the orchestrator, over the host and not over the emulated network."""
+"""Reports to the orchestrator, over the host and never over the emulated network."""
 
 import time
 
@@ -14,7 +14,10 @@ _CHUNK = 100_000
 
 
 class Report:
-    """Gathers rows, and sends them before anything that comes behind them."""
+    """Sends the reports of a server, a coordinator or a peer to the orchestrator.
+
+    Rows are gathered; ``flush``, ``checkpoint`` or a full buffer sends them, other reports do not.
+    """
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -27,11 +30,11 @@ class Report:
         self._channel.send(fields)
 
     def event(self, level: str, text: str, device: int | None = None) -> None:
-        """Tell something that happened; ``device`` is a worker's number."""
+        """Report an event; ``device`` is the number of the device that it is about."""
         self.send(event=text, level=level, number=device)
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """Add a row of ``UPDATE``, which led to this version; many are sent at once."""
+        """Add a row of ``UPDATE`` that led to ``version``; many rows are sent at once."""
         self._version = version
         self._rows[self._count] = row
         self._count += 1
@@ -54,11 +57,11 @@ class Report:
         *,
         again: bool = False,
     ) -> None:
-        """Tell where the ledgers stand at a version that is to be evaluated.
+        """Report the ledgers' totals at a version that is to be evaluated.
 
         Args:
             when: by the run's clock, in seconds since training began.
-            again: whether it may have been told before, by a server that was killed.
+            again: True if a server that was killed may have reported it already.
         """
         self.flush()  # no evaluation is on record before the updates that led to it
         key = "checkpoint_again" if again else "checkpoint"
@@ -71,11 +74,11 @@ class Report:
         )
 
     def left_out(self, version: int, reason: str) -> None:
-        """Tell that a version will not be evaluated, though it was to be."""
+        """Report that a version will not be evaluated, though an evaluation was due."""
         self.send(left_out=version, reason=reason)
 
     def connection(self, connection: Connection, reason: str | None) -> None:
-        """Tell a connection's own ledger, which is compared with what passed on the wire."""
+        """Report a connection's own byte counts, which are compared with those on the wire."""
         self.send(
             connection=connection.device,
             address=connection.address,

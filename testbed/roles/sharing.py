@@ -1,7 +1,7 @@
-"""What the roles of one run share on their host by descriptor, beside the emulated network.
+"""Resources that the roles of one run share on their host, outside the emulated network.
 
-Forked roles inherit it. Roles that are started in processes of their own are handed the descriptors, by
-a process that makes them without loading any of the libraries that roles compute with.
+Forked roles inherit them. A role that is started in a process of its own receives their descriptors,
+from a process that makes them without loading any of the libraries that roles compute with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from testbed.telemetry.board import Board, lines_of
 from testbed.training.settings import Settings
 
 SETTINGS = "settings"
-"""Key, among the arguments of a run's roles, of its ``Settings`` as JSON."""
+"""Key, among the arguments of a run's roles, of the run's ``Settings`` as JSON."""
 BOARD = "board"
 """Key of the board's descriptor, if metrics are exported."""
 PACES = "paces"
 """Key of the descriptor of the devices' paces, if faults may change them."""
 CHECKPOINTS = "checkpoints"
-"""Key of the descriptors of both files of the server's checkpoints, if it writes any."""
+"""Key of the descriptors of the server's two checkpoint files, if it writes checkpoints."""
 EVERY = "checkpoint_every"
 """Key of the number of updates between two checkpoints."""
 SPILL = "spill"
@@ -33,16 +33,16 @@ _EVALUATED = ("server", "peer")
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What is shared.
+    """The resources that a run's roles share.
 
     Attributes:
         turns: at computing; None where each device has processors of its own.
-        orders: the channels by which the virtual clock, or the coordinator of peers, says what has
-            happened; None where devices act by themselves.
-        board: on which devices write how they stand.
-        paces: how much slower than planned each is.
-        checkpoints: descriptors of the files of the server's checkpoints; none if it writes none.
-        spill: descriptor of the file for what waits for the evaluator; None: there is none.
+        orders: the channels over which the virtual clock, or the coordinator of peers, gives its
+            orders; None where devices act by themselves.
+        board: memory in which devices write their state.
+        paces: how much slower than planned each device is.
+        checkpoints: descriptors of the server's checkpoint files; empty if it writes no checkpoints.
+        spill: descriptor of the file for snapshots that wait for the evaluator; None: there is none.
     """
 
     turns: Turns | None
@@ -54,7 +54,7 @@ class Shared:
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
-        """Make what a run's roles share; ``arguments`` by the keys of this module."""
+        """Make the resources of a run; ``arguments`` has the keys of this module."""
         settings = Settings.from_json(arguments[SETTINGS])
         turns = None if settings.timing.own_processors else Turns()
         orders = OrderChannels(settings.workers) if _has_orders(settings) else None
@@ -68,7 +68,7 @@ class Shared:
         return cls(turns, orders, board, paces, checkpoints, spill)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
-        """Those that a role is to have."""
+        """Return the descriptors that a role needs."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         found += self.checkpoints if role["role"] == "server" else []
@@ -85,7 +85,7 @@ class Shared:
     def handed(
         cls, arguments: Mapping[str, Any], role: Mapping[str, Any], descriptors: Sequence[int]
     ) -> Self:
-        """Take over what another process made, in that of a role which got its ``descriptors``."""
+        """Take over, in a role's own process, the ``descriptors`` that another process sent it."""
         settings = Settings.from_json(arguments[SETTINGS])
         rest = list(descriptors)
         turns = None

@@ -1,4 +1,4 @@
-"""Whose turn at computing it is, and the learner that comes with it."""
+"""Turns at computing, and the learner that comes with a turn."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ class TurnTaking:
     """The learners that a device computes with.
 
     Attributes:
-        own: memory of this process's own; its pages are taken from the kernel when it is first used.
-        shared: one per turn, in memory that all devices of the host share; none where a device has a
+        own: in this process's own memory; the kernel provides its pages at first use.
+        shared: one per turn, in memory that all devices of the host share; empty where a device has a
             process of its own from the start.
-        turns: whose turn it is; None where devices have processors of their own (a limit on them).
+        turns: the host's; None where devices have processors of their own (a limit on them).
     """
 
     own: Learner
@@ -25,7 +25,7 @@ class TurnTaking:
 
     @contextlib.contextmanager
     def take(self) -> Iterator[Learner]:
-        """Wait for a turn; the learner may be used, and what it returned be read, in the body."""
+        """Wait for a turn; in the body, the learner may be used and its results be read."""
         if self.turns is None:
             yield self.own
             return

@@ -1,1 +1,1 @@
-"""What every run has, emulated or simulated: an end, an outcome, ledgers, progress, a way to go on."""
+"""The parts common to emulated and simulated runs: end, outcome, ledgers, progress, resumption."""

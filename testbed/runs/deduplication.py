@@ -1,6 +1,6 @@
-"""What comes about a second time because the server went back to a checkpoint, and stands only once.
+"""Drop records that a restored server produces a second time.
 
-Under the virtual clock it is the same, and comes in the same order: it is enough to count.
+Under the virtual clock they are the same records in the same order, so that it is enough to count them.
 """
 
 from collections import Counter
@@ -11,27 +11,27 @@ from testbed.telemetry.records import UPDATE
 
 
 class Deduplication:
-    """Of one run: update rows, evaluations, suspicions and the records of faults."""
+    """Drops a run's repeated update rows, evaluations, suspicions and fault records, by counting."""
 
     def __init__(self, had: Mapping[str, int] | None = None) -> None:
-        """Begin.
+        """Begin to count.
 
         Args:
-            had: how often what has come about already, if the run goes on.
+            had: the number of records of each kind so far, if the run is resumed.
         """
         self._had: Counter[str] = Counter(had or {})
         self._again: Counter[str] = Counter()
 
     def back_to(self, counts: Mapping[str, int]) -> None:
-        """What comes next is what there was behind these."""
+        """Note that the server was restored to a checkpoint with ``counts`` records of each kind."""
         self._again = Counter({name: self._had[name] - count for name, count in counts.items()})
 
     def to_come_again(self, name: str) -> int:
-        """How many of these are on record, and come about once more."""
+        """Return the number of records of a kind that are on record and will be produced once more."""
         return self._again[name]
 
     def is_new(self, name: str) -> bool:
-        """Whether the next one of these has not come about before."""
+        """Count the next record of a kind; return True if it is not a repeated one."""
         if self._again[name] > 0:
             self._again[name] -= 1
             return False
@@ -39,7 +39,7 @@ class Deduplication:
         return True
 
     def new(self, message: Message) -> Message | None:
-        """What of a role's message is new; of faults all, as they are to be made real again."""
+        """Return the new part of a role's message, or None; faults pass, to be applied again."""
         match message.fields:
             case {"updates": count, "version": _}:
                 known = min(self._again["updates"], count)

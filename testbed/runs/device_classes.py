@@ -1,9 +1,9 @@
-"""Device classes by name: what the devices of a run differ in, for labels and tables.
+"""Device classes by name: how the devices of a run differ, for labels and tables.
 
-A class is what the experiment file makes of a device: one of ``devices.classes``, by its name, or the
-classes of computing and waiting times, by their factors: ``compute-x10``, or ``compute-x10+waiting-x2``
-where both have classes. What stands together is one name: ``phone+compute-x10``. There are no more of
-them than the file has classes, and the names are the same in every run of the file.
+A class is given by the experiment file: one of ``devices.classes``, by its name, or the classes of
+computing and waiting times, by their factors: ``compute-x10``, or ``compute-x10+waiting-x2`` where both
+have classes. Several are joined to one name: ``phone+compute-x10``. The names depend on the file alone
+and are the same in all its runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,16 @@ import numpy.typing as npt
 from testbed.durations.shares import classes
 
 ALL = "all"
-"""The class of every device where there are none."""
+"""The class of every device in a run without classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClasses:
-    """Who is in which class.
+    """The classes of a run, and the class of each device.
 
     Attributes:
-        names: of the classes, sorted.
-        of_device: each device's place in ``names``, shape (devices,).
+        names: the classes' names, sorted.
+        of_device: each device's index in ``names``, shape (devices,).
     """
 
     names: tuple[str, ...]
@@ -33,15 +33,15 @@ class DeviceClasses:
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Devices in each class."""
+        """The number of devices in each class, shape (classes,)."""
         return np.bincount(self.of_device, minlength=len(self.names))
 
     def count(self, devices: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-        """How often each class occurs among devices given by their numbers."""
+        """Count how often each class occurs among devices given by their numbers."""
         return np.bincount(self.of_device[devices], minlength=len(self.names))
 
     def add_up(self, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The sum over each class of values given for all devices."""
+        """Return the sum over each class of values given for all devices."""
         return np.bincount(self.of_device, values, len(self.names)).astype(np.float64)
 
 
@@ -51,11 +51,13 @@ def device_classes(
     devices: int,
     named: Sequence[str] = (),
 ) -> DeviceClasses:
-    """The classes of a run.
+    """Find the class of each device of a run.
 
     Args:
-        sections: the resolved sections ``compute`` and ``waiting``; their ``classes`` are looked at.
-        named: the name of each device's class in ``devices.classes``; empty where there are none.
+        sections: the resolved sections ``compute`` and ``waiting``, of which ``classes`` is read.
+        seed: the experiment's.
+        devices: the number of devices.
+        named: the name of each device's class in ``devices.classes``; empty if there are none.
     """
     parts: list[Sequence[str]] = [named] if named else []
     for purpose, section in sections.items():

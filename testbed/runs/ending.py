@@ -1,4 +1,4 @@
-"""How a run is ended before its time: signals, and errors of the host."""
+"""Early ends of a run: signals, and errors of the host."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from testbed.errors import InterruptedRunError, RunError
 
 
 class EndError(Exception):
-    """Leaves the loop: the run has ended, for this reason."""
+    """Raised to leave a run's loop: says how the run has ended, and why."""
 
     def __init__(self, ended: str, reason: str | None = None) -> None:
         super().__init__(reason)
@@ -25,12 +25,16 @@ _STOPPED = "stopped by "
 
 
 def stopped_by(number: int) -> EndError:
-    """The end of a run that a signal has stopped."""
+    """Return the end of a run that a signal has stopped."""
     return EndError("interrupted", f"{_STOPPED}{signal.Signals(number).name}")
 
 
 def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
-    """What to raise for a run that is not complete, from its summary."""
+    """Return the error to raise for a run that is not complete, from its summary.
+
+    Args:
+        more: is appended to the message.
+    """
     reason = str(summary["reason"])
     text = f"{summary['algorithm']} {summary['ended']}: {reason}{more}"
     if summary["ended"] == "interrupted" and reason.startswith(_STOPPED):
@@ -40,12 +44,12 @@ def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
 
 @contextlib.contextmanager
 def signals() -> Iterator[int]:
-    """Turn SIGINT, SIGTERM and SIGHUP into bytes on a descriptor, so that they interrupt nothing."""
+    """Turn SIGINT, SIGTERM and SIGHUP into bytes on the yielded descriptor; they interrupt nothing."""
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def nothing(_number: int, _frame: FrameType | None) -> None:
-        """The wake-up descriptor has the signal already."""
+        """Do nothing: the wake-up descriptor has the signal already."""
 
     before = {number: signal.signal(number, nothing) for number in caught}
     wake_up_before = signal.set_wakeup_fd(writing)
@@ -60,7 +64,7 @@ def signals() -> Iterator[int]:
 
 
 def explain(error: OSError, directory: Path) -> str:
-    """What is to be said of an error of the file system that a run directory is on."""
+    """Return the message for an error of the file system that a run directory is on."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"the disk is full: no room left in {directory}; free some or use --out on another disk"

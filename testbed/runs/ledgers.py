@@ -1,11 +1,11 @@
-"""Three witnesses of a run's traffic, brought together at its end.
+"""Three ledgers of a run's traffic, compared at its end.
 
-1. The roles: every connection's bytes as the server's messages add up to them.
+1. The roles: the bytes of every connection, as the sum of the server's messages.
 2. The kernel: the class counter at the server's link.
 3. The capture at that link, re-split into frames (``traffic.accounting``).
 
-Where two of them should be equal and are not, the difference is told with its likely reason; nothing
-is smoothed over. What passed the link also becomes ``traffic/accounting.parquet``, a row for each
+Where two ledgers should be equal and are not, the difference is reported with its likely reason; none
+is ever corrected. The captured traffic also becomes ``traffic/accounting.parquet``, a row for each
 second, device and direction, and ``traffic/connections.parquet``.
 """
 
@@ -41,13 +41,13 @@ _Flow: TypeAlias = npt.NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two ledgers that should say the same and do not.
+    """A difference between two ledgers that should be equal.
 
     Attributes:
         ledgers: which two.
-        device: whose connection; None for the link as a whole.
-        expected: what the first of them says, in bytes or frames.
-        found: what the second says.
+        device: the device of the connection; None for the link as a whole.
+        expected: the value of the first ledger, in bytes, frames or packets.
+        found: the value of the second.
         reason: the likely reason.
     """
 
@@ -60,18 +60,19 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What the server says of one connection.
+    """The server's ledger of one connection.
 
     Attributes:
-        device: the device that greeted over it; None if nobody did.
-        address, port: the peer's.
-        message_bytes: of whole messages received.
-        incomplete_bytes: received of a message that never became whole.
-        payload_bytes: of the bodies of pushes among them.
-        sent_bytes: what the server's kernel took.
-        unsent_bytes: what of it was never put on the wire.
-        reason: why the server closed it; None if the peer did, at the end of the run.
-        local_port: the server's; a peer that is observed in its place may have made the connection.
+        device: the device that greeted over it; None if none did.
+        address, port: the other end's.
+        message_bytes: bytes of whole messages received.
+        incomplete_bytes: bytes received of a message that was cut off.
+        payload_bytes: bytes of the bodies of received pushes, a part of ``message_bytes``.
+        sent_bytes: bytes that the server's kernel accepted to send.
+        unsent_bytes: bytes of these that were never put on the wire.
+        reason: why the server closed it; None if the other end did, at the end of the run.
+        local_port: the server's; an observed peer, which takes the server's place here, may also have
+            opened the connection itself.
     """
 
     device: str | None
@@ -88,19 +89,19 @@ class Connection:
 
 @dataclass(slots=True)
 class Ledgers:
-    """What the witnesses of one run said; ``traffic/ledgers.json`` of the run directory.
+    """The ledgers of one run; ``traffic/ledgers.json`` of the run directory.
 
     Attributes:
         server: the server's address.
-        devices: every device's name, by its address.
-        captured: whether there was to be a capture.
+        devices: every device's name, by address.
+        captured: whether the run was to be captured.
         began: when training began, in seconds since 1970; None if it did not.
         began_monotonic: the same in seconds of CLOCK_MONOTONIC, as in the samples of the counters.
-        connections: the server's ledger, in the order in which they were closed.
-        capture: what the capture said at its end; None if there was none, or it did not get there.
-        counter: the class counter after the link had become quiet; None if the run did not get there.
-        server_kills: how often the server was killed: it told nothing of its connections then.
-        earlier_updates: rows of the updates' journal of a run that goes on, that came before.
+        connections: the server's ledger, in the order in which the connections were closed.
+        capture: the capture's report at its end; None without a capture, or if the run ended earlier.
+        counter: the class counter when the link had become quiet; None if the run ended earlier.
+        server_kills: how often the server was killed, which leaves its connections unreported.
+        earlier_updates: rows of the updates' journal from earlier sessions of a resumed run.
     """
 
     server: str
@@ -116,10 +117,10 @@ class Ledgers:
 
     @classmethod
     def load(cls, directory: Path) -> "Ledgers":
-        """Read them from the folder ``traffic`` of a run directory.
+        """Read the ledgers from the folder ``traffic`` of a run directory.
 
         Raises:
-            TrafficError: they are not there, or of another make.
+            TrafficError: the file cannot be read, is of another version, or is damaged.
         """
         path = directory / _FILE
         try:
@@ -132,16 +133,20 @@ class Ledgers:
             raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
 
     def save(self, directory: Path) -> None:
-        """Write them into the folder ``traffic`` of a run directory."""
+        """Write the ledgers into the folder ``traffic`` of a run directory."""
         (directory / _FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @property
     def final(self) -> bool:
-        """Whether the run went on to the point where the ledgers must agree: all nodes had ended."""
+        """True if the ledgers must agree: the run got to its end, when all devices had ended."""
         return self.captured and self.counter is not None and self.capture is not None
 
     def reconcile(self, found: Account) -> list[Difference]:
-        """Compare the ledgers, which must be ``final``, with the account of the capture's files."""
+        """Compare the ledgers, which must be ``final``, with the account of the capture's files.
+
+        Returns:
+            The differences; empty if all ledgers agree.
+        """
         assert self.capture is not None and self.counter is not None
         flaw = self._flaw(found)
         told = int(self.capture.get("records", 0))
@@ -150,13 +155,13 @@ class Ledgers:
             reason = flaw or "the files were changed, or are not all there"
             differences.append(Difference(FILES, None, told, found.totals["records"], reason))
         differences += self._counted(found, flaw)
-        # A capture that is known to lack packets differs in every connection, for that same reason.
+        # A capture that is known to lack packets may differ in every connection, for that same reason.
         if not (flaw and differences):
             differences += self._streams(found, flaw)
         return differences
 
     def _flaw(self, found: Account) -> str | None:
-        """What is known to be wrong with the capture as a whole."""
+        """Return what is known to be wrong with the whole capture; None if nothing is."""
         assert self.capture is not None
         if self.capture.get("error"):
             return f"the capture ended early: {self.capture['error']}"
@@ -201,10 +206,10 @@ class Ledgers:
         def taken(
             source: str, to: str, source_port: int, to_port: int, fits: Callable[[_Flow], bool]
         ) -> _Flow | None:
-            """The flow of a connection: of several from one port the first that fits, else the first.
+            """Remove and return the flow of a connection: the first that fits, else the first.
 
-            A port that is used again has several; one may be a call that was refused, or belong to a
-            server that was killed and told of none.
+            A port that is used again has several flows; one of them may be a connection that was
+            refused, or one of a server that was killed and reported none.
             """
             rows = flows.get((source, to, source_port, to_port))
             if not rows:
@@ -251,31 +256,31 @@ def _received(one: Connection) -> int:
 
 
 def _has_arrived(one: Connection, flow: _Flow | None) -> bool:
-    """Whether a flow to the server is what the server says that it received."""
+    """Return True if a flow to the server agrees with what the server received."""
     received = _received(one)
     if flow is None or _bytes_of(flow) <= received:
         return _bytes_of(flow) == received
-    # What is behind a gap that nobody came to fill never reached the server, nor what came when it had
-    # closed the connection: its kernel has not acknowledged that.
+    # Bytes after a gap that was never filled did not reach the server, nor did those that came after it
+    # had closed the connection: its kernel has not acknowledged them.
     cut_short = bool(flow["reset"]) and flow["whole_bytes"] == received
-    # A damaged sequence number makes the stream look longer than it is; then the FIN's number, which is
-    # acknowledged like a byte, does not show as the end.
+    # A damaged sequence number makes the stream look longer than it is, so that the FIN, which is
+    # acknowledged like a byte, is not recognised as the end.
     acknowledged = int(flow["acknowledged_bytes"])
     return cut_short or acknowledged - received in ((0, 1) if flow["closed"] else (0,))
 
 
 def _is_stray(flow: _Flow) -> bool:
-    """Return True for frames of no connection: none was opened, and the other side answers nothing.
+    """Return True for frames of no connection: none was opened, and the other side never answers.
 
-    Such are frames with a damaged port. They pass the link, and the receiving kernel drops them for
-    their checksum, which a capture of headers cannot tell.
+    Frames with a damaged port are such. They pass the link, and the receiving kernel drops them for
+    their checksum, which a capture of headers cannot check.
     """
     return not flow["opened"] and not flow["acknowledged_bytes"]
 
 
 def _has_left(one: Connection, flow: _Flow | None) -> bool:
-    """Whether a flow from the server is what its kernel took."""
-    # It may still have sent what it had when the connection was closed.
+    """Return True if a flow from the server agrees with what its kernel accepted."""
+    # The kernel may have sent the rest after the connection was closed.
     return one.sent_bytes - one.unsent_bytes <= _bytes_of(flow) <= one.sent_bytes
 
 
@@ -299,16 +304,16 @@ def _gap(flow: _Flow | None) -> str | None:
 
 
 def read_capture(directory: Path) -> Account:
-    """Account of a run's capture files, which lie in ``directory``.
+    """Account for the capture files in ``directory``; the account is empty if there are none.
 
     Raises:
-        TrafficError: there are none, or one cannot be read.
+        TrafficError: one cannot be read.
     """
     return account(_files(directory))
 
 
 def _files(directory: Path) -> list[Path]:
-    """The capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … as far as they go."""
+    """Return the capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … if they exist."""
     first = directory / "ingress.pcapng"
     names = itertools.chain([first], (first.with_stem(f"ingress-{n}") for n in itertools.count(2)))
     return list(itertools.takewhile(Path.exists, names))
@@ -318,11 +323,12 @@ def settle(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
     """Account for a run's traffic and compare its ledgers.
 
     Args:
-        directory: the run directory's ``traffic``, with the capture's files; gets what is written.
+        ledgers: the run's.
+        directory: the run directory's ``traffic``, with the capture's files; gets the tables.
 
     Returns:
-        What ``summary.json`` says of it. ``capture``: what it came to, or null; ``reconciled``: true,
-        false, or null where there was nothing to compare; ``differences``: where ledgers disagree.
+        The entry of ``summary.json``. ``capture``: its totals, or null; ``reconciled``: true, false, or
+        null if there was nothing to compare; ``differences``: where ledgers disagree.
     """
     ledgers.save(directory)
     if not ledgers.captured:
@@ -339,10 +345,10 @@ def settle(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
 
 
 def examine(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
-    """Do the same again without writing anything, and say what every device sent and got.
+    """Do as ``settle`` without writing anything, and add up each device's traffic.
 
     Returns:
-        What ``settle`` returns, and ``damage``: what is wrong with the files; ``devices``: totals of
+        The result of ``settle``, and ``damage``: what is wrong with the files; ``devices``: totals of
         each device and direction.
 
     Raises:
@@ -364,7 +370,7 @@ def examine(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
 def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
     capture = ledgers.capture
     if capture is None:
-        # The run was cut short, and with it the capture, before it could say what it came to.
+        # The run was cut short, and with it the capture, before it could report its totals.
         files = _files(directory)
         capture = {
             "records": found.totals["records"],
@@ -386,9 +392,9 @@ def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, An
 def _pushes(
     run: Path, ledgers: Ledgers
 ) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Where each device's pushes lie in its stream: their ends, and their payloads' sizes.
+    """Locate each device's pushes in its stream: their ends, and their payloads' sizes, in bytes.
 
-    Of what peers sent only the whole is known.
+    Of what peers sent only the sum is known.
     """
     if any(one.device and one.device.startswith("peer") for one in ledgers.connections):
         return {
@@ -415,45 +421,53 @@ def _placed(
     payload: npt.NDArray[np.int64],
     connections: Sequence[Connection],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where one worker's pushes lie in what all its connections sent, one after the other.
+    """Locate one worker's pushes in the stream of all its connections, one after the other.
 
     Args:
-        message: bytes of its messages up to and with each push, since the one before or the beginning
-            of the connection, (pushes,).
-        payload: of each push.
+        message: bytes of its messages up to and with each push, since the previous push or the
+            connection's beginning, (pushes,).
+        payload: bytes of each push's payload, (pushes,).
         connections: in order.
+
+    Returns:
+        The ends of the payloads in the stream, and their sizes, in bytes.
     """
     ends, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     so_far = np.append(0, np.cumsum(payload))
     begin = done = 0
     for one in connections:
-        # Those whose payloads came over this connection.
+        # The pushes whose payloads came over this connection.
         last = int(np.searchsorted(so_far, so_far[done] + one.payload_bytes, side="right")) - 1
         mine = slice(done, last)
         ends.append(begin + np.cumsum(message[mine]))
         sizes.append(payload[mine])
         late = one.payload_bytes - int(payload[mine].sum())
-        if late > 0:  # one push that came when training was over, behind a pull and its own header
+        if late > 0:  # one push that came when training was over, after a pull and its own header
             end = (int(ends[-1][-1]) if last > done else begin) + 2 * HEADER.size + late
             ends.append(np.array([end]))
             sizes.append(np.array([late]))
         begin += one.message_bytes + one.incomplete_bytes
         done = last
-    if done < len(message):  # of a connection that nobody told of: the run was cut short
+    if done < len(message):  # of a connection that was never reported: the run was cut short
         ends.append(begin + np.cumsum(message[done:]))
         sizes.append(payload[done:])
     return np.concatenate(ends), np.concatenate(sizes)
 
 
 def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa.Table]:
-    """The account with the devices' names: a row per second, device and direction; and connections.
+    """Make tables of an account with the devices' names.
 
     Seconds count from when training began; from the capture's beginning if it did not. The stream
-    bytes of ingress are split into payload and framing by the run's updates; of a run that was cut
-    short, what came behind a device's last update is neither.
+    bytes of ingress are split into payload and framing by the run's updates; in a run that was cut
+    short, bytes after a device's last update count as neither.
 
     Args:
+        found: the account of the capture.
+        ledgers: the run's.
         run: the run directory.
+
+    Returns:
+        A row per second, device and direction; a row per direction of each connection.
     """
     server, devices = ledgers.server, ledgers.devices
     began = ledgers.began if ledgers.began is not None else (found.first or 0) / 1e9
@@ -490,10 +504,10 @@ def _payload(
     pushes: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
     final: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Bytes of payload in each row of an account, and bytes of which it is known what they are.
+    """Return the bytes of payload in each row of an account, and the bytes whose kind is known.
 
-    Each push lies at a known place of its stream. Behind the last one there is only framing if the
-    run is ``final``; otherwise nobody knows.
+    Each push has a known place in its stream. After the last one there is only framing if the run is
+    ``final``; otherwise the kind is unknown.
     """
     result, told = np.zeros((2, len(rows)), np.int64)
     order = np.argsort(rows["pair"], kind="stable")  # by second within each pair, as they are

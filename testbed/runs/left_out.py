@@ -1,20 +1,20 @@
-"""The evaluations that a run leaves out, because what waits for the evaluator has no room."""
+"""The evaluations that a run leaves out because the queue to the evaluator is full or unreadable."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 MOST = 20
-"""Versions, or ranges of them, that are named one by one."""
+"""The most versions, or ranges of versions, that a text names."""
 
 
 class LeftOut:
-    """The versions of one run whose evaluation was due and will not come."""
+    """The versions of one run whose evaluation was due and is left out."""
 
     def __init__(self, versions: Iterable[int] = ()) -> None:
         """Begin.
 
         Args:
-            versions: those that an interrupted run had left out, if this goes on with it.
+            versions: those that the run had left out before, if it is resumed.
         """
         self._versions = set(versions)
         self._reason: str | None = None
@@ -26,7 +26,7 @@ class LeftOut:
         return iter(sorted(self._versions))
 
     def add(self, version: int, reason: str) -> str | None:
-        """Note one; returns the text of a warning if it is the first."""
+        """Add a version; return the text of a warning if it is the first, else None."""
         first = self._reason is None
         self._versions.add(version)
         self._reason = reason
@@ -38,12 +38,12 @@ class LeftOut:
         )
 
     def go_back(self, version: int) -> None:
-        """Forget those of later versions, which come again."""
+        """Forget later versions, which come again after a restore."""
         self._versions = {one for one in self._versions if one <= version}
 
     @property
     def told(self) -> str:
-        """Which, in words."""
+        """The number of evaluations and their versions, in words."""
         many = len(self._versions) > 1
         return (
             f"{len(self._versions):,} {'evaluations were' if many else 'evaluation was'} left out, "
@@ -52,7 +52,7 @@ class LeftOut:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What ``summary.json`` says of them; nothing if there are none."""
+        """Return the entry of ``summary.json``; empty if no evaluation was left out."""
         if not self._versions:
             return {}
         return {
@@ -65,10 +65,10 @@ class LeftOut:
 
 
 def ranges(numbers: Iterable[int], most: int = MOST) -> str:
-    """Numbers in words, short: those that are evenly apart are named by the first and the last.
+    """Return numbers in few words: those at equal distances are named by the first and the last.
 
     Args:
-        most: how many parts the text has at most.
+        most: the most parts that the text names.
 
     >>> ranges([3, 4, 5, 9])
     '3 to 5, 9'

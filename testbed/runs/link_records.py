@@ -1,4 +1,4 @@
-"""What a run's manifest and its events say of the links that were probed."""
+"""The entry of a run's manifest, and the events, about probed links."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from testbed.planning.probed_links import shaped
 
 
 def unprobed(plan: Plan) -> dict[str, Any] | None:
-    """What the manifest says before links are probed; None of a run that shapes none."""
+    """Return the manifest's entry before links are probed; None if the run shapes no link."""
     count = len(shaped(plan))
     if not count:
         return None
@@ -24,7 +24,7 @@ def unprobed(plan: Plan) -> dict[str, Any] | None:
 
 
 def record(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the manifest says of what ``probe_links`` has returned."""
+    """Return the manifest's entry for the result of ``probe_links``."""
     directions = found.get("directions", [])
     measured = {one["device"] for one in directions if one["measured"]}
     return {
@@ -37,7 +37,7 @@ def record(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def events(links: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    """Events about a record: level, text and device of each."""
+    """Yield the level, text and device of each event about the manifest's entry."""
     if links["unmeasured"]:
         yield "warning", f"the links could not be measured: {links['unmeasured']}", None
         return
@@ -55,7 +55,7 @@ def events(links: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _troubles(one: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is wrong with one direction."""
+    """Yield what is wrong with one direction of a link."""
     if one["failed"]:
         yield f"could not be measured: {one['failed']}"
     if one["off"]:
@@ -65,7 +65,7 @@ def _troubles(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _off(what: str, one: Mapping[str, Any]) -> str:
-    """``a rate of 20 Mbit/s where 10 Mbit/s is asked``."""
+    """Return a text such as ``a rate of 20 Mbit/s where 10 Mbit/s is asked``."""
     asked, measured = one["asked"][what], one["measured"]
     is_ = measured[what]
     if what == "rate":

@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The outcome of a run: its summary, and the start of its manifest."""
 
 import math
 from collections.abc import Mapping
@@ -17,12 +17,15 @@ from testbed.telemetry.texts import SUSPECTED, WELCOMED
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended: what ``summary.json`` is made of.
+    """The end of a run, and the figures of ``summary.json``.
 
     Attributes:
-        last_update: seconds of the run's clock from the beginning of training.
-        host_seconds: of the host's clock, until then.
+        ended: ``completed``, ``interrupted`` or ``failed``.
+        reason: why the run ended early; None if it is complete.
+        last_update: seconds of the run's clock from the beginning of training to the last update.
+        host_seconds: the same by the host's clock.
         first_update: seconds of the host's clock from the command to the first update.
+        workers_lost: the number of workers that died.
         suspected, welcomed: how often a worker was suspected for its silence, and came back.
     """
 
@@ -41,7 +44,7 @@ class Outcome:
     welcomed: int = 0
 
     def took_in(self, rows: npt.NDArray[Any], version: int) -> None:
-        """Count rows of ``records.UPDATE``, which led to this version."""
+        """Count rows of ``records.UPDATE``, which led to ``version``."""
         self.updates = version
         self.last_update = float(rows["time"][-1])
         self.host_seconds = float(rows["host_time"][-1])
@@ -49,18 +52,18 @@ class Outcome:
         self.message_bytes += int(rows["message_bytes"].sum())
 
     def suspects(self, silent: float, time: float) -> tuple[str, str]:
-        """Count a worker that is suspected; returns the level and the text of an event.
+        """Count a worker that is suspected; return the level and the text of an event.
 
         Args:
-            silent: seconds that it has said nothing for.
-            time: when it is, in seconds since training began by the run's clock.
+            silent: seconds for which it has sent nothing.
+            time: the present, in seconds since training began by the run's clock.
         """
         self.suspected += 1
         left_out = f"it {SUSPECTED} {time:.6g} s into training, and left out"
         return "warning", f"nothing was heard for {silent:.6g} s: {left_out}"
 
     def welcomes(self, time: float) -> tuple[str, str]:
-        """Count a suspected worker that has come back; returns the level and the text of an event."""
+        """Count a suspected worker that has come back; return the level and the text of an event."""
         self.welcomed += 1
         return "info", f"it is heard again {time:.6g} s into training, and {WELCOMED}"
 
@@ -71,12 +74,12 @@ class Outcome:
         after_drain: Mapping[str, int] | None,
         struck: Mapping[str, int],
     ) -> dict[str, Any]:
-        """What ``summary.json`` says of a run, but for its traffic.
+        """Return the content of ``summary.json``, without the traffic.
 
         Args:
-            ingress: when the last update was applied.
-            after_drain: once every connection was closed; None where that is not known.
-            struck: how many devices each kind of fault struck.
+            ingress: the ingress when the last update was applied.
+            after_drain: the ingress when every connection was closed; None if that is not known.
+            struck: the number of devices that each kind of fault struck.
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
@@ -106,7 +109,7 @@ class Outcome:
 
 
 def manifest(plan: Plan) -> dict[str, Any]:
-    """What a run directory's manifest says at the start."""
+    """Return the content of a run directory's manifest at the start."""
     return {
         "experiment": plan.spec.name,
         "algorithm": plan.label,
@@ -125,7 +128,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
 
 
 def _classes(plan: Plan) -> list[dict[str, Any]]:
-    """The device classes, or what factors of times make of the devices; none if all are alike."""
+    """Return the device classes, or those by factors of times; empty if all devices are alike."""
     settings = plan.settings
     if settings.classes:
         names = [one.name for one in settings.classes]
@@ -143,7 +146,7 @@ def _classes(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _runtime(plan: Plan) -> str | None:
-    """What the devices were, and how their roles came into them; None in a simulation."""
+    """Return the devices' runtime, and for Docker how roles are launched; None for a simulation."""
     devices = plan.spec.devices
     if plan.spec.engine == "simulation":
         return None

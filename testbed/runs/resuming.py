@@ -1,8 +1,8 @@
-"""Going on with a run that ended early: from its last checkpoint, in its own run directory.
+"""Resume a run that ended early: from its last checkpoint, in its own run directory.
 
-What the run wrote behind the checkpoint is cut off and comes about again; under the virtual clock it is
-the same. Nothing is cut before the manifest says that the run is going again, and whatever moment a
-resumption ends at, the run can be resumed once more.
+What the run wrote after the checkpoint is cut off and produced again; under the virtual clock it is the
+same. Nothing is cut off before the manifest says that the run is going again, and a resumption may be
+killed at any moment: the run can always be resumed once more.
 """
 
 import fcntl
@@ -32,20 +32,20 @@ from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept
 from testbed.telemetry.texts import RESUMED
 
 FOLDER = "checkpoints"
-"""Of a run directory: where its checkpoints are, until the run is complete."""
+"""The folder of a run directory that holds its checkpoints until the run is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What a run that goes on begins with.
+    """The state that a resumed run begins with.
 
     Attributes:
-        kept: what of its run directory.
-        state: of the checkpoint; None if the run begins anew.
-        mark: where an emulation stood then; None of a simulation, or if the run begins anew.
-        files: the checkpoints' files; None if it has none.
-        host_seconds: of the host's clock since training began, in all sessions before.
-        lock: descriptor that keeps others from resuming the same run.
+        kept: the part of its run directory that is kept.
+        state: the state in the checkpoint; None if the run begins anew.
+        mark: the checkpoint's mark; None for a simulation, or if the run begins anew.
+        files: the checkpoints' files; None if the run has none.
+        host_seconds: seconds of the host's clock that all earlier sessions trained.
+        lock: descriptor that keeps other processes from resuming the same run.
     """
 
     kept: Kept
@@ -57,30 +57,30 @@ class Resumption:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often what had come about at the checkpoint; nothing did if the run begins anew."""
+        """The number of records of each kind before the checkpoint; empty if the run begins anew."""
         found: Mapping[str, int] = (self.state or {}).get("counts", {})
         return found
 
     def close(self) -> None:
-        """Close the checkpoints' files, and let others resume the run."""
+        """Close the checkpoints' files, and let other processes resume the run."""
         if self.files is not None:
             self.files.close()
         os.close(self.lock)
 
     @property
     def told(self) -> str:
-        """What the run log says of it."""
+        """The text of the event by which the run log reports the resumption."""
         if self.state is None:
             return f"{RESUMED}the beginning: there is no checkpoint"
         return f"{RESUMED}the checkpoint of update {self.state['version']:,}"
 
     def put_traffic_aside(self, directory: Path) -> None:
-        """Make room for the capture and the ledgers of what comes now.
+        """Make room for the capture and the ledgers of the new session.
 
-        What there is of earlier times goes to a folder of its own.
+        Files of the earlier sessions move to a folder of their own, ``traffic/earlier-N``.
         """
         folder = directory / "traffic"
-        # A run that was killed as soon as it was begun has no such folder.
+        # A run that was killed right after its start has no such folder.
         earlier = [path for path in folder.glob("*") if not path.name.startswith("earlier")]
         if earlier:
             aside = folder / f"earlier-{len(self.kept.manifest.get('resumed', ())) + 1}"
@@ -91,11 +91,11 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run to be carried out.
+    """A run to begin or to resume.
 
     Attributes:
-        plan: the run's.
-        ended: what there is of it already; None if it is to be begun.
+        plan: the run's plan.
+        ended: the run that ended early; None if it is to begin.
     """
 
     plan: Plan
@@ -103,14 +103,14 @@ class Job:
 
 
 def left(found: Sequence[Run], whole: bool) -> list[Job]:
-    """What is left to do of an execution.
+    """Return the runs of an execution that are still to be carried out.
 
     Args:
-        found: its runs that are asked for, at least one.
-        whole: whether those that were never begun are asked for, too.
+        found: the existing runs that are asked for, at least one.
+        whole: whether runs that were never begun are asked for, too.
 
     Raises:
-        SpecError: nothing is left, or something cannot be resumed.
+        SpecError: nothing is left, or a run cannot be resumed.
     """
     directory = found[0].directory.parent
     jobs = [Job(_check(run), run) for run in found if run.ended != "completed"]
@@ -124,7 +124,7 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
 
 
 def _check(run: Run) -> Plan:
-    """See whether a run that is not complete can be resumed; returns its plan."""
+    """Return the plan of a run that is not complete; raise SpecError if it cannot be resumed."""
     if run.ended == "running":
         raise SpecError(f"{run.id} is still running, as process {run.manifest.pid}")
     written_by = _manifest(run)
@@ -145,7 +145,7 @@ def _check(run: Run) -> Plan:
             )
     begun_on, here_is = run.manifest.host.cpu, host()["cpu"]
     if run.manifest.clock == "virtual" and begun_on not in (None, here_is):
-        # Libraries choose their instructions by the processor, and with them how sums are rounded.
+        # Libraries choose their instructions, and so the rounding of sums, by the processor.
         raise SpecError(
             f"{run.id} was begun on a processor {begun_on}, and here is {here_is}, which may round "
             "otherwise: resume it there, or run it anew"
@@ -155,13 +155,13 @@ def _check(run: Run) -> Plan:
 
 
 def prepare(run: Run, types: Collection[type]) -> Resumption:
-    """Find out what a run that was checked goes on from.
+    """Find the checkpoint from which a run that ``left`` has checked is resumed, and what it keeps.
 
     Args:
-        types: whose objects its checkpoints may hold.
+        types: the classes whose objects its checkpoints may hold.
 
     Raises:
-        SpecError: it is being resumed already, or its marks are damaged.
+        SpecError: the run is being resumed already, or its marks are damaged.
         OSError: its directory cannot be read.
     """
     lock = os.open(run.directory, os.O_RDONLY | os.O_CLOEXEC)
@@ -175,7 +175,7 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
         if (run.directory / FOLDER).is_dir():
             files = opened.enter_context(CheckpointFiles.open(run.directory / FOLDER, types))
         found = _read(run, files, lock)
-        opened.pop_all()  # from here on it is the resumption that closes them
+        opened.pop_all()  # from here on the resumption closes them
         return found
 
 
@@ -193,7 +193,7 @@ def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
     if files is not None and emulated:
         state, mark = _emulated(files, _marks(run), there)
     elif files is not None:
-        # A host that crashed may have lost what a checkpoint has already counted.
+        # A host that crashed may have lost rows that a checkpoint has already counted.
         state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
     counts = dict.fromkeys(there, 0)
     if mark is not None:
@@ -229,7 +229,7 @@ def _marks(run: Run) -> Marks:
 def _emulated(
     files: CheckpointFiles, marks: Marks, there: Mapping[str, int]
 ) -> tuple[Mapping[str, Any] | None, Mark | None]:
-    """The newest checkpoint of an emulation of which its orchestrator knows where it stood."""
+    """Return the newest checkpoint of an emulation that has a mark, and the mark."""
 
     def fits(state: Mapping[str, Any]) -> bool:
         mark = marks.of(state["version"])
@@ -240,7 +240,7 @@ def _emulated(
     state = files.newest(fits)
     if state is None:
         return None, None
-    # Who goes on reads the rest by itself: whole models.
+    # The server reads the rest, whole models, by itself.
     needed = {name: state[name] for name in ("version", "counts") if name in state}
     return needed, marks.of(state["version"])
 
@@ -250,7 +250,7 @@ def _counters(run: Run) -> pa.Table:
 
 
 def _lines(path: Path) -> list[str]:
-    """The whole lines of a file, none if it is not there."""
+    """Return the complete lines of a file; empty if there is no file."""
     try:
         return path.read_text(encoding="utf-8").split("\n")[:-1]
     except FileNotFoundError:
@@ -263,7 +263,7 @@ def _manifest(run: Run) -> dict[str, Any]:
 
 
 def _host_seconds(updates: pa.Table, manifest: Mapping[str, Any]) -> float:
-    """What all sessions so far took, what was lost of them too, as far as they wrote it down."""
+    """Return the host's seconds of all sessions so far, as far as recorded, lost updates included."""
     known = [float(one["host_seconds"]) for one in manifest.get("resumed", ())]
     if updates.num_rows:
         known.append(float(updates.column("host_time")[-1].as_py()))

@@ -1,4 +1,4 @@
-"""What a run is made with: versions, commit, host; written into every run directory."""
+"""The versions, commit and host of a run, which are written into every run directory."""
 
 import importlib.metadata
 import os
@@ -15,13 +15,13 @@ _PACKAGES = ("torch", "numpy", "pyroute2", "pyarrow", "pydantic")
 
 
 def versions() -> dict[str, str]:
-    """Versions of the testbed, of Python and of the packages that results may depend on."""
+    """Return versions of the testbed, of Python and of the packages that results may depend on."""
     found = {name: importlib.metadata.version(name) for name in _PACKAGES}
     return {"testbed": testbed.__version__, "python": platform.python_version(), **found}
 
 
 def commit() -> str | None:
-    """The commit of the source tree, ``-dirty`` if it was changed; None outside a checkout."""
+    """Return the commit of the source tree, ``-dirty`` if it was changed; None outside a checkout."""
     here = Path(__file__).parent
     try:
         described = subprocess.run(
@@ -38,7 +38,7 @@ def commit() -> str | None:
 
 
 def host() -> dict[str, Any]:
-    """The machine: name, kernel, processors, memory in bytes."""
+    """Describe this machine: name, kernel, processors, memory in bytes."""
     model = next(
         (
             line.partition(":")[2].strip()

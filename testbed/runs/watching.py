@@ -1,4 +1,4 @@
-"""How far a run is, for whoever watches it."""
+"""The progress of a run, and the interface of its watchers."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -6,21 +6,21 @@ from typing import Protocol
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
         phase: ``loading``, ``devices``, ``training`` or ``finishing``.
-        made: nodes that are there; nothing runs in them yet.
-        linked: nodes that have their links.
-        devices: workers that have greeted the server.
-        all_devices: workers of the run.
-        updates: applied so far.
-        all_updates: of the run.
+        made: the number of nodes that are made; nothing runs in them yet.
+        linked: the number of nodes that have their links.
+        devices: the number of workers that have greeted the server.
+        all_devices: the number of workers of the run.
+        updates: updates applied so far.
+        all_updates: updates of the whole run.
         rate: updates per second over the last few seconds.
         accuracy: of the last evaluation, in percent; None before the first.
-        evaluations_due: evaluations that the evaluator is behind.
+        evaluations_due: evaluations that are asked for and not on record yet.
         wire_bytes: ingress so far.
-        lost: workers that died.
+        lost: the number of workers that died.
     """
 
     phase: str
@@ -38,7 +38,7 @@ class Progress:
     _recent: list[tuple[float, int]] = field(default_factory=list)
 
     def moved(self, when: float, updates: int) -> None:
-        """Note how many updates there are at a moment of the host's clock, in seconds."""
+        """Note the number of updates at a moment of the host's clock, in seconds."""
         self.updates = updates
         self._recent = [*self._recent[-25:], (when, updates)]
         (then, before), (now, after) = self._recent[0], self._recent[-1]
@@ -52,10 +52,10 @@ class Progress:
 
 
 class Watcher(Protocol):
-    """Somebody who wants to see how a run goes."""
+    """Receives the progress and the events of a run, to show them to a person."""
 
     def progress(self, progress: Progress) -> None:
-        """Called a few times per second."""
+        """Show the run's progress; called a few times per second."""
 
     def event(self, level: str, text: str) -> None:
-        """Called for what a person should know: a device that died, a connection closed."""
+        """Show an event that a person should know of: a device died, a connection was closed."""

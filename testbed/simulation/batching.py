@@ -1,7 +1,8 @@
-"""Gradients of all outstanding workers at once, the first time that one of them is needed.
+"""Batched gradients: those of all outstanding workers are computed when the first of them is needed.
 
 What a worker computes depends only on the version that it was sent and on the images that it drew, so
-that whoever has begun can be computed. Serial and batched gradients are equal up to rounding.
+its gradient can be computed as soon as it has begun. Serial and batched gradients are equal up to
+rounding.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,7 +20,7 @@ from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
 MOST = 256
-"""Gradients computed at once at most: they are kept until their workers send them."""
+"""The most gradients computed together: they are kept until their workers send them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,8 +28,8 @@ class Begun:
     """A computation that a worker has begun.
 
     Attributes:
-        key: of its parameters, among the versions.
-        version: theirs.
+        key: the key of its parameters, among the versions.
+        version: the version of its parameters.
         drawn: the images' indices, for each local step.
         result: gradient and loss, once they are computed.
     """
@@ -40,17 +41,17 @@ class Begun:
 
 
 class Batching(Stateful):
-    """Computes what has been begun."""
+    """Computes the gradients of computations that have begun, many together."""
 
     made_anew = frozenset({"_learner", "_versions"})
 
     def __init__(
         self, settings: Settings, dataset: Dataset, versions: CountedCopies[FloatVector]
     ) -> None:
-        """Prepare the device that the spec names.
+        """Prepare the torch device that the spec names.
 
         Args:
-            versions: the parameters of everything that is begun; what was computed is let go of there.
+            versions: the parameters of everything that is begun; released there once it is computed.
         """
         self._learner = BatchedLearner(
             settings.data.model, settings.training.batch_size, settings.data.device
@@ -62,17 +63,17 @@ class Batching(Stateful):
         self._begun: dict[Begun, None] = {}
 
     def begin(self, begun: Begun) -> None:
-        """Something was begun, whose version is held for it."""
+        """Add a computation that was begun, and whose version is held for it."""
         self._begun[begun] = None
 
     def drop(self, begun: Begun) -> None:
-        """What was begun is of no more use."""
+        """Remove a computation that is no longer needed, and release its version."""
         if begun in self._begun:
             del self._begun[begun]
             self._versions.release(begun.key)
 
     def result(self, begun: Begun) -> tuple[FloatVector, float]:
-        """The gradient and the loss of what was begun."""
+        """Return the gradient and the loss of a computation that was begun."""
         if begun.result is None:
             self._compute([begun, *(other for other in self._begun if other is not begun)][:MOST])
         assert begun.result is not None
@@ -85,7 +86,7 @@ class Batching(Stateful):
             key: torch.from_numpy(self._versions[key]).to(device)
             for key in dict.fromkeys(one.key for one in together)
         }
-        # Rows of one block of memory: it goes when the last of them was sent.
+        # Rows of one block of memory, which is freed when the last of them was sent.
         out = torch.empty(len(together), self._learner.layout.total, device=device)
         if len(distinct) == 1:
             (only,) = distinct.values()

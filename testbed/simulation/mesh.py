@@ -19,7 +19,7 @@ from testbed.wire.frames import HEADER, SECRET_SIZE
 
 @dataclass(slots=True)
 class _Peer:
-    """One peer; ``under_way`` holds what was sent to it, by its sender."""
+    """One peer; ``under_way`` holds the updates on their way to it, by sender."""
 
     computation: PeerComputation
     gradient: FloatVector
@@ -28,16 +28,16 @@ class _Peer:
 
 
 class SimulatedPeers:
-    """All peers of a run."""
+    """All simulated peers of a run."""
 
     def __init__(
         self, service: ExchangeService, computations: Sequence[PeerComputation], learner: Learner
     ) -> None:
-        """Make all peers known to each other.
+        """Connect all peers to each other.
 
         Args:
             computations: by the peers' numbers.
-            learner: all gradients are computed with it.
+            learner: computes all gradients.
         """
         self._service = service
         self._learner = learner
@@ -58,19 +58,19 @@ class SimulatedPeers:
 
     @property
     def wire_bytes(self) -> list[int]:
-        """Modelled wire bytes that entered each peer."""
+        """The modelled wire bytes that entered each peer."""
         return [one.wire_bytes for one in self._ingress]
 
     def half(self, peer: int) -> PeerHalf:
-        """A peer's half of the algorithm."""
+        """Return a peer's half of the algorithm."""
         return self._peers[peer].computation.half
 
     def digest(self, peer: int) -> str:
-        """SHA-256 of a peer's parameters."""
+        """Return the SHA-256 of a peer's parameters."""
         return hashlib.sha256(self.half(peer).parameters.tobytes()).hexdigest()
 
     def closed(self) -> None:
-        """Everybody told everybody that it has stopped, and all connections were ended."""
+        """Count that every peer tells every other that it has stopped, and that all connections end."""
         self._service.part()
         for one in self._ingress:
             for _ in range(len(self._peers) - 1):
@@ -78,19 +78,19 @@ class SimulatedPeers:
                 one.closed()
 
     def went_on(self, host_seconds: float) -> None:
-        """So many seconds of the host's clock had passed before this process."""
+        """Note that ``host_seconds`` of the host's clock have passed already."""
         self._began = time.monotonic() - host_seconds
 
     # -- the clock's stage
 
     def begin(self, peer: int) -> None:
-        """The peer computes at its model as it is now."""
+        """Compute the peer's gradient at its model as it is now."""
         one = self._peers[peer]
         gradient, one.loss = one.computation.gradient(self._learner)
         np.copyto(one.gradient, gradient)
 
     def finish(self, peer: int) -> Step | None:
-        """The peer takes its step and sends."""
+        """Take the peer's step and send; return the step."""
         one = self._peers[peer]
         step, sent = one.computation.step(one.gradient, one.loss)
         self._send(peer, sent)
@@ -98,7 +98,7 @@ class SimulatedPeers:
 
     def _send(self, peer: int, sent: Sequence[Sending]) -> None:
         for sending in sent:
-            # Shared by its receivers, and longer there than the gradient is.
+            # Copied: its receivers share it, and need it longer than the gradient lasts.
             update = sending.encoded.received.copy()
             for receiver, size, _ in sending.messages:
                 self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
@@ -107,16 +107,16 @@ class SimulatedPeers:
                 self._ingress[peer].acknowledged(way.of(size))
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
-        """The sender's next message has arrived at the receiver; returns what that one sends."""
+        """Deliver the sender's next message to the receiver; return what the receiver sends."""
         one = self._peers[receiver]
         sent = one.computation.receive(sender, one.under_way[sender].popleft())
         self._send(receiver, sent)
         return [message for sending in sent for message in sending.messages]
 
     def ready(self, peer: int) -> bool:
-        """Whether the peer may compute its next gradient."""
+        """Return True if the peer may compute its next gradient."""
         return self._peers[peer].computation.half.ready
 
     def host_time(self) -> float:
-        """Seconds of the host's clock since the simulation began."""
+        """Return the seconds of the host's clock since the simulation began."""
         return time.monotonic() - self._began

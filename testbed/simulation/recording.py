@@ -1,7 +1,7 @@
-"""What becomes of a simulation on record: its journals, its outcome, and what others are told of it.
+"""The record of a simulation: its journals, its outcome, and its reports to watchers and metrics.
 
-It hears everything that happens, and keeps it in the run directory's order. What comes about a second
-time, because the server went back to a checkpoint, is on record already and is left out.
+It receives everything that happens, and keeps it in the run directory, in order. What happens a
+second time, because the server went back to a checkpoint, is on record already and is left out.
 """
 
 import time
@@ -30,12 +30,12 @@ _ROWS = 1500
 
 
 class Recording:
-    """Of one run; a ``testbed.simulation.systems.Witness``.
+    """The recording of one run; a ``testbed.simulation.systems.Witness``.
 
     Attributes:
-        system: what is simulated; to be set before anything happens in it.
-        log: the run directory.
-        outcome: what has come of the run so far.
+        system: the system that is simulated; to be set before anything happens in it.
+        log: the run directory's log.
+        outcome: the outcome of the run so far.
         ingress: the ledger at the last evaluation.
     """
 
@@ -56,12 +56,12 @@ class Recording:
 
         Args:
             began: CLOCK_MONOTONIC when the command began.
-            metrics: whom to tell how it goes, if somebody exports it.
-            resumption: what the run goes on from, if it was not begun anew.
-            evaluate: accuracy in percent and loss of parameters.
+            metrics: the run's metrics, if they are exported.
+            resumption: the point from which the run goes on; None for a new run.
+            evaluate: returns the accuracy in percent and the loss of parameters.
 
         Raises:
-            OSError: it could not be made.
+            OSError: the run directory could not be made.
         """
         counts = resumption.counts if resumption else {}
         self.log = RunLog(
@@ -84,55 +84,58 @@ class Recording:
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._told = self._version = 0
 
-    # -- going on
+    # -- resuming
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it, everything that came about being on record."""
+        """Return what a checkpoint keeps of the recording, after writing everything so far."""
         self.flush()
         return {"counts": self._counts(), "outcome": asdict(self.outcome), "ingress": self.ingress}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint of another process's, to which the journals were cut back."""
+        """Go on from a checkpoint of another process, to which the journals were cut back."""
         for name, value in state["outcome"].items():
             setattr(self.outcome, name, value)
         self.ingress = state["ingress"]
         self._version = self.system.version
 
     def back_to(self, state: Mapping[str, Any] | None) -> None:
-        """The server is back from a checkpoint, or (None) from the beginning; all is on record."""
+        """Note that the server is back from a checkpoint or, with None, from the beginning.
+
+        All that is on record stays.
+        """
         self._once.back_to(state["counts"] if state else dict.fromkeys(self._counts(), 0))
         version = self.system.version
         text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
         self.event("info", text, SERVER_NAME)
 
     def _counts(self) -> dict[str, int]:
-        """How often what was told."""
+        """Return the number of records of each kind."""
         return self.log.counts | {"suspicions": self._suspicions}
 
     @property
     def repeats(self) -> bool:
-        """Whether something that is on record is still to come about once more."""
+        """True if something that is on record is still to happen once more."""
         return any(map(self._once.to_come_again, self._counts()))
 
     # -- times of the host's clock
 
     def training_begins(self) -> None:
-        """Count the seconds of training from now on, beside those of earlier sessions."""
+        """Count the seconds of training from now on, in addition to those of earlier sessions."""
         self._training = time.monotonic() - self._before
 
     @property
     def host_seconds(self) -> float:
-        """Since training began, as it goes: without the time between the run's sessions."""
+        """The seconds since training began, without the time between the run's sessions."""
         return time.monotonic() - self._training
 
     def event(self, level: str, text: str, device: str | None = None) -> None:
-        """Write down something that happened."""
+        """Write an event to the log."""
         self.log.event(time.monotonic() - self._began, level, text, device)
 
     # -- what happens
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """A push was taken in, which led to this version."""
+        """Record a push that was taken in, and that led to ``version``."""
         self._version = version
         if not self._once.is_new("updates"):
             return
@@ -144,7 +147,7 @@ class Recording:
             self.flush()
 
     def fault(self, record: dict[str, Any]) -> None:
-        """A fault begins or ends."""
+        """Record that a fault begins or ends."""
         if not self._once.is_new("faults"):
             return
         names = [
@@ -155,7 +158,7 @@ class Recording:
         self.event("info", told(record, names), names[0] if len(names) == 1 else None)
 
     def checkpoint(self) -> None:
-        """Evaluate the version that there is now."""
+        """Evaluate the current version."""
         if not self._once.is_new("evaluations"):
             return
         self.flush()
@@ -174,7 +177,7 @@ class Recording:
         self.outcome.accuracies.append(accuracy)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """A worker has been silent for so many seconds, and is left out from now on."""
+        """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
         if not self._once.is_new("suspicions"):
             return
         self._suspicions += 1
@@ -185,7 +188,7 @@ class Recording:
             self._metrics.suspected(worker, yes=True)
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Something came of a suspected worker, which takes part again."""
+        """Record that a suspected worker has sent something, and takes part again."""
         if not self._once.is_new("suspicions"):
             return
         self._suspicions += 1
@@ -193,17 +196,17 @@ class Recording:
         if self._metrics:
             self._metrics.suspected(worker, yes=False)
 
-    # -- passing it on
+    # -- writing and passing on
 
     def tell(self) -> None:
-        """Tell whoever exports metrics what was not told yet."""
+        """Give the metrics, if they are exported, what they were not given yet."""
         if self._metrics:
             rows = self._rows[self._told : self._count]
             self._metrics.simulated(rows, self.system.clock.now, self.system.ledger())
             self._told = self._count
 
     def flush(self) -> None:
-        """Write the rows that there are."""
+        """Write the rows that are not yet written."""
         if self._count:
             self.tell()
             rows = self._rows[: self._count]

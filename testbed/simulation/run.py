@@ -1,4 +1,4 @@
-"""Carrying out one simulated run; it leaves the same run directory as an emulation."""
+"""The execution of one simulated run; it leaves the same run directory as an emulation."""
 
 import contextlib
 import gc
@@ -37,7 +37,7 @@ LOOK_PERIOD = 0.1
 
 
 class SimulatedRun:
-    """Carries one plan out in this process; use once."""
+    """Carries one plan out in this process; use it only once."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class SimulatedRun:
         Args:
             directory: the run directory to make.
             began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-            metrics: whom to tell how it goes, if somebody exports it.
-            resumption: what to go on from, if the run is not begun.
+            metrics: the run's metrics, if they are exported.
+            resumption: the point from which the run goes on; None for a new run.
         """
         self._resumption = resumption
         self._server_kills = 0
@@ -75,7 +75,7 @@ class SimulatedRun:
         """Carry the run out and return its summary, which is also in the run directory.
 
         Raises:
-            RunError: not even the run directory could be made, or its end not be written down.
+            RunError: the run directory could not be made, or the run's end not be written.
         """
         try:
             self._recording = Recording(
@@ -107,7 +107,7 @@ class SimulatedRun:
             return self._write_end()
 
     def _fail(self, error: Exception) -> None:
-        """Note that the run failed by an error of the testbed's own, whose traceback is kept."""
+        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
         told = self._directory / "traceback.txt"
         with contextlib.suppress(OSError):
             told.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
@@ -142,7 +142,7 @@ class SimulatedRun:
             self._run(make, between)
         self._recording.flush()
         outcome = self._recording.outcome
-        outcome.updates = self._system.version  # the last may be one that waited for nobody
+        outcome.updates = self._system.version  # the last may have no row: it came without a push
         outcome.parameters_sha256 = self._recording.log.parameters(self._system.parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
@@ -165,18 +165,18 @@ class SimulatedRun:
         return self._learner.evaluate(self._images, self._labels)
 
     def _run(self, make: type[StarSystem] | type[MeshSystem], between: Callable[[], None]) -> None:
-        """Run to the end, with another server each time that it is killed."""
+        """Run to the end, with a new system each time that the server is killed."""
         while True:
             try:
                 self._system.clock.run(between)
                 return
             except ServerKilledError:
-                self._recording.flush()  # as long as what it is of is there
+                self._recording.flush()  # while the system that it reads is there
                 self._make(make)
                 self._come_back()
 
     def _come_back(self) -> None:
-        """The server comes back from its last checkpoint; what is on record comes about once more."""
+        """Bring the server back from its last checkpoint; what is on record happens once more."""
         assert self._checkpoints is not None
         self._server_kills += 1
         state = self._checkpoints.newest()
@@ -196,7 +196,7 @@ class SimulatedRun:
         if going_on is None:
             return
         self._recording.event("info", going_on.told)
-        if files is not None:  # what was written behind that is of no use any more
+        if files is not None:  # later checkpoints are of no use any more
             files.cut_back(going_on.state["version"] if going_on.state else -1)
         if going_on.state is not None:
             self._restore(going_on.state)
@@ -210,7 +210,7 @@ class SimulatedRun:
             self._checkpoints.last = self._system.version
 
     def _keep(self) -> None:
-        """Write a checkpoint of what there is now, between two events."""
+        """Write a checkpoint of the current state, between two events."""
         assert self._checkpoints is not None
         state = {
             "version": self._system.version,
@@ -238,7 +238,7 @@ class SimulatedRun:
         if readable(wake_up, 0):
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
-                self._keep()  # so that nothing is to be done again
+                self._keep()  # so that nothing has to be done again
             raise stopped_by(number)
         self._see(now)
         self._tell_progress()
@@ -265,7 +265,7 @@ class SimulatedRun:
             early = not complete and outcome.updates > 0
             ingress = recording.ingress
             if early:
-                # What had reached the server and was no update is no part of it: that came later.
+                # What had reached the server but is in no row came later, and is left out.
                 ingress = {
                     "payload_bytes": outcome.payload_bytes,
                     "message_bytes": outcome.message_bytes,
@@ -296,9 +296,9 @@ class SimulatedRun:
 
 @contextlib.contextmanager
 def _nothing_looked_through() -> Iterator[None]:
-    """In the body the garbage collector leaves alone what is there already: the libraries' objects.
+    """Keep the garbage collector, in the body, away from objects that exist already: the libraries'.
 
-    There are so many that looking through them again and again took a fortieth of a simulation.
+    There are so many of them that searching them again and again took a fortieth of a simulation.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""The workers of a simulated parameter server: a ``testbed.clock.stage.FaultStage``.
+"""The simulated workers of a parameter server: a ``testbed.clock.stage.FaultStage``.
 
-They compute for real, and send nothing: what they would have sent is taken in as the server would
-read it, and only measured where that takes less than writing it.
+They compute for real, and send nothing: the server takes in what it would read from their messages. An
+update is only measured, not encoded, where measuring takes less time.
 """
 
 import math
@@ -28,10 +28,10 @@ from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 FEW = 10
-"""Updates per worker from which on gradients are computed at once: up to one per worker is wasted."""
+"""Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
 
 STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
-"""What the state of a clock with these workers is made of, beside plain values and arrays."""
+"""The classes in the state of a clock with these workers, besides plain values and arrays."""
 
 
 class ServerKilledError(Exception):
@@ -39,12 +39,12 @@ class ServerKilledError(Exception):
 
 
 class SimulatedWorkers(Stateful):
-    """All workers of a run.
+    """All simulated workers of a run.
 
     Where a worker is certain to send what it computes, and has its parameters as soon as they are sent,
-    its gradient is computed there and then, at the server's own parameters, which nobody has to copy.
-    Otherwise it is computed when its message is taken in, and not at all if it never is. The result is
-    the same: a gradient depends on nothing but the version and the mini-batch that was drawn.
+    its gradient is computed immediately, at the server's own parameters, without a copy. Otherwise it
+    is computed when its message is taken in, and not at all if it never is. The result is the same: a
+    gradient depends only on the version and the mini-batch that was drawn.
 
     Attributes:
         server_kills: how often the server was killed, and has come back.
@@ -85,12 +85,12 @@ class SimulatedWorkers(Stateful):
         Args:
             computations: by the workers' numbers.
             learners: one whose parameters are the server's own memory, and another one.
-            protocol: how workers come by parameters.
-            instant: whether parameters arrive when they are sent.
-            settings: the run's.
-            dataset: what is learnt.
-            again: makes the computation of a worker that was killed, by its number and incarnation.
-            told: is called with every fault's record.
+            protocol: how workers get parameters.
+            instant: True if parameters arrive when they are sent.
+            settings: the run's settings.
+            dataset: the dataset that is learnt.
+            again: makes the computation of a worker that was killed, from its number and incarnation.
+            told: called with every fault's record.
         """
         self.ingress = ModelledIngress()
         self._service = service
@@ -127,7 +127,7 @@ class SimulatedWorkers(Stateful):
                 service.asked(worker)
 
     def _greet(self) -> Sequence[int]:
-        """A worker connects; bytes of the messages that it sends."""
+        """Connect a worker; return the bytes of the messages that it sends."""
         self._connections += 1
         self.ingress.opened()
         sizes = [HEADER.size + SECRET_SIZE] + [HEADER.size] * self._asks
@@ -136,19 +136,19 @@ class SimulatedWorkers(Stateful):
         return sizes
 
     def close(self) -> None:
-        """All connections end."""
+        """End all connections."""
         while self._connections:
             self._connections -= 1
             self.ingress.closed()
 
     def state(self) -> dict[str, Any]:
-        """Everything but the data, and what can be made again."""
+        """Return everything but the data, and what can be made again."""
         return super().state() | {
             "computations": [one.state() for one in self._computations],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; what was computed at is not loaded any more."""
+        """Go on from a state; parameters are loaded anew."""
         own = dict(state)
         for one, saved in zip(self._computations, own.pop("computations"), strict=True):
             one.restore(saved)
@@ -156,13 +156,13 @@ class SimulatedWorkers(Stateful):
         self._loaded = None
 
     def went_on(self, host_seconds: float) -> None:
-        """So many seconds of the host's clock had passed before this process."""
+        """Note that ``host_seconds`` of the host's clock have passed already."""
         self._began = time.monotonic() - host_seconds
 
     # -- the clock's stage
 
     def answer(self, worker: int) -> int:
-        """Send a worker that is due its parameters; returns the message's bytes."""
+        """Send a worker the parameters that it is due; return the message's bytes."""
         answer = self._service.answer(worker)
         half, vector, version = self._service.half, answer.vector, answer.version
         needed = worker not in self._lost
@@ -175,13 +175,13 @@ class SimulatedWorkers(Stateful):
         return size
 
     def arrived(self, worker: int, version: int) -> None:
-        """Parameters have arrived: older ones that were not computed at are of no more use."""
+        """Note that parameters have arrived; release older ones that the worker did not compute at."""
         there = self._there[worker]
         while there and there[0][1] < version:
             self._versions.release(there.popleft()[0])
 
     def compute(self, worker: int, version: int) -> None:
-        """The worker begins to compute; what it was computing is dropped."""
+        """Begin the worker's computation; what it was computing is dropped."""
         before = self._computing[worker]
         if before is not None:
             self._drop(before)
@@ -198,14 +198,14 @@ class SimulatedWorkers(Stateful):
             self._batching.begin(begun)
 
     def _drop(self, begun: Begun) -> None:
-        """A computation is of no more use, nor what it would have been made at."""
+        """Release a computation that is no longer needed, and its parameters."""
         if self._batching is None:
             self._versions.release(begun.key)
         else:
             self._batching.drop(begun)
 
     def finish(self, worker: int, late: bool) -> None:
-        """The worker's computation is over."""
+        """End the worker's computation."""
         if self._computed[worker] is not None:
             return
         begun = self._computing[worker]
@@ -216,7 +216,7 @@ class SimulatedWorkers(Stateful):
         self._outbox[worker].append(begun.version if late else begun)
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
-        """What the worker sends."""
+        """Return what the worker sends."""
         computed = self._computed[worker]
         if computed is not None:
             self._computed[worker] = None
@@ -252,7 +252,7 @@ class SimulatedWorkers(Stateful):
         return Arrived(Pushed(version, update, size, as_loss(loss)), sizes)
 
     def _kept(self, worker: int, update: Update) -> Update:
-        """A copy; of a dense one in memory of the worker's own, while no other of its is under way."""
+        """Return a copy; one of a dense update may lie in memory that the worker keeps for it."""
         if isinstance(update, SparseUpdate) or not self._at_once:
             return update.copy()
         memory = self._gradients[worker]
@@ -264,18 +264,18 @@ class SimulatedWorkers(Stateful):
     # -- what goes wrong
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Nothing is to be made real here."""
+        """Report the fault's record; nothing is to be made real here."""
         self._told(record)
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
-        """The server is gone, unless it has come back from this already."""
+        """Raise ServerKilledError, unless the server has come back from this kill already."""
         self._told(begin)
         if number > self.server_kills:
             raise ServerKilledError
         self._told(end)
 
     def lose(self, worker: int) -> None:
-        """What a worker was computing, or had to send, is lost, and what it is sent from now on."""
+        """Drop what a worker was computing or had to send, and what it is sent from now on."""
         self._lost.add(worker)
         begun = [one for one in self._outbox[worker] if not isinstance(one, int)]
         computing = self._computing[worker]
@@ -288,29 +288,29 @@ class SimulatedWorkers(Stateful):
         self._computing[worker] = self._computed[worker] = None
 
     def killed(self, worker: int) -> None:
-        """A worker has nothing any more, and no connection."""
+        """Drop everything that a worker had, and its connection."""
         self.lose(worker)
         self._connections -= 1
         self.ingress.closed()
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int]:
-        """A killed worker begins anew."""
+        """Start a killed worker anew; return the bytes of the messages that it sends."""
         self._lost.remove(worker)
         self._computations[worker] = self._again(worker, incarnation)
         self._acknowledgements[worker] = Acknowledgements()
         return self._greet()
 
     def host_time(self) -> float:
-        """Seconds of the host's clock since the simulation began."""
+        """Return the seconds of the host's clock since the simulation began."""
         return time.monotonic() - self._began
 
     def refuse(self, worker: int, error: ValueError) -> None:
-        """Only a bug sends what it may not."""
+        """Raise an error: only a bug makes a simulated worker send an invalid message."""
         raise AssertionError(f"worker {worker}: {error}")
 
 
 def _delays(rule: Mapping[str, Any]) -> bool:
-    """Whether a rule has parameters arrive later than they are sent."""
+    """Return True if a rule makes parameters arrive later than they are sent."""
     faults = [rule["fault"], *(row[-1] for row in rule.get("trace", ()))]
     return any(
         fault.get("downlink") or (fault["duration"] and fault["kind"] not in ("kill", "slow"))

@@ -1,4 +1,4 @@
-"""What is simulated: a server with its workers, or peers, each with its clock."""
+"""The systems that are simulated: a server with its workers, or peers, each with its clock."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -32,17 +32,17 @@ from testbed.wire.encodings import Codec
 
 
 class Witness(ServerObserver, Protocol):
-    """Whoever writes down what happens in a simulation."""
+    """An observer that also writes down the faults of a simulation."""
 
     def fault(self, record: dict[str, Any]) -> None:
-        """A fault begins or ends; as ``testbed.faults.fault.Fault.record`` tells it."""
+        """Record that a fault begins or ends, as ``testbed.faults.fault.Fault.record`` describes it."""
 
 
 class System(ABC):
     """One run's devices and their clock.
 
     Attributes:
-        clock: which says what happens when.
+        clock: the clock, which says what happens when.
     """
 
     clock: StarClock | MeshClock
@@ -50,16 +50,16 @@ class System(ABC):
     @property
     @abstractmethod
     def version(self) -> int:
-        """Updates so far."""
+        """The number of updates so far."""
 
     @property
     @abstractmethod
     def parameters(self) -> FloatVector:
-        """What is evaluated; float32, (|Θ|,)."""
+        """The parameters that are evaluated; float32, (|Θ|,)."""
 
     @abstractmethod
     def ledger(self) -> dict[str, int]:
-        """Payload, message and modelled wire bytes so far."""
+        """Return the payload, message and modelled wire bytes so far."""
 
     @abstractmethod
     def drain(self) -> None:
@@ -67,7 +67,7 @@ class System(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -75,10 +75,10 @@ class System(ABC):
 
     @abstractmethod
     def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
-        """So many seconds of the host's clock had passed, and the server had been killed so often."""
+        """Note the host's seconds that have passed already, and how often the server was killed."""
 
     def told(self) -> dict[str, Any]:
-        """What the summary says beside what all runs have."""
+        """Return what the summary says of this system in addition to what all runs have."""
         return {}
 
 
@@ -96,7 +96,7 @@ class StarSystem(System):
         observer: Witness,
     ) -> None:
         layout = learner.layout
-        # The server's parameters are the learner's: what computes at them needs no copy.
+        # The server's parameters are the learner's memory, so computing at them needs no copy.
         np.copyto(learner.parameters, initial)
         self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
@@ -109,7 +109,7 @@ class StarSystem(System):
         protocol = WORKER_PROTOCOLS[self._half.protocol]
 
         def again(worker: int, incarnation: int) -> Computation:
-            """A worker that was killed and comes back has lost all but its images."""
+            """Make the computation of a worker that was killed: it has lost all but its images."""
             old = batches[worker]
             own = computation.batches(
                 settings, dataset, old.shard, worker, memory=old, incarnation=incarnation
@@ -143,16 +143,16 @@ class StarSystem(System):
 
     @property
     def version(self) -> int:
-        """Updates so far."""
+        """The number of updates so far."""
         return self._half.version
 
     @property
     def parameters(self) -> FloatVector:
-        """The server's."""
+        """The server's parameters."""
         return self._half.parameters
 
     def ledger(self) -> dict[str, int]:
-        """What entered the server."""
+        """Return the bytes that entered the server."""
         return {
             "payload_bytes": self._service.payload_bytes,
             "message_bytes": self._service.message_bytes,
@@ -160,7 +160,7 @@ class StarSystem(System):
         }
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
         return {
             "half": self._half.state(),
             "service": self._service.state(),
@@ -178,7 +178,7 @@ class StarSystem(System):
         self._workers.restore(state["workers"])
 
     def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
-        """So many seconds of the host's clock had passed, and the server had been killed so often."""
+        """Note the host's seconds that have passed already, and how often the server was killed."""
         self._workers.went_on(host_seconds)
         self._workers.server_kills = server_kills
 
@@ -221,16 +221,16 @@ class MeshSystem(System):
 
     @property
     def version(self) -> int:
-        """Steps of all peers so far."""
+        """The number of steps of all peers so far."""
         return self._service.updates
 
     @property
     def parameters(self) -> FloatVector:
-        """The evaluated peer's."""
+        """The evaluated peer's parameters."""
         return self._peers.half(self._evaluated).parameters
 
     def ledger(self) -> dict[str, int]:
-        """What entered all peers together."""
+        """Return the bytes that entered all peers together."""
         return {
             "payload_bytes": sum(self._service.payload_bytes),
             "message_bytes": sum(self._service.message_bytes),
@@ -238,23 +238,23 @@ class MeshSystem(System):
         }
 
     def state(self) -> dict[str, Any]:
-        """There are no checkpoints of peers; the spec says so."""
+        """Raise an error: peers have no checkpoints, and the spec says so."""
         raise AssertionError("a checkpoint of peers")
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """There are no checkpoints of peers."""
+        """Raise an error: peers have no checkpoints."""
         raise AssertionError("a checkpoint of peers")
 
     def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
-        """So many seconds of the host's clock had passed; peers have no server."""
+        """Note the seconds of the host's clock that have passed already; peers have no server."""
         self._peers.went_on(host_seconds)
 
     def drain(self) -> None:
-        """What is under way was counted when it was sent; close all connections."""
+        """Close all connections; what is under way was counted when it was sent."""
         self._peers.closed()
 
     def told(self) -> dict[str, Any]:
-        """What each peer got, and what became of its model."""
+        """Return what each peer received, and the digest of its model."""
         ledgers = zip(
             self._service.payload_bytes,
             self._service.message_bytes,
@@ -275,7 +275,7 @@ class MeshSystem(System):
 
 
 def system(settings: Settings) -> type[StarSystem] | type[MeshSystem]:
-    """What a run's algorithm is simulated as."""
+    """Return the class that simulates the run's algorithm."""
     return StarSystem if is_served(settings.training.algorithm["name"]) else MeshSystem
 
 
@@ -284,7 +284,7 @@ def _codec(settings: Settings, learner: Learner) -> Codec:
 
 
 def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
-    """Every device's mini-batches, which share the memory that they are gathered in."""
+    """Yield every device's mini-batches, which share the memory that they are gathered in."""
     memory: Batches | None = None
     for number, part in enumerate(computation.parts(settings, dataset.train_labels)):
         memory = computation.batches(settings, dataset, part, number, memory=memory)

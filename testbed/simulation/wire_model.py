@@ -1,13 +1,13 @@
-"""Wire bytes where there is no wire: a model of TCP on an idle, lossless link, stated here in full.
+"""A model of wire bytes where there is no wire: TCP on an idle, lossless link, stated here in full.
 
 - A message takes its bytes and 66 bytes of headers for every 1,448 of them begun, sent in one go.
-- What a device receives it acknowledges with one pure ACK of 66 bytes for every super-frame of
-  segmentation offload: Linux acknowledges each that it is handed. One holds up to 45 segments (64 KiB);
-  the first of a connection hold 5, 5, 11, 16, 24 and 36, as its congestion window opens (as captured
-  on links of this testbed). What fits into one segment is acknowledged by the next message instead.
+- A device acknowledges each super-frame of segmentation offload that it receives with one pure ACK of
+  66 bytes: Linux acknowledges each that it is handed. One holds up to 45 segments (64 KiB); the first
+  of a connection hold 5, 5, 11, 16, 24 and 36, as its congestion window opens (as captured on links of
+  this testbed). A message that fits into one segment is acknowledged by the next message instead.
 - A connection begins with SYN and ACK (74 and 66 bytes) where it is accepted, with SYN and ACK in one
-  (74) where it was made; the answer to the greeting is acknowledged on its own (66). It ends with
-  FIN and ACK in one (66) on both sides.
+  (74) where it was made; the answer to the greeting is acknowledged on its own (66). It ends with FIN
+  and ACK in one (66) on both sides.
 - Nothing is lost and nothing sent again.
 """
 
@@ -16,18 +16,18 @@ from testbed.network.segments import HEADERS, SEGMENT, wire_bytes
 OPENING = (5, 5, 11, 16, 24, 36)
 """Segments in the first super-frames of a connection."""
 FULL = 45
-"""Segments in all others."""
+"""Segments in each later super-frame."""
 SYN = 74
 
 
 class Acknowledgements:
-    """Of what is sent one way over one connection."""
+    """The acknowledgements of what is sent one way over one connection."""
 
     def __init__(self) -> None:
         self._full_ones = 0
 
     def of(self, size: int) -> int:
-        """Bytes of pure ACKs that come back for a message of this size."""
+        """Return the bytes of pure ACKs that come back for a message of ``size`` bytes."""
         if size <= SEGMENT:
             return 0
         segments, frames = -(-size // SEGMENT), 0
@@ -41,31 +41,31 @@ class Acknowledgements:
 
 
 class ModelledIngress:
-    """Wire bytes that entered one device.
+    """The modelled wire bytes that entered one device.
 
     Attributes:
-        wire_bytes: so far.
+        wire_bytes: the bytes so far.
     """
 
     def __init__(self) -> None:
         self.wire_bytes = 0
 
     def opened(self) -> None:
-        """A connection was made to it, and its answer to the greeting acknowledged."""
+        """Count a connection made to the device, with the ACK of its answer to the greeting."""
         self.wire_bytes += SYN + 2 * HEADERS
 
     def answered(self) -> None:
-        """A connection that was made from it was accepted."""
+        """Count that a connection which the device made was accepted."""
         self.wire_bytes += SYN
 
     def closed(self) -> None:
-        """A connection to it was ended."""
+        """Count the end of a connection."""
         self.wire_bytes += HEADERS
 
     def received(self, size: int) -> None:
-        """Messages of ``size`` bytes together, sent in one go, came in."""
+        """Count messages of ``size`` bytes together, sent in one go."""
         self.wire_bytes += wire_bytes(size)
 
     def acknowledged(self, size: int) -> None:
-        """So many bytes of pure ACKs came in."""
+        """Count ``size`` bytes of pure ACKs."""
         self.wire_bytes += size

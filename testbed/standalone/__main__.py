@@ -10,7 +10,7 @@ from testbed.standalone.messages import secret_of
 
 
 def main() -> int:
-    """Be the role that the arguments name; returns the exit status."""
+    """Run the role that the arguments name; return the exit status."""
     options = _arguments().parse_args()
     secret = secret_of(os.environ.get("TESTBED_SECRET"))
 

@@ -1,10 +1,11 @@
-"""What the server's process makes of the roles' reports: lines for people, and the results.
+"""The output of the server's process: it turns the roles' reports into lines for people and results.
 
 The reports are those that an orchestrator reads (``testbed.orchestrator.run``), and the results have
-its names and units. What is not known here is not there: no wire bytes, because nobody captures.
+the same names and units. Wire bytes are missing, because no traffic is captured.
 
-Reports are read to the end even if the results cannot be written any more: roles wait where nobody
-reads. The run then ends, and what it came to is written into room that was kept for that.
+Reports are read to the end even if the results can no longer be written, because a role blocks when
+its reports are not read. The run then ends, and its summary is written into disk space that was
+reserved for it.
 """
 
 import contextlib
@@ -31,18 +32,18 @@ from testbed.runs.outcome import Outcome
 from testbed.telemetry.records import UPDATE
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_bytes")
-"""Of ``curve.csv``, as in a run directory but for the wire bytes."""
+"""The columns of ``curve.csv``: those of a run directory without the wire bytes."""
 OVER = {"over": True}
-"""The last report: nothing that comes behind it is read."""
+"""The last report; the reader stops there."""
 _RESERVE = 64 * 1024
 _LEDGER = ("payload_bytes", "message_bytes")
 
 
 def make_directory(results: Path, plan: Plan) -> Path:
-    """Make the folder of a run's results; none is ever written into twice.
+    """Make the folder of a run's results; a folder is never used twice.
 
     Raises:
-        RunError: it cannot be made.
+        RunError: the folder cannot be made.
     """
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{plan.spec.seed}"
     directory = results / plan.spec.name / name / plan.label
@@ -62,21 +63,21 @@ def _unwritable(directory: Path, error: OSError) -> RunError:
 
 
 class Account:
-    """One run's.
+    """The account of one run, made from the roles' reports.
 
     Attributes:
-        directory: of the results.
-        failure: why nothing can be written any more; None while it can.
+        directory: the folder of the results.
+        failure: why the results can no longer be written; None while they can.
     """
 
     def __init__(self, plan: Plan, directory: Path, say: Callable[[str], None]) -> None:
-        """Prepare.
+        """Open the files of the results.
 
         Args:
-            say: told one line for everything that is worth one.
+            say: called with each line to show.
 
         Raises:
-            RunError: nothing can be written there.
+            RunError: the directory cannot be written to.
         """
         self._plan = plan
         self._say = say
@@ -106,13 +107,13 @@ class Account:
 
         Args:
             listening: called when the parameter server listens.
-            failed: called once, if the results cannot be written any more; ``failure`` says why.
+            failed: called once, if the results can no longer be written; ``failure`` says why.
         """
         while (message := reports.receive()) is not None and message.fields != OVER:
             if "listening" in message.fields:
                 listening()
             if self.failure is not None:
-                continue  # whoever reports must not wait for a reader that is gone
+                continue  # a role must not wait for a reader that has stopped
             try:
                 self._take(message)
             except Exception as error:
@@ -124,13 +125,13 @@ class Account:
                 failed()
 
     def close(self, ended: str | None) -> dict[str, Any]:
-        """Write down how it ended; returns the summary.
+        """Write how the run ended; return the summary.
 
         Args:
-            ended: ``interrupted`` or ``failed`` where that is known; None: what became of it says.
+            ended: ``interrupted`` or ``failed`` where that is known; None: the reports decide.
 
         Raises:
-            RunError: it cannot be written.
+            RunError: the summary cannot be written.
         """
         if self.failure is not None:
             ended, self._complaint = ended or "failed", self.failure
@@ -154,7 +155,7 @@ class Account:
         except OSError as error:
             raise _unwritable(self.directory, error) from error
         finally:
-            with contextlib.suppress(OSError):  # of a row for which there was no room
+            with contextlib.suppress(OSError):  # a buffered row for which there was no space
                 self._curve.close()
         if self._left_out:
             self._say(f"warning: {self._left_out.told}")
@@ -183,7 +184,7 @@ class Account:
             case {"training": _}:
                 self._say("training begins")
             case {"parameters": _}:
-                self._parameters.update(message.raw)  # they come in order
+                self._parameters.update(message.raw)  # the parts arrive in order
             case {"finished": version, **ledger}:
                 self._outcome.updates = version
                 self._outcome.parameters_sha256 = self._parameters.hexdigest()
@@ -201,7 +202,7 @@ class Account:
                 self._silence(message)
 
     def _silence(self, message: Message) -> None:
-        """A worker is suspected, or comes back; an evaluation will not come."""
+        """Handle a suspected worker, one that came back, and an evaluation that will not arrive."""
         match message.fields:
             case {"left_out": version, "reason": reason}:
                 self._due.pop(version, None)
@@ -217,7 +218,7 @@ class Account:
     def _evaluated(self, version: int, accuracy: float, loss: float) -> None:
         row = self._due.pop(version, None)
         if row is None:
-            return  # of a version that nobody asked for
+            return  # this version's evaluation was not due
         row |= {"accuracy": accuracy, "loss": loss}
         self._outcome.accuracies.append(accuracy)
         self._write([row[key] for key in COLUMNS])

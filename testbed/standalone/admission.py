@@ -1,13 +1,13 @@
-"""The server's second port: who takes part, under which number, with which settings.
+"""The server's second port: it admits devices and gives each a number and the settings.
 
-A number belongs to a connection: it is given to the device that proves that it knows the secret, and
-is free again when the connection ends. Devices load first, then say that they are ready, and connect to
-the parameter server when they are told to, which is when the evaluator is ready too: a training that
-is short would otherwise be over before anybody could look at it. Connections are read meanwhile, so
-that the number of a device that dies before the training is given to another one. What the evaluator
-finds, and what goes wrong in a device, comes back over the same connection.
+A number belongs to a connection: a device gets it when it proves that it knows the secret, and it is
+free again when the connection ends. Devices load first, then report that they are ready, and connect
+to the parameter server when the server tells them to. That is when the evaluator is ready too:
+otherwise a short training would be over before any evaluation. The connections are read meanwhile, so
+that the number of a device that dies before the training goes to another device. The evaluator's
+results and the devices' errors arrive over the same connections.
 
-One thread per connection; whoever says what he may not loses his connection and nothing else.
+There is one thread per connection; a device that sends an invalid message loses only its connection.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ from testbed.standalone.messages import MessageError
 from testbed.training.settings import Settings
 
 HANDSHAKE_TIMEOUT = 10.0
-"""Seconds that a connection may take to prove that it knows the secret, all in all."""
+"""Seconds in total in which a connection must prove that it knows the secret."""
 STRANGERS = 64
-"""Connections that have not proved it yet, at one time; devices take milliseconds."""
+"""The greatest number of connections without a proof at one time; devices take milliseconds."""
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 LARGEST_LOSS = 2**53
-"""The greatest loss that is sent as an integer."""
+"""The greatest loss that may be sent as an integer."""
 _REPORT = 4096
-"""Bytes of a device's longest message."""
+"""The length of a device's longest message in bytes."""
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -44,21 +44,21 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Have the kernel notice within a minute that the other host is gone."""
+    """Let the kernel notice within a minute that the other host is gone."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class Admission:
-    """Admits the devices of one run; ``report`` gets what they tell."""
+    """The admission of the devices of one run; ``report`` gets their reports."""
 
     def __init__(self, secret: bytes, session: bytes, settings: Settings, report: Channel) -> None:
-        """Listen and admit, in threads of its own.
+        """Listen and admit devices, in separate threads.
 
         Args:
-            settings: what devices are told, without the run's secret, which they derive.
-            report: written to as roles of an orchestrated run do.
+            settings: sent to devices, without the run's secret, which they derive.
+            report: written to as by the roles of an orchestrated run.
 
         Raises:
             OSError: the port is taken.
@@ -73,7 +73,7 @@ class Admission:
         self._ready: dict[int, socket.socket] = {}
         self._open: set[socket.socket] = set()
         self._go = self._evaluated = False
-        self._strangers: dict[socket.socket, str] = {}  # and their addresses, the oldest first
+        self._strangers: dict[socket.socket, str] = {}  # and their addresses, oldest first
         self._crowded = False
         self._listener = socket.create_server(("", messages.PORT), backlog=1024)
         threading.Thread(target=self._accept, daemon=True).start()
@@ -82,7 +82,7 @@ class Admission:
         """Wait until the evaluator and a worker are ready.
 
         Raises:
-            RunError: they are not within so many seconds; says who is missing.
+            RunError: they are not ready within ``seconds``; it names the missing role.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -90,19 +90,19 @@ class Admission:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise RunError(f"no {missing} came within {seconds:g} s: start one")
-                # Short, so that a signal is noticed.
+                # A short wait, so that signals are handled.
                 self._changed.wait(min(left, 0.5))
 
     def go(self) -> None:
-        """Tell the devices, those that are ready and those that will be, to begin."""
+        """Tell the devices to begin: those that are ready now, and the others as soon as they are."""
         with self._changed:
             self._go = True
             for connection in self._ready.values():
-                with contextlib.suppress(OSError):  # its own thread sees that it is gone
+                with contextlib.suppress(OSError):  # its own thread notices that it is gone
                     messages.send(connection, go=True)
 
     def wait_for_evaluator(self, seconds: float) -> None:
-        """Wait until the evaluator has told all that it found, or is gone."""
+        """Wait until the evaluator has sent all its results or is gone, at most ``seconds``."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while not self._evaluated and self._workers not in self._free:
@@ -112,7 +112,7 @@ class Admission:
                 self._changed.wait(min(left, 0.5))
 
     def end(self) -> None:
-        """Tell the devices that the run is over, and admit nobody any more."""
+        """Tell the devices that the run is over, and admit no more devices."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -134,9 +134,7 @@ class Admission:
         while True:
             try:
                 connection, (address, _) = self._listener.accept()
-            except (
-                OSError
-            ) as error:  # closed, the peer has gone already, or descriptors have run out
+            except OSError as error:  # closed, the peer is already gone, or no descriptors left
                 if self._listener.fileno() < 0:
                     return
                 if error.errno in EXHAUSTED:
@@ -149,7 +147,7 @@ class Admission:
                     target=self._serve, args=(connection, address), daemon=True
                 ).start()
                 exhausted = False
-            except RuntimeError as error:  # there is no room for another thread
+            except RuntimeError as error:  # no other thread can be started
                 with self._changed:
                     self._strangers.pop(connection, None)
                 connection.close()
@@ -157,17 +155,17 @@ class Admission:
                 exhausted = True
 
     def _rest(self, why: str, *, told: bool) -> None:
-        """Accept nothing for a moment: what cannot be accepted would be offered again and again."""
+        """Pause accepting: the kernel offers a connection that was not accepted again and again."""
         if not told:
             text = f"no device can be admitted for now ({why}); it is tried again every {REST:g} s"
             self._tell(text, None)
         time.sleep(REST)
 
     def _receive_stranger(self, connection: socket.socket, address: str) -> None:
-        """Count another one; where there are too many, close one.
+        """Count a connection without a proof; if there are too many of them, close one.
 
-        It is the oldest of the address that has the most: devices take milliseconds, and many from one
-        place are not to keep out those from others.
+        The oldest of the address with the most connections is closed: devices take milliseconds, and
+        many connections from one address must not keep out other addresses.
         """
         with self._changed:
             self._strangers[connection] = address
@@ -202,7 +200,7 @@ class Admission:
         except MessageError as error:
             with self._changed:
                 expected = number is None and connection not in self._strangers
-            if not expected:  # one that had to go to make room is cut short
+            if not expected:  # a connection closed to limit their number breaks off here
                 self._tell(f"connection from {address} closed: {error}", number)
         except OSError as error:
             if number is not None:
@@ -217,15 +215,15 @@ class Admission:
                 self._changed.notify_all()
 
     def _admit(self, connection: socket.socket, deadline: float) -> int | None:
-        """Find out who it is; returns its number, or None if it is not to take part.
+        """Identify the device; return its number, or None if it may not take part.
 
         Args:
-            deadline: until when it has to have said so, in seconds of CLOCK_MONOTONIC.
+            deadline: when it must have identified itself, in seconds of CLOCK_MONOTONIC.
         """
         ours = messages.challenge()
         messages.send(connection, challenge=ours.hex())
         asked = messages.receive(connection, _REPORT, deadline)
-        if asked is None:  # somebody who looks whether the port is open
+        if asked is None:  # a check whether the port is open
             return None
         role, theirs = asked.get("role"), messages.challenge_of(asked.get("challenge"))
         if role not in ("worker", "evaluator"):
@@ -259,7 +257,7 @@ class Admission:
             return number
 
     def _attend(self, connection: socket.socket, number: int) -> None:
-        """Take in what a device says until it closes the connection."""
+        """Handle a device's messages until it closes the connection."""
         while (said := messages.receive(connection, _REPORT)) is not None:
             match said:
                 case {"ready": True}:
@@ -283,24 +281,24 @@ class Admission:
                     raise MessageError("a message that a device may not send")
 
     def _evaluation(self, version: object, accuracy: object, loss: object) -> dict[str, Any]:
-        """The evaluator's result.
+        """Return the evaluator's result as a report.
 
         Raises:
-            MessageError: it cannot have found that.
+            MessageError: no evaluation has such a result.
         """
         updates = self._settings.training.updates
         if type(version) is not int or not 0 <= version <= updates:
             raise MessageError(f"an evaluation of a version that is none of 0 to {updates:,}")
         what = f"an evaluation of version {version:,} with"
-        # A comparison, which an integer of any size can have and a NaN has not.
+        # A comparison works for an integer of any size, and is false for a NaN.
         if not _is_number(accuracy) or not 0 <= accuracy <= 100:
             raise MessageError(f"{what} an accuracy that is no number from 0 to 100")
-        # A model that has diverged has a loss that is no finite number, and one only.
+        # The loss of a diverged model is not finite; every such loss is reported as NaN.
         if not _is_number(loss) or (isinstance(loss, int) and abs(loss) > LARGEST_LOSS):
             raise MessageError(f"{what} a loss that is no number")
         finite = float(loss) if math.isfinite(loss) else math.nan
         return {"evaluated": version, "accuracy": accuracy, "loss": finite}
 
     def _tell(self, text: str, number: int | None, level: str = "warning") -> None:
-        with contextlib.suppress(OSError):  # the run is over, and nobody listens any more
+        with contextlib.suppress(OSError):  # the run is over, and the channel is closed
             self._report.send({"event": text, "level": level, "number": number})

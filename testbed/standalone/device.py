@@ -1,4 +1,4 @@
-"""A worker or the evaluator: asks the server who it is, loads, takes part, and goes when told to."""
+"""A worker or the evaluator: it joins the server, loads, takes part, and ends when told to."""
 
 import contextlib
 import socket
@@ -15,19 +15,19 @@ from testbed.standalone.messages import MessageError
 from testbed.training.settings import Settings
 
 PATIENCE = 120.0
-"""Seconds until the server must admit devices; it may be started after them."""
+"""Seconds within which the server must admit devices; it may be started after them."""
 _RETRY = 0.5
 _LOOK = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What the server said.
+    """The server's answer to a device that it admits.
 
     Attributes:
-        connection: over which it goes on talking.
-        number: this device's.
-        settings: the run's.
+        connection: the connection to the server, which stays open.
+        number: this device's number.
+        settings: the run's settings.
     """
 
     connection: socket.socket
@@ -36,20 +36,20 @@ class Admitted:
 
 
 class SuperfluousError(RunError):
-    """There are as many of this role as the experiment has."""
+    """The experiment already has all its devices of this role."""
 
 
 def join(server: str, role: str, secret: bytes, patience: float = PATIENCE) -> Admitted:
-    """Ask the server to take part.
+    """Ask the server for admission to the run.
 
     Args:
         server: its name or address.
         role: ``worker`` or ``evaluator``.
-        patience: seconds until it must admit devices.
+        patience: seconds within which the server must admit devices.
 
     Raises:
-        SuperfluousError: there is no place left.
-        RunError: nobody answers there, the server refuses, or it does not know the secret itself.
+        SuperfluousError: the experiment already has all its devices of this role.
+        RunError: there is no server, it refuses, or it does not know the secret itself.
     """
     connection = _connect(server, patience)
     try:
@@ -67,14 +67,14 @@ def _connect(server: str, patience: float) -> socket.socket:
     while True:
         try:
             return socket.create_connection((server, messages.PORT), timeout=patience)
-        except OSError as error:  # it is not there yet, nor perhaps its name
+        except OSError as error:  # the server is not there yet, and perhaps not even its name
             if time.monotonic() + _RETRY > deadline:
                 raise messages.lost(server, patience, error) from error
             time.sleep(_RETRY)
 
 
 def stand_by(server: str) -> None:
-    """Wait until the server is gone: compose ends everybody when the first container ends."""
+    """Wait until the server is gone: compose ends all containers when the first one ends."""
     with contextlib.suppress(OSError):
         while True:
             time.sleep(_LOOK)
@@ -114,7 +114,7 @@ def _text(fields: dict[str, Any], key: str) -> str:
 
 
 def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
-    """Load, be the role until training ends, and stay until the server says that all is written.
+    """Load, run the role until training ends, and stay until the server has written the results.
 
     Args:
         ready: called when everything is loaded.
@@ -124,7 +124,7 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
 
     Raises:
         RunError: the server went away before training began.
-        TestbedError: the dataset is not there.
+        TestbedError: the dataset is missing.
     """
     # Imported here: torch takes seconds, and a device that is refused does not need it.
     from testbed.roles.entry import load_alone
@@ -144,14 +144,14 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
     forward.join()
     try:
         messages.send(connection, done=True)
-        messages.receive(connection)  # the end, or that the server is gone
+        messages.receive(connection)  # the end of the run, or of the server
     except (OSError, MessageError):
         pass
     return status
 
 
 def _forward(reports: Channel, connection: socket.socket) -> None:
-    """Pass on what this role reports; the server reads nothing else from a device."""
+    """Forward the role's evaluations and errors; the server accepts no other reports of a device."""
     broken = False
     while (message := reports.receive()) is not None:
         fields = message.fields
@@ -163,4 +163,4 @@ def _forward(reports: Channel, connection: socket.socket) -> None:
             if not broken:
                 messages.send(connection, **fields)
         except OSError:
-            broken = True  # the role is to end by itself, and not because nobody reads
+            broken = True  # go on reading: the role must end by itself, and not block

@@ -1,4 +1,4 @@
-"""Which experiments can be carried out without an orchestrator, and the settings of one."""
+"""Read an experiment file for a run without an orchestrator, and refuse unsupported features."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,10 @@ def read(path: Path, secret: str) -> Plan:
     """Read an experiment file that has one run, by the wall clock, with a server.
 
     Args:
-        secret: the run's own, hexadecimal.
+        secret: the run's own secret, hexadecimal.
 
     Raises:
-        SpecError: it cannot be used, or asks for what only an orchestrator can do.
+        SpecError: the file cannot be used, or asks for a feature that needs an orchestrator.
     """
     spec = load(path)
     if problems := _beyond(spec):
@@ -27,7 +27,7 @@ def read(path: Path, secret: str) -> Plan:
             f"{path}: algorithms: {one.label} has no server, and roles that are started one by one "
             "need one: use an algorithm with a server, or `testbed run`"
         )
-    # Devices resolve the server's name for themselves, and whoever starts them limits processors.
+    # Devices resolve the server's name themselves; processors are limited where they are started.
     settings = replace(
         one.settings,
         network=replace(one.settings.network, secret=secret, server_address=""),
@@ -37,7 +37,7 @@ def read(path: Path, secret: str) -> Plan:
 
 
 def _beyond(spec: Spec) -> list[str]:
-    """What the file asks for that cannot be done here."""
+    """Return a message for each requested feature that is not supported here."""
     problems = []
     if spec.engine == "simulation":
         problems.append("engine: nothing is simulated here: use `testbed simulate`")

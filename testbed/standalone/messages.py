@@ -1,8 +1,9 @@
-"""What the server's admission port and a device say to each other: JSON objects, and proofs.
+"""The messages between the server's admission port and a device: JSON objects, and proofs.
 
 The secret that both were started with never crosses the network. Each side sends a challenge and
-proves by an HMAC over both challenges that it knows the secret; the server's proof covers the settings
-as well. The run's own secret, by which the parameter server knows its devices, is derived from it.
+proves with an HMAC over both challenges that it knows the secret; the server's proof covers the
+settings as well. The run's own secret, by which the parameter server recognises its devices, is
+derived from it.
 
 A message is its length, four bytes in network order, and as many bytes of JSON.
 """
@@ -19,23 +20,23 @@ from typing import Any
 from testbed.errors import RunError, SpecError
 
 PORT = 7078
-"""Where the server admits devices; the parameter server's own port is the one below."""
+"""The port where the server admits devices; the parameter server's own port is one lower."""
 CHALLENGE = 32
 LARGEST = 1 << 20
-"""Bytes of the longest message; settings take a few thousand."""
+"""The length of the longest message in bytes; settings take a few thousand."""
 SHORTEST_SECRET = 16
 _LENGTH = struct.Struct("!I")
 
 
 class MessageError(Exception):
-    """What arrived is not what the other side may send."""
+    """The other side sent an invalid message."""
 
 
 def secret_of(environment: str | None) -> bytes:
-    """The secret from the environment variable's value.
+    """Return the secret from the environment variable's value.
 
     Raises:
-        SpecError: there is none, or it is too short to be one.
+        SpecError: there is none, or it is too short.
     """
     secret = (environment or "").strip().encode()
     if len(secret) < SHORTEST_SECRET:
@@ -47,15 +48,15 @@ def secret_of(environment: str | None) -> bytes:
 
 
 def challenge() -> bytes:
-    """A new challenge."""
+    """Make a new challenge."""
     return secrets.token_bytes(CHALLENGE)
 
 
 def challenge_of(text: object) -> bytes:
-    """A challenge as it was sent.
+    """Return the challenge that was sent as ``text``.
 
     Raises:
-        MessageError: it is not one.
+        MessageError: it is not a challenge.
     """
     try:
         found = bytes.fromhex(text) if isinstance(text, str) else b""
@@ -67,28 +68,28 @@ def challenge_of(text: object) -> bytes:
 
 
 def device_proof(secret: bytes, servers: bytes, devices: bytes, role: str) -> str:
-    """A device's proof that it knows the secret and wants to be this role."""
+    """Return a device's proof that it knows the secret and asks for this role."""
     return _proof(secret, b"device", servers, devices, role.encode())
 
 
 def server_proof(secret: bytes, servers: bytes, devices: bytes, body: str) -> str:
-    """The server's proof that it knows the secret and has written this."""
+    """Return the server's proof that it knows the secret and has written ``body``."""
     return _proof(secret, b"server", servers, devices, body.encode())
 
 
 def greeting_secret(secret: bytes, session: bytes) -> str:
-    """The run's own secret, hexadecimal; ``session`` is the server's, a new one for each run."""
+    """Return the run's own secret, hexadecimal; the server draws a new ``session`` for each run."""
     return _proof(secret, b"greeting", session)
 
 
 def _proof(secret: bytes, *parts: bytes) -> str:
-    # Lengths before them, so that no other parts make the same text.
+    # Each part follows its length, so that no other parts give the same text.
     text = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
     return hmac.digest(secret, text, hashlib.sha256).hex()
 
 
 def equal(one: object, other: str) -> bool:
-    """Whether a proof is the expected one, in a time that tells nothing."""
+    """Return True if a proof is the expected one, in a time that reveals nothing about it."""
     return isinstance(one, str) and one.isascii() and hmac.compare_digest(one, other)
 
 
@@ -105,16 +106,16 @@ def send(connection: socket.socket, **fields: object) -> None:
 def receive(
     connection: socket.socket, largest: int = LARGEST, deadline: float | None = None
 ) -> dict[str, Any] | None:
-    """Wait for the next message; None at the end of the stream.
+    """Wait for the next message and return it, or None at the end of the stream.
 
     Args:
-        largest: bytes that it may have.
-        deadline: when the whole of it must be there, in seconds of CLOCK_MONOTONIC; None: each part of
-            it within the connection's own timeout.
+        largest: the greatest length of the message in bytes.
+        deadline: when the whole message must have arrived, in seconds of CLOCK_MONOTONIC; None: each
+            part of it must arrive within the connection's own timeout.
 
     Raises:
-        MessageError: it is longer than ``largest``, cut short, or not a JSON object.
-        OSError: the connection broke, or its time is over.
+        MessageError: the message is longer than ``largest``, cut short, or not a JSON object.
+        OSError: the connection broke or timed out.
     """
     head = _exactly(connection, _LENGTH.size, deadline)
     if not head:
@@ -126,10 +127,10 @@ def receive(
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
-    """A JSON object.
+    """Parse a JSON object.
 
     Raises:
-        MessageError: it is not one.
+        MessageError: the text is not a JSON object.
     """
     try:
         fields = json.loads(text)
@@ -141,7 +142,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
 
 
 def _exactly(connection: socket.socket, count: int, deadline: float | None) -> bytes:
-    """So many bytes, or none where the stream ends before the first of them."""
+    """Receive exactly ``count`` bytes, or none if the stream ends before the first of them."""
     received = bytearray()
     while len(received) < count:
         if deadline is not None:
@@ -159,7 +160,7 @@ def _exactly(connection: socket.socket, count: int, deadline: float | None) -> b
 
 
 def lost(address: str, seconds: float, error: Exception) -> RunError:
-    """What to say when the server was not to be reached."""
+    """Make the error for a server that cannot be reached."""
     return RunError(
         f"no server admits devices at {address}:{PORT} within {seconds:g} s ({error}): start one "
         "(python -m testbed.standalone server), or name it by --server"

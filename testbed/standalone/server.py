@@ -1,4 +1,4 @@
-"""The server's process: admits the others, is the parameter server, writes the results."""
+"""The server's process: it admits devices, runs the parameter server and writes the results."""
 
 import contextlib
 import signal
@@ -18,18 +18,18 @@ from testbed.standalone.experiment import read
 from testbed.training.settings import Settings
 
 PATIENCE = 600.0
-"""Seconds that the evaluator and the first worker may take to come."""
+"""Seconds within which the evaluator and the first worker must be ready."""
 EVALUATOR_TIMEOUT = 60.0
-"""Seconds that the evaluator has to tell its last result after training."""
+"""Seconds after training within which the evaluator must send its last result."""
 
 
 _FAILED = signal.SIGUSR1
-"""What the thread that writes the results sends when it cannot."""
+"""The signal from the thread that writes the results, if it cannot."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, _FAILED)
 
 
 class _StoppedError(BaseException):
-    """A signal says that the run should end; nothing in between may take it for a failure."""
+    """A signal ends the run; a BaseException, so that no handler takes it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -43,14 +43,14 @@ def serve(
     ready: Callable[[], None],
     say: Callable[[str], None],
 ) -> int:
-    """Carry one run out as its server; returns the exit status.
+    """Carry out one run as its server; return the exit status.
 
     Args:
         ready: called once devices are admitted.
-        say: told a line for everything worth one.
+        say: called with each line to show.
 
     Raises:
-        TestbedError: the experiment, its data or the results' folder cannot be used; nobody came.
+        TestbedError: the experiment, its data, the results' folder or the port cannot be used.
     """
     session = messages.challenge()
     plan = read(experiment, messages.greeting_secret(secret, session))
@@ -79,7 +79,7 @@ def serve(
         try:
             ended, status = _carry_out(plan.settings, admission, writers, account)
         finally:
-            writers.send(OVER)  # behind everything that is on its way
+            writers.send(OVER)  # after all reports that are on their way
             follow.join()
             reports.close()
         summary = account.close(ended)
@@ -91,13 +91,13 @@ def serve(
 def _carry_out(
     settings: Settings, admission: Admission, writers: Channel, account: Account
 ) -> tuple[str | None, int]:
-    """Be the parameter server; returns how it ended, if that is known, and an exit status for it."""
+    """Run the parameter server; return how it ended, if that is known, and an exit status for it."""
     complaint = {"level": "error", "number": None}
     try:
         with _signals(), tempfile.TemporaryFile(dir=account.directory) as spill:
-            if account.failure is not None:  # before it could be told by a signal
+            if account.failure is not None:  # it failed before the signal had a handler
                 return "failed", 1
-            # Imported here: torch takes seconds, in which the devices can do the same.
+            # Imported here: torch takes seconds, during which the devices can import it too.
             from testbed.roles.entry import load_alone
 
             run = load_alone({SETTINGS: settings.to_json(), SPILL: spill.fileno()})
@@ -119,7 +119,7 @@ def _carry_out(
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the body; afterwards what is left is short, and is done to its end."""
+    """Let SIGINT, SIGTERM and a failure of the results end the body; afterwards ignore them."""
 
     def stop(number: int, _: object) -> None:
         _ignore()

@@ -1,1 +1,1 @@
-"""What a run tells while it goes: records from the roles, and the run log they are written to."""
+"""Telemetry of a run under way: records from the roles, the run log and the devices' shared memory."""

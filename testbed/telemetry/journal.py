@@ -1,7 +1,7 @@
-"""One table of a run directory, row by row: an Arrow stream as the run goes, Parquet at its end.
+"""One table of a run directory, written row by row: an Arrow stream, and Parquet at the run's end.
 
-A stream needs no footer to be read, so that a run that is killed leaves what it had. A run that goes on
-begins its streams anew with the rows that it keeps.
+A stream needs no footer to be read, so a run that is killed leaves its rows. A resumed run begins its
+streams anew with the rows that it keeps.
 """
 
 import io
@@ -17,16 +17,16 @@ class Journal:
     """Rows that are appended to an Arrow stream and end as a Parquet file.
 
     Attributes:
-        rows: how many there are.
+        rows: number of rows so far.
     """
 
     def __init__(
         self, directory: Path, name: str, schema: pa.Schema, kept: pa.Table | None = None
     ) -> None:
-        """Begin a journal, or go on with one.
+        """Begin a journal, or continue an earlier one.
 
         Args:
-            kept: rows of an earlier journal, which takes its place; None if there must be none.
+            kept: the rows of the earlier journal, which is replaced; None if there must be none.
         """
         self._stream_path = directory / f"{name}.arrows"
         self._parquet_path = directory / f"{name}.parquet"
@@ -45,7 +45,7 @@ class Journal:
         self.rows = 0
 
     def _begin_with(self, kept: pa.Table) -> None:
-        # Whole before it is there: at any moment the rows are in the one file or in the other.
+        # Complete before it replaces the stream: at any moment one of the two files has the rows.
         partial = self._stream_path.with_suffix(".partial")
         self._begin(partial.open("wb", buffering=0))
         if kept.num_rows:
@@ -55,10 +55,10 @@ class Journal:
         partial.replace(self._stream_path)
 
     def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
-        """Have other rows in place of all that there are.
+        """Replace all rows.
 
         Args:
-            change: told of the rows, returns those to go on with.
+            change: is called with the present rows and returns those to continue with.
         """
         self._writer.close()
         self._flush()
@@ -69,7 +69,7 @@ class Journal:
         """Append rows given by columns; they are in the file when this returns.
 
         Raises:
-            OSError: there is no room for them; the file ends with the rows before them.
+            OSError: there is no room for them; the file ends with the earlier rows.
         """
         batch = pa.record_batch(dict(columns), schema=self._schema)
         self._writer.write_batch(batch)
@@ -77,14 +77,14 @@ class Journal:
         self.rows += batch.num_rows
 
     def _flush(self) -> None:
-        """Write what is encoded, all of it or nothing: a batch cut short would hide what follows."""
+        """Write all that is encoded, or nothing: a batch cut short would hide the later ones."""
         data = memoryview(self._encoded.getvalue())
         self._encoded.seek(0)
         self._encoded.truncate()
         end = self._file.tell()
         try:
             while data:
-                data = data[self._file.write(data) :]  # on a disk that fills, a part is taken
+                data = data[self._file.write(data) :]  # a disk that fills up takes a part
         except OSError:
             self._file.truncate(end)
             self._file.seek(end)
@@ -94,7 +94,7 @@ class Journal:
         """End the stream and replace it by the Parquet file.
 
         Raises:
-            OSError: there is no room for both; the stream is left, which readers take as well.
+            OSError: there is no room for both; the stream stays, and readers accept it as well.
         """
         self._writer.close()
         self._flush()
@@ -109,6 +109,6 @@ class Journal:
         self._stream_path.unlink()
 
     def _read(self) -> pa.Table:
-        """The rows of the stream, once it has ended."""
+        """Return the rows of the stream, which must have ended."""
         with pa.ipc.open_stream(str(self._stream_path)) as reader:
             return reader.read_all()

@@ -1,4 +1,4 @@
-"""JSON as it is written to disk: never ``Infinity`` or ``NaN``, which are no JSON."""
+"""JSON for files: never ``Infinity`` or ``NaN``, which are not JSON."""
 
 import json
 import math

@@ -1,7 +1,8 @@
-"""The run directory, written as the run goes, so that a run that is killed leaves what it had.
+"""The run directory, written as the run goes, so that a run that is killed leaves its records.
 
-Rows go to Arrow streams, which need no footer to be read, and become Parquet at the end. Nothing is
-ever overwritten but the manifest, which says how the run stands, and that by renaming.
+Rows go to Arrow streams, which need no footer to be read, and become Parquet at the end. Files whose
+contents must change (the manifest, which has the run's status, and records that are cut back) are
+replaced by renaming, never rewritten in place.
 """
 
 import contextlib
@@ -61,13 +62,13 @@ _RESERVE = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a run directory a run that goes on begins with.
+    """The part of an earlier run directory with which a resumed run begins.
 
     Attributes:
-        manifest: its manifest.
-        tables: the rows of its journals that are kept, by the journals' names.
-        faults: the lines of its faults that are kept.
-        resumed: what the manifest is to say of this: from which version, after how many seconds.
+        manifest: the earlier manifest.
+        tables: the rows that are kept, by the names of their journals.
+        faults: the lines of ``faults.jsonl`` that are kept.
+        resumed: the manifest's entry on the resumption: its version, and the seconds trained before.
     """
 
     manifest: Mapping[str, Any]
@@ -77,27 +78,27 @@ class Kept:
 
     @property
     def updates(self) -> npt.NDArray[Any]:
-        """The rows of updates, of ``records.UPDATE``."""
+        """The kept rows of updates, of ``records.UPDATE``."""
         return _structured(self.tables["updates"])
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The rows of evaluations, with a value for each of ``CURVE_COLUMNS``."""
+        """The kept rows of evaluations, with a value for each of ``CURVE_COLUMNS``."""
         rows: list[dict[str, Any]] = self.tables["evaluations"].to_pylist()
         return rows
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The records of the faults."""
+        """The kept records of faults."""
         return [json.loads(line) for line in self.faults]
 
 
 class RunLog:
-    """One run's directory; the orchestrator is its only writer, but for the capture's files.
+    """One run's directory; only the orchestrator writes to it, except for the capture's files.
 
     Attributes:
         directory: the run directory.
-        traffic: its folder for the capture, the counters and the account of both.
+        traffic: its folder for the capture, the counters and the accounting of both.
     """
 
     def __init__(
@@ -109,19 +110,20 @@ class RunLog:
         kept: Kept | None = None,
         struck: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
-        """Make the directory, or go on with it.
+        """Make the directory, or continue with an earlier one.
 
         Args:
-            directory: must not exist, unless there is something to go on with.
+            directory: must not exist, unless ``kept`` is given.
             spec: the resolved spec as YAML.
-            manifest: what is known at the start; how it stands is added here.
-            kept: what to go on with. Whatever moment this ends at, it can be done again.
-            struck: told of the record of every fault, if somebody wants to know.
+            manifest: the entries known at the start; the run's status is added here.
+            kept: the part of the earlier directory to begin with. If this call is cut off at any
+                moment, it can be repeated.
+            struck: called with the record of every fault.
         """
         if kept is None:
             directory.mkdir(parents=True)
         self.directory = directory
-        # Given back when the disk is full, so that the end of the run can still be written down.
+        # Freed when the disk is full, so that the end of the run can still be written down.
         self._reserve = directory / ".reserve"
         self._reserve.write_bytes(os.urandom(_RESERVE))
         if kept is None:
@@ -140,7 +142,7 @@ class RunLog:
             self._manifest["resumed"] = [*kept.manifest.get("resumed", ()), again]
         self._write_manifest()
         if kept is not None:
-            # What they say is not so any more.
+            # They describe the end of the earlier session.
             (directory / "summary.json").unlink(missing_ok=True)
             (directory / "parameters.npy").unlink(missing_ok=True)
         tables = kept.tables if kept else {}
@@ -172,7 +174,7 @@ class RunLog:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows each journal has that a checkpoint cuts back."""
+        """The number of rows of each record that a return to a checkpoint cuts back."""
         return {
             "updates": self._updates.rows,
             "evaluations": self._evaluations.rows,
@@ -192,21 +194,22 @@ class RunLog:
         return file
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
-        """Append applied updates, an array of ``records.UPDATE``."""
+        """Append rows of ``records.UPDATE``, applied or not."""
         self._updates.append({name: rows[name] for name in UPDATE.names or ()})
 
     def go_back(self, version: int, updates: int) -> tuple[npt.NDArray[Any], int]:
-        """What was applied and evaluated behind a version is lost: the server that had it is dead.
+        """Cut the run back to a version, after the death of the server that had the later ones.
 
-        Evaluations of lost versions are no more. Updates that are lost stay, as what reached the server
-        and had no effect: none of them is applied.
+        Evaluations of later versions are removed. Rows of later updates stay, since these reached the
+        server, but none of them counts as applied any more.
 
         Args:
-            updates: rows of updates that come before.
+            version: that of the checkpoint from which the server goes on.
+            updates: number of the rows of updates up to it.
 
         Returns:
-            The rows of the updates that come behind, of ``records.UPDATE``, as they were; and how many
-            evaluations are left.
+            The later rows of updates, of ``records.UPDATE``, as they were; and the number of
+            evaluations left.
         """
         lost = np.empty(0, UPDATE)
         curve: list[dict[str, float]] = []
@@ -250,11 +253,10 @@ class RunLog:
         )
 
     def event(self, time: float, level: str, text: str, device: str | None = None) -> None:
-        """Append something that happened.
+        """Append an event.
 
         Args:
-            time: seconds since the command began; those of a run that goes on are put behind its
-                last event.
+            time: seconds since the command began; a resumed run adds the time of its last event.
         """
         line = {
             "time": round(self._earlier + time, 3),
@@ -270,7 +272,7 @@ class RunLog:
 
         Args:
             record: as the clock or the server reports it.
-            devices: the names of whom it strikes.
+            devices: the names of the devices that it strikes.
             host_time: seconds of the host's clock since training began.
         """
         line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
@@ -287,25 +289,25 @@ class RunLog:
 
     @property
     def struck(self) -> dict[str, int]:
-        """How many different devices each kind of fault has struck."""
+        """The number of different devices that each kind of fault has struck."""
         return {kind: len(devices) for kind, devices in self._struck.items()}
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
-        """Write the final parameters; returns the SHA-256 of them as little-endian float32."""
+        """Write the final parameters; return the SHA-256 of them as little-endian float32."""
         np.save(self.directory / "parameters.npy", vector)
         return hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
 
     def note(self, **known: Any) -> None:
-        """Put something into the manifest that is known only now."""
+        """Add entries to the manifest that are known only now."""
         self._manifest |= known
         self._write_manifest()
 
     def give_back_reserve(self) -> None:
-        """Free the space kept for the end of the run."""
+        """Free the space reserved for the end of the run."""
         self._reserve.unlink(missing_ok=True)
 
     def close(self, ended: str, reason: str | None, summary: Mapping[str, Any]) -> None:
-        """Write down how the run ended, and end every file."""
+        """Write down how the run ended, and close every file."""
         self.give_back_reserve()
         self._manifest |= {"finished": _now(), "ended": ended, "reason": reason}
         if "evaluations_left_out" in summary:
@@ -324,7 +326,7 @@ class RunLog:
 
 
 def _structured(table: pa.Table) -> npt.NDArray[Any]:
-    """Rows of updates as ``records.UPDATE``."""
+    """Return rows of updates as an array of ``records.UPDATE``."""
     rows = np.empty(table.num_rows, UPDATE)
     for name in UPDATE.names or ():
         rows[name] = table[name].to_numpy()
@@ -338,7 +340,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _appending(path: Path) -> IO[str]:
-    """A file of lines, to append to; a line that a kill cut off is ended."""
+    """Open a file of lines to append to, and end a last line that a kill cut off."""
     cut_off = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     file = path.open("a", encoding="utf-8")
     if cut_off:
@@ -347,7 +349,7 @@ def _appending(path: Path) -> IO[str]:
 
 
 def _last_time(path: Path) -> float:
-    """Of the last event that can be read; 0 if there is none."""
+    """Return the time of the last event that can be read; 0 if there is none."""
     for line in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             return float(json.loads(line)["time"])

@@ -1,4 +1,4 @@
-"""What a worker computes, whoever drives it: mini-batches, local steps, selection, encoding."""
+"""The computation of a worker, under any driver: mini-batches, local steps, selection, encoding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ from testbed.wire.encodings import Codec
 
 
 def conditions(settings: Settings, number: int | None = None) -> Conditions:
-    """What the run's algorithm is told of it.
+    """Return the conditions of the run, as its algorithm gets them.
 
     Args:
-        number: the device whose half is told; None for the server's, and for all in general.
+        number: the device whose half gets them; None for the server's half, and for all in general.
     """
     return Conditions(
         settings.training.learning_rate,
@@ -45,10 +45,10 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
 
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
-    """The training images of every device that computes: indices, by the devices' numbers.
+    """Return the training images of every device that computes: indices, by the devices' numbers.
 
     Args:
-        labels: of the training images.
+        labels: the labels of the training images.
 
     Raises:
         SpecError: there are not enough images.
@@ -69,10 +69,10 @@ def batches(
     memory: Batches | None = None,
     incarnation: int = 0,
 ) -> Batches:
-    """Device ``number``'s mini-batches, of its shard of the training images.
+    """Make the mini-batches of device ``number``, from its shard of the training images.
 
     Args:
-        memory: gather into this one's arrays.
+        memory: gather into the arrays of these mini-batches.
         incarnation: how often the device has been killed and come back.
     """
     generator = stream(settings.seed, "batches", number, incarnation)
@@ -85,19 +85,19 @@ def _served(settings: Settings) -> tuple[type[ServedAlgorithm], Options]:
 
 
 def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:
-    """The server's half of the run's algorithm; takes ``parameters`` over."""
+    """Make the server's half of the run's algorithm; it takes ``parameters`` over."""
     algorithm, options = _served(settings)
     return algorithm.server(options, layout, parameters, conditions(settings))
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
-    """A worker's half of the run's algorithm."""
+    """Make a worker's half of the run's algorithm."""
     algorithm, options = _served(settings)
     return algorithm.worker(options, layout, conditions(settings, number))
 
 
 def protocol(settings: Settings) -> Protocol:
-    """How the run's workers come by parameters."""
+    """Return the protocol by which the run's workers get parameters."""
     algorithm, options = _served(settings)
     return algorithm.protocol(options)
 
@@ -109,20 +109,20 @@ def _of_peers(settings: Settings) -> tuple[type[PeerAlgorithm], Options]:
 
 
 def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
-    """A peer's half of the run's algorithm; takes ``parameters`` over."""
+    """Make a peer's half of the run's algorithm; it takes ``parameters`` over."""
     algorithm, options = _of_peers(settings)
     return algorithm.peer(options, layout, parameters, number, conditions(settings, number))
 
 
 def computing(settings: Settings) -> int:
-    """How many of the run's peers compute gradients."""
+    """Return the number of the run's peers that compute gradients."""
     algorithm, options = _of_peers(settings)
     return algorithm.computing(options, conditions(settings))
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An update on its way.
+    """An encoded update on its way.
 
     Attributes:
         encoding, body: as in a message; the body may share memory with the gradient.
@@ -135,7 +135,7 @@ class Encoded:
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """The bytes of the body."""
         return sum(map(len, self.body))
 
 
@@ -149,13 +149,13 @@ class Computation:
         self._beginning = batches.position
 
     def draw_behind(self, computations: int) -> None:
-        """Draw on as behind so many computations of this one's."""
+        """Move to the point in the draws after the first ``computations`` computations."""
         self._batches.reposition(self._beginning)
         for _ in range(computations):
             self.draw()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """Return what a checkpoint keeps of the computation."""
         return {"half": self.half.state(), "batches": self._batches.position}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -170,7 +170,7 @@ class Computation:
     def gradient(
         self, learner: Learner, drawn: Sequence[npt.NDArray[np.int64]]
     ) -> tuple[FloatVector, float]:
-        """Compute at the learner's parameters, which local steps change; (gradient, loss).
+        """Compute at the learner's parameters, which local steps change; return gradient and loss.
 
         The gradient is the learner's own memory.
         """
@@ -186,12 +186,12 @@ class Computation:
         return Encoded(encoding, body, self._received(update))
 
     def measure(self, gradient: FloatVector) -> tuple[int, Update]:
-        """Select what is to be pushed: how many bytes it takes, and how the receiver will read it."""
+        """Select what is to be pushed; return its bytes and the update as the receiver will read it."""
         update = self.half.compress(gradient)
         return self._codec.measure(update), self._received(update)
 
     def _received(self, update: Update) -> Update:
-        """The update as the receiver will read it, of which the half has learnt."""
+        """Return the update as the receiver will read it, and tell the half what was lost."""
         received = self._codec.rounded(update)
         if self._codec.lossy:
             self.half.lost(update, received)

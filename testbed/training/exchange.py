@@ -1,7 +1,7 @@
-"""What is written down of peers that exchange updates: no socket, no clock, no thread.
+"""The record of a run of peers that exchange updates: no socket, no clock, no thread.
 
-There is no server that counts: an *update* of such a run is one step of any peer, and they are numbered
-in the order in which they are taken. Its row tells the versions of the peer's own model.
+There is no server that counts: an *update* of such a run is one step of any peer, and updates are
+numbered in the order in which they are taken. A row has the versions of the peer's own model.
 """
 
 import itertools
@@ -19,7 +19,7 @@ class Message(NamedTuple):
 
     Attributes:
         receiver: the peer that it is for.
-        size: the message's bytes.
+        size: bytes of the message.
         payload: bytes of the encoded update in it.
     """
 
@@ -29,13 +29,13 @@ class Message(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a peer did when it had finished a gradient.
+    """The step that a peer takes when it has finished a gradient.
 
     Attributes:
         base_version: its model's version when it began to compute.
         staleness: updates of others that its model took in since then.
-        loss: of the mini-batch.
-        messages: what it sent, in the order in which it leaves.
+        loss: the loss of the mini-batch.
+        messages: the messages it sends, in the order in which they leave.
     """
 
     base_version: int
@@ -45,11 +45,11 @@ class Step(NamedTuple):
 
 
 class ExchangeService:
-    """Writes one run down.
+    """Records one run.
 
     Attributes:
         updates: steps so far, of all peers.
-        payload_bytes, message_bytes: that were sent to each peer.
+        payload_bytes, message_bytes: the bytes sent to each peer.
     """
 
     def __init__(self, settings: Settings, observer: Observer) -> None:
@@ -62,32 +62,32 @@ class ExchangeService:
 
     @property
     def finished(self) -> bool:
-        """Whether the run's updates are complete."""
+        """True if the run's updates are complete."""
         return self.updates >= self._all_updates
 
     def begin(self) -> None:
-        """Training begins: all have met, and the initial model is evaluated."""
+        """Begin training: all peers have connected, and the initial model is evaluated."""
         for called, caller in itertools.combinations(range(len(self.message_bytes)), 2):
             self.message_bytes[called] += HEADER.size + SECRET_SIZE
             self.message_bytes[caller] += HEADER.size
         self._observer.checkpoint()
 
     def part(self) -> None:
-        """Training has ended: everybody tells everybody that it has stopped."""
+        """End training: every peer tells every other that it has stopped."""
         for peer in range(len(self.message_bytes)):
             self.message_bytes[peer] += HEADER.size * (len(self.message_bytes) - 1)
 
     def count(self, peer: int, message: Message) -> None:
-        """A message was sent to a peer."""
+        """Count a message that was sent to a peer."""
         self.payload_bytes[peer] += message.payload
         self.message_bytes[peer] += message.size
 
     def stepped(self, peer: int, step: Step, time: float, host_time: float) -> None:
-        """A peer has taken a step.
+        """Record a step that a peer has taken.
 
         Args:
             time: when, in seconds since training began by the run's clock.
-            host_time: by the host's clock.
+            host_time: the same by the host's clock.
         """
         if self.finished:
             return

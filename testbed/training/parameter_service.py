@@ -1,8 +1,8 @@
-"""What a parameter server decides: no socket, no clock, no thread.
+"""The decisions of a parameter server: no socket, no clock, no thread.
 
-The server's loop, the virtual clock and the simulator all drive this one object: they tell it who asked
-and who pushed, in the order in which that happened by their clock, and ask it who is to be sent
-parameters now, and what.
+The server's loop, the virtual clock and the simulator all drive this one object: they tell it which
+workers asked and pushed, in the order in which that happened by their clock, and ask it which workers
+are to be sent parameters now, and which.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,37 +22,37 @@ from testbed.wire.encodings import Codec
 
 
 class Observer(Protocol):
-    """Whoever writes down what a service did."""
+    """An observer that records what a service does."""
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """A push was taken in, which led to this version."""
+        """Record a push that was taken in, and that led to ``version``."""
 
     def checkpoint(self) -> None:
-        """The version that there is now is to be evaluated."""
+        """Have the current version evaluated."""
 
 
 class ServerObserver(Observer, Protocol):
-    """Whoever writes down what a parameter server's service did.
+    """An observer that records what a parameter server's service does.
 
-    Times are the run's; ``version`` is the one that there is at that moment.
+    Times are the run's; ``version`` is the one at that moment.
     """
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """A worker has been silent for so many seconds, and is left out from now on."""
+        """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Something came of a suspected worker, which takes part again."""
+        """Record that a suspected worker has sent something, and takes part again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a worker sent.
+    """A worker's push or report.
 
     Attributes:
         base_version: the version that it was computed at.
         update: None if the worker only reports that it has finished.
-        payload_bytes: the encoded update's.
-        loss: of the mini-batch; NaN in a report.
+        payload_bytes: bytes of the encoded update.
+        loss: the loss of the mini-batch; NaN in a report.
     """
 
     base_version: int
@@ -63,13 +63,14 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker is sent.
+    """The parameters that a worker is sent.
 
     Attributes:
-        version: of the parameters.
-        vector: what it has when it has read this, float32, (|Θ|,); used up before the next answer.
-        encoding, body: as in a message; the body shares the vector's memory, so that what is not
-            sent at once is to be copied.
+        version: the version of the parameters.
+        vector: what the worker has when it has read this, float32, (|Θ|,); used up before the next
+            answer.
+        encoding, body: as in a message; the body shares the vector's memory, so that what is not sent
+            immediately has to be copied.
     """
 
     version: int
@@ -79,17 +80,17 @@ class Answer:
 
 
 class ParameterService(Stateful):
-    """Decides for one run.
+    """Decides for the server of one run.
 
-    A worker that has been silent for too long is *suspected*: the half forgets it, nobody waits for it
-    and it is sent nothing. What it sends after all is counted and dropped, and with that it is
-    *welcomed*: it takes part again, from the newest parameters.
+    A worker that has been silent for too long is *suspected*: the half forgets it, no other worker
+    waits for it and it is sent nothing. What it sends after all is counted and dropped, and with that
+    it is *welcomed*: it takes part again, from the newest parameters.
 
     Attributes:
-        half: the algorithm's.
-        payload_bytes: of all pushes so far.
-        message_bytes: of all messages so far.
-        finished: whether the run's updates are complete.
+        half: the server's half of the algorithm.
+        payload_bytes: payload bytes of all pushes so far.
+        message_bytes: bytes of all messages so far.
+        finished: True if the run's updates are complete.
     """
 
     made_anew = frozenset(
@@ -119,21 +120,21 @@ class ParameterService(Stateful):
 
     @property
     def finished(self) -> bool:
-        """Whether the run's updates are complete."""
+        """True if the run's updates are complete."""
         return self.half.version >= self._updates
 
     @property
     def begun(self) -> bool:
-        """Whether training has begun."""
+        """True if training has begun."""
         return self._begun
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
+        """The number of workers that are there."""
         return len(self._workers)
 
     def join(self, worker: int, time: float = 0.0) -> None:
-        """A worker is there; in the order in which they come."""
+        """Add a worker; workers are added in the order in which they come."""
         self._workers[worker] = None
         self._bytes[worker] = 0
         self.half.joined(worker)
@@ -141,7 +142,7 @@ class ParameterService(Stateful):
             self._expect(worker, time)
 
     def leave(self, worker: int) -> None:
-        """A worker is there no more."""
+        """Remove a worker that is gone."""
         if worker not in self._workers:
             return
         del self._workers[worker]
@@ -150,79 +151,79 @@ class ParameterService(Stateful):
         self._forget(worker)
 
     def suspect(self, worker: int, time: float) -> None:
-        """A worker has been silent for too long."""
+        """Suspect a worker that has been silent for too long."""
         silent = self._silence.lasts(worker, time)
         self._observer.suspected(worker, silent, time, self.half.version)
         self._suspected.add(worker)
         self._forget(worker)
 
     def _forget(self, worker: int) -> None:
-        """Nobody counts on a worker any more."""
+        """Go on without a worker: nothing waits for it any more."""
         before = self.half.version
         self._silence.ends(worker)
         self._asking.pop(worker, None)
         self._blocked.pop(worker, None)
         if self.finished:
-            return  # there will be no other update, whoever goes
+            return  # there will be no other update
         self.half.forget(worker)
-        # Who waited for this one may go on.
+        # Workers that waited for this one may go on.
         self._unblock()
         self._advanced(before)
 
     def _welcome(self, worker: int, time: float) -> None:
-        """Something came of a suspected worker."""
+        """Let a suspected worker, which has sent something, take part again."""
         self._suspected.discard(worker)
         self._silence.was_slow(worker)
         self._observer.welcomed(worker, time, self.half.version)
         self.half.joined(worker)
 
     def _expect(self, worker: int, time: float) -> None:
-        """A worker takes part from now on: it is sent parameters, or it is its turn to ask for them."""
+        """Let a worker take part from now on: send it parameters, or expect it to ask for them."""
         if self._broadcasts:
             self._asking[worker] = None
         elif not self.is_asking(worker):
             self._silence.begins(worker, time)
 
     def is_suspected(self, worker: int) -> bool:
-        """Whether it has been silent for too long, and still is."""
+        """Return True if the worker has been silent for too long, and still is."""
         return worker in self._suspected
 
     def deadline(self, worker: int) -> float | None:
-        """When a worker will have been silent for too long; None while it need not say anything."""
+        """Return when the worker will have been silent for too long; None if it need not send."""
         return self._silence.deadline(worker)
 
     def overdue(self, now: float) -> list[int]:
-        """Who is to be suspected now."""
+        """Return the workers that are to be suspected now."""
         return [] if self.finished else self._silence.overdue(now)
 
     def begin(self) -> None:
-        """Training begins: version 0 is evaluated and, if that is the protocol, sent to all."""
+        """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers."""
         self._begun = True
         self._observer.checkpoint()
         for worker in sorted(self._workers):
             self._expect(worker, 0.0)
 
     def go_on(self, payload_bytes: int, message_bytes: int) -> None:
-        """Take over from another one, whose half this one has, and none of whose workers is there yet.
+        """Take over from an earlier service, whose half this one has, before any worker is there.
 
         Args:
-            payload_bytes, message_bytes: what that one had counted.
+            payload_bytes, message_bytes: the bytes that the earlier service had counted.
         """
         self.payload_bytes, self.message_bytes = payload_bytes, message_bytes
 
     def begin_again(self, time: float) -> None:
-        """Training goes on with the workers that are there."""
+        """Go on with training, with the workers that are there."""
         self._begun = True
         for worker in sorted(self._workers):
             self._expect(worker, time)
 
     def count(self, worker: int, size: int) -> None:
-        """A message of this many bytes was taken in."""
+        """Count a message of ``size`` bytes from a worker."""
         self.message_bytes += size
         self._bytes[worker] += size
 
     def asked(self, worker: int, time: float = 0.0) -> None:
-        """A worker asks for parameters."""
+        """Note that a worker asks for parameters."""
         self._silence.ends(worker)
         if worker in self._suspected:
             self._welcome(worker, time)
@@ -230,11 +231,11 @@ class ParameterService(Stateful):
 
     @property
     def stalled(self) -> bool:
-        """Whether all workers wait for parameters that they may not have: nobody will push."""
+        """True if all workers wait for parameters that they may not have: none of them will push."""
         return self._begun and 0 < len(self._workers) == len(self._blocked)
 
     def is_asking(self, worker: int) -> bool:
-        """Whether it has asked and was not sent any yet."""
+        """Return True if the worker has asked for parameters and was not sent any yet."""
         return worker in self._asking or worker in self._blocked
 
     def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> None:
@@ -242,10 +243,10 @@ class ParameterService(Stateful):
 
         Args:
             time: when it arrived, in seconds since training began by the run's clock.
-            host_time: by the host's clock.
+            host_time: the same by the host's clock.
 
         Raises:
-            ValueError: the base version is not one that it can have.
+            ValueError: the base version is not one that the worker can have.
         """
         half, before = self.half, self.half.version
         self.payload_bytes += push.payload_bytes
@@ -280,27 +281,27 @@ class ParameterService(Stateful):
         self._advanced(before)
 
     def _heard(self, worker: int, base_version: int, time: float) -> None:
-        """A worker has pushed or reported: what is expected of it next."""
+        """Note that a worker has pushed or reported, and what is expected of it next."""
         self._silence.ends(worker)
         has_more = self._workers[worker] != base_version
         if worker not in self._suspected:
             self._silence.was_in_time(worker)
         else:
             self._welcome(worker, time)
-            # One that was sent the newest before, and has yet to answer it, is not sent it again.
+            # A worker that was sent the newest version and has yet to push for it is not sent it again.
             if not (has_more and self._workers[worker] == self.half.version):
                 self._expect(worker, time)
                 return
-        # Who asks does so now; who was sent a newer version meanwhile has that to compute at.
+        # A worker that asks does so now; one that was sent a newer version has that to compute at.
         if not self._broadcasts or has_more:
             self._silence.begins(worker, time)
 
     def _apply(self, worker: int, update: Update, push: Pushed, time: float) -> int | None:
-        """Give an update to the algorithm; returns its delay, None if it was dropped as too late."""
+        """Give an update to the algorithm; return its delay, or None if it was dropped as too late."""
         return self.half.push(worker, update, push.base_version, loss=push.loss, time=time)
 
     def _advanced(self, before: int) -> None:
-        """Do what is due when the version may have changed."""
+        """Do what is due if the version has changed."""
         version = self.half.version
         if version == before:
             return
@@ -315,33 +316,33 @@ class ParameterService(Stateful):
         self._blocked = {}
 
     def due(self, has_room: Callable[[int], bool]) -> Iterator[int]:
-        """Workers that are to be sent parameters now; ``answer`` says what, before the next one.
+        """Yield the workers to be sent parameters now; call ``answer`` for each before taking the next.
 
         Args:
-            has_room: whether what a worker was sent before has left; otherwise it has to wait.
+            has_room: returns True if what a worker was sent before has left; otherwise it has to wait.
         """
         if not self._begun or self.finished:
             return
         for worker in list(self._asking):
-            # Sending to one may show that another is gone.
+            # Sending to one worker may show that another is gone.
             if worker not in self._asking or not has_room(worker):
                 continue
             del self._asking[worker]
             if self.half.pull(worker) is None:
-                self._blocked[worker] = None  # until the version changes, or somebody leaves
+                self._blocked[worker] = None  # until the version changes, or a worker leaves
             else:
                 yield worker
 
     def sent(self, worker: int, time: float) -> None:
-        """A worker was sent what it was due."""
+        """Note that a worker was sent what it was due."""
         if self.half.protocol == "push-and-interrupt":
             self._silence.ends(worker)  # it drops what it was to send, and begins anew
         self._silence.begins(worker, time)
 
     def answer(self, worker: int) -> "Answer":
-        """What a worker that is due is sent."""
+        """Return what a worker that is due is to be sent."""
         vector = self.half.outgoing(worker)
-        # What this worker was sent last it has by now, or will have before it reads this.
+        # The worker has what it was sent last, or will have it before it reads this.
         changes = self.half.changed_since(vector, self._workers[worker])
         encoding, body = self._exact.encode(changes)
         self._workers[worker] = self.half.version
@@ -349,5 +350,5 @@ class ParameterService(Stateful):
 
 
 def as_loss(loss: float) -> float:
-    """A loss as it is on the wire, a float32."""
+    """Return a loss as it is on the wire, a float32."""
     return float(np.float32(loss))

@@ -1,4 +1,4 @@
-"""What a peer computes, whoever drives it: mini-batches, its step, the encoding of what it sends."""
+"""The computation of a peer, under any driver: mini-batches, steps, the encoding of what it sends."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ class Sending(NamedTuple):
     """An encoded update on its way to some peers.
 
     Attributes:
-        kind: of the message: PUSH, or PARAMETERS if nothing of it may be rounded.
+        kind: the message's kind: PUSH, or PARAMETERS if nothing of it may be rounded.
         encoded: the update, which may share memory with the gradient.
-        peers: who is sent a copy.
+        peers: the peers that are sent a copy.
     """
 
     kind: Kind
@@ -31,7 +31,7 @@ class Sending(NamedTuple):
 
     @property
     def messages(self) -> list[Message]:
-        """What is written down of it."""
+        """The record of each copy."""
         size = self.encoded.size
         return [Message(peer, HEADER.size + size, size) for peer in self.peers]
 
@@ -40,17 +40,17 @@ class PeerComputation:
     """One peer's data, its half of the algorithm and the encoding of what it sends.
 
     Attributes:
-        half: of the algorithm; it owns the peer's model.
+        half: the peer's half of the algorithm; it owns the peer's model.
     """
 
     def __init__(
         self, half: PeerHalf, batches: Batches | None, codecs: tuple[Codec, Codec]
     ) -> None:
-        """Prepare.
+        """Prepare the computation.
 
         Args:
             batches: None for a peer that computes nothing.
-            codecs: the run's, and an exact one.
+            codecs: the run's codec, and an exact one.
         """
         self.half = half
         self._batches = batches
@@ -58,28 +58,28 @@ class PeerComputation:
         self._base = 0
 
     def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
-        """Compute at the model as it is now: (the learner's gradient, loss)."""
+        """Compute at the model as it is now; return the gradient (the learner's memory) and loss."""
         assert self._batches is not None
         self._base = self.half.version
         np.copyto(learner.parameters, self.half.parameters)
         return learner.gradient(*self._batches.next())
 
     def step(self, gradient: FloatVector, loss: float) -> tuple[Step, Sequence[Sending]]:
-        """Take the step of a gradient: what is written down of it, and what is to be sent."""
+        """Take the step of a gradient; return the step's record, and what is to be sent."""
         staleness = self.half.version - self._base
         sent = [self._encode(parcel) for parcel in self.half.step(gradient)]
         messages = [message for sending in sent for message in sending.messages]
         return Step(self._base, staleness, loss, messages), sent
 
     def receive(self, sender: int, update: Update) -> Sequence[Sending]:
-        """Take an update of another peer; returns what is to be sent because of it."""
+        """Take in an update of another peer; return what is to be sent because of it."""
         return [self._encode(parcel) for parcel in self.half.receive(sender, update)]
 
     def decode(self, frame: Frame) -> Update:
-        """The update of a message; may share the body's memory.
+        """Return the update of a message; it may share the body's memory.
 
         Raises:
-            WireError: it is none of this run's.
+            WireError: the message has no update of this run.
         """
         codec = self._exact if frame.kind is Kind.PARAMETERS else self._codec
         return codec.decode(frame.encoding, frame.body)
@@ -92,5 +92,5 @@ class PeerComputation:
 
 
 def codecs(encoding: Mapping[str, Any], sizes: Sequence[int]) -> tuple[Codec, Codec]:
-    """The run's codec, and an exact one."""
+    """Make the run's codec, and an exact one."""
     return Codec(EncodingChoice.model_validate(encoding), sizes), Codec(EncodingChoice(), sizes)

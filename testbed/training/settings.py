@@ -1,7 +1,7 @@
-"""What the roles of one run are told: plain values that cross a process boundary as JSON.
+"""The settings that the roles of one run get: plain values that cross a process boundary as JSON.
 
-A run's settings are several records. Functions and objects take the ones that they use, or the whole
-where they pass it on.
+A run's settings are several records. Functions and objects take the ones that they use, or all of them
+where they pass them on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
 
 PORT = 7077
-"""Where the server listens, in its own network namespace."""
+"""The port on which the server listens, in its own network namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """What is trained, and for how long.
+    """The training: what is trained, and for how long.
 
     Attributes:
         algorithm: the algorithm's options as in the experiment file, ``name`` among them.
@@ -25,7 +25,7 @@ class TrainingSettings:
         pulls: what pulls bring: all parameters, or those that changed since the last pull.
         batch_size: b, images per gradient.
         learning_rate: α.
-        updates: how many updates the run lasts.
+        updates: the number of updates that the run lasts.
         evaluate_every: updates between two evaluations.
     """
 
@@ -44,15 +44,15 @@ class DataSettings:
 
     Attributes:
         dataset: a dataset's name or a directory of idx files.
-        scaling: how images are scaled.
+        scaling: the scaling of images.
         train_images: use only this many of the training images; None: all.
         partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
             takes it.
         evaluation_images: evaluate on only this many of the test images; None: all.
         model: the model's name.
-        initialisation: law of the initial parameters.
-        batched: whether a simulation computes the gradients of outstanding workers together.
-        device: what it computes them on then, as torch names it.
+        initialisation: the law of the initial parameters.
+        batched: True if a simulation computes the gradients of outstanding workers together.
+        device: the device that it then computes them on, as torch names it.
     """
 
     dataset: str
@@ -68,13 +68,14 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True)
 class TimingSettings:
-    """The clock, and what the run's times are judged by.
+    """The clock, and the times that a run is judged by.
 
     Attributes:
         clock: wall: devices wait; virtual: time is computed.
         suspect_after: seconds of the run's clock after which a silent worker is suspected; None: never.
         gradient_time: mean of compute and waiting, in seconds; None where the host decides.
-        own_processors: whether devices have a limit on their processors, so that none takes turns.
+        own_processors: True if each device has a limit on its processors, so that devices need not take
+            turns.
     """
 
     clock: Literal["wall", "virtual"]
@@ -85,11 +86,11 @@ class TimingSettings:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Who is reached where.
+    """The addresses of a run's devices, and its secret.
 
     Attributes:
         server_address: IPv4 address of the server, or of the evaluated peer.
-        peer_addresses: of all peers by their numbers; none where there is a server.
+        peer_addresses: the addresses of all peers by their numbers; none where there is a server.
         evaluated_peer: the peer whose model is evaluated, where there is no server.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
     """
@@ -102,17 +103,17 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True)
 class FaultSettings:
-    """What goes wrong.
+    """The faults of a run.
 
     Attributes:
-        rules: as ``testbed.faults.resolving`` gives them.
+        rules: the rules as ``testbed.faults.resolving`` gives them.
     """
 
     rules: Sequence[dict[str, Any]]
 
     @property
     def server_absence(self) -> float | None:
-        """Longest time in seconds for which a killed server is away; None if it is never killed."""
+        """The longest time in seconds for which a killed server is away; None if it is never killed."""
         absences = [
             float(rule["fault"]["duration"] or 0.0)
             for rule in self.rules
@@ -128,9 +129,9 @@ class DeviceSettings:
     Attributes:
         compute: the spec's section on the time to compute a gradient, in seconds, as
             ``testbed.durations.Durations.of`` takes it.
-        waiting: the same of the time between computing and pushing.
+        waiting: the same for the time between computing and pushing.
         uplink, downlink: rates of its link in bit/s; None where it is not shaped.
-        delay: on the uplink, in seconds.
+        delay: the delay on the uplink, in seconds.
     """
 
     compute: dict[str, Any]
@@ -153,9 +154,9 @@ class Settings:
     """One run's settings.
 
     Attributes:
-        seed: of every random stream.
-        workers: how many workers or peers there are, numbered from 0.
-        devices: what the workers or peers are, as far as no class says otherwise.
+        seed: the seed of every random stream.
+        workers: the number of workers or peers, numbered from 0.
+        devices: the settings of the workers or peers, as far as no class says otherwise.
         classes: the device classes; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
     """
@@ -186,7 +187,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """Make settings of what ``to_json`` returned; other keys are left alone."""
+        """Make settings from what ``to_json`` returned; other keys are ignored."""
         return cls(
             told["seed"],
             told["workers"],

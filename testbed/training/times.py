@@ -1,4 +1,4 @@
-"""How long the devices of a run compute and then wait."""
+"""The times for which the devices of a run compute and then wait."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ def durations(settings: Settings, purpose: Purpose) -> list[Durations]:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long the run's devices compute and then wait; made once per run.
+    """The times for which the run's devices compute and then wait; made once per run.
 
     Attributes:
-        devices: how many there are.
-        compute: a gradient's, by class; one for all where there are no classes.
-        waiting: between a computation and its push, likewise.
-        class_of: every device's class; empty where there are none.
+        devices: the number of devices.
+        compute: the durations of a gradient, by class; one for all devices if there are no classes.
+        waiting: the durations between a computation and its push, likewise.
+        class_of: every device's class; empty if there are none.
     """
 
     devices: int
@@ -40,7 +40,7 @@ class Times:
 
     @classmethod
     def of(cls, settings: Settings) -> "Times":
-        """Make them.
+        """Make the times from a run's settings.
 
         Raises:
             SpecError: a trace cannot be used.
@@ -50,12 +50,12 @@ class Times:
         return cls(settings.workers, *both, settings.class_of)
 
     def busy(self, local_steps: int = 1) -> "Busy":
-        """Seconds that a device computes and then waits, from a moment on; as a clock asks for it."""
+        """Make the object that a clock asks for the seconds that a device computes and then waits."""
         own = [self.of_device(device, local_steps) for device in range(self.devices)]
         return Busy(own)
 
     def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
-        """One device's, from the beginning of its streams."""
+        """Return one device's times, from the beginning of its streams."""
         of = self.class_of[device] if self.class_of else 0
         compute, waiting = self.compute[of].of_device(device), self.waiting[of].of_device(device)
         return DeviceTimes(compute, waiting, local_steps)
@@ -74,20 +74,20 @@ class DeviceTimes:
     local_steps: int
 
     def draw(self, now: float) -> tuple[float, float]:
-        """Seconds that the next computation takes, and that the device waits behind it.
+        """Draw the seconds that the next computation takes, and that the device waits after it.
 
         Args:
-            now: seconds since training began, when it begins.
+            now: when the computation begins, in seconds since training began.
         """
         computing = sum(self.compute.sample(now) for _ in range(self.local_steps))
         return computing, self.waiting.sample(now)
 
 
 class Busy:
-    """All devices' times, added up.
+    """The times of all devices, computing and waiting added up.
 
     Attributes:
-        asked: how often each device's was asked for.
+        asked: how often each device's time was asked for.
     """
 
     def __init__(self, own: Sequence[DeviceTimes]) -> None:
@@ -95,12 +95,12 @@ class Busy:
         self._own = own
 
     def __call__(self, device: int, now: float) -> float:
-        """Seconds that a device computes and then waits, from a moment on."""
+        """Return the seconds that a device computes and then waits, from a moment on."""
         self.asked[device] += 1
         return sum(self._own[device].draw(now))
 
     def go_on(self, asked: Sequence[int]) -> None:
-        """Go on from where each device's times were asked for so often; this one was not asked yet."""
+        """Repeat the draws of an earlier object, ``asked`` times for each device."""
         for device, times in enumerate(asked):
             for _ in range(times):
-                self(device, 0.0)  # how many numbers are drawn does not depend on the time
+                self(device, 0.0)  # the number of draws does not depend on the time

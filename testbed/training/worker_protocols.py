@@ -1,7 +1,7 @@
-"""What a worker does when parameters arrive and when it has finished: the three protocols.
+"""The three protocols: what a worker does when parameters arrive and when it has finished.
 
-Xu et al. (paper 004, §2) name them. They are decided here, from versions alone, and executed by whoever
-drives the worker: its own loop under the wall clock, the virtual clock in an emulation, the simulator.
+Xu et al. (paper 004, §2) name them. They are decided here, from versions alone, and executed by the
+worker's driver: its own loop under the wall clock, the virtual clock in an emulation, the simulator.
 """
 
 from abc import ABC, abstractmethod
@@ -13,10 +13,11 @@ from testbed.algorithms.interface import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What a worker does at the end of a computation and of the waiting behind it.
+    """The actions of a worker at the end of a computation and of the waiting after it.
 
     Attributes:
-        late: report that it has finished, and keep the update: newer parameters are there already.
+        late: True if it only reports that it has finished, without the update: newer parameters have
+            arrived already.
         next: the version to compute at without being sent anything first; None to wait.
     """
 
@@ -25,11 +26,11 @@ class Finish:
 
 
 class WorkerProtocol(ABC):
-    """One worker's state.
+    """The state of one worker.
 
     Attributes:
-        asks: whether it asks for parameters behind every push.
-        certain: whether a computation that was begun is always finished, and its update sent.
+        asks: True if the worker asks for parameters after every push.
+        certain: True if a computation that was begun is always finished, and its update sent.
     """
 
     asks: ClassVar[bool] = False
@@ -41,17 +42,17 @@ class WorkerProtocol(ABC):
 
     @abstractmethod
     def arrived(self, version: int) -> int | None:
-        """Parameters have arrived; returns the version to begin computing at now, if any."""
+        """Note that parameters have arrived; return the version to begin computing at now, or None."""
 
     def finished(self) -> Finish:
-        """The computation is over."""
+        """Note that the computation is over; return what the worker does next."""
         late = self._newest > (self.computing or 0)
         self.computing = self._newest if late else None
         return Finish(late, self.computing)
 
 
 class Pull(WorkerProtocol):
-    """Asks for the newest parameters whenever it has pushed."""
+    """The worker asks for the newest parameters whenever it has pushed."""
 
     asks = True
     certain = True
@@ -62,7 +63,7 @@ class Pull(WorkerProtocol):
 
 
 class PushAndWait(WorkerProtocol):
-    """Is sent every version; finishes what it computes, then takes the newest that it has."""
+    """The worker is sent every version; it finishes what it computes, then takes its newest one."""
 
     def arrived(self, version: int) -> int | None:
         self._newest = version
@@ -73,7 +74,7 @@ class PushAndWait(WorkerProtocol):
 
 
 class PushAndInterrupt(WorkerProtocol):
-    """Is sent every version and begins with it at once, whatever it was computing."""
+    """The worker is sent every version, and drops its computation to begin with it at once."""
 
     def arrived(self, version: int) -> int | None:
         self.computing = self._newest = version

@@ -1,7 +1,7 @@
 """Numbers as bits: fields of any width, unary numbers, and variable-length integers.
 
-The first bit of a stream is the lowest of its first byte. Everything works on whole arrays; readers
-check what they are given before they expand it and raise ``WireError``.
+The first bit of a stream is the lowest bit of its first byte. All functions work on whole arrays; the
+readers check their input before they expand it, and raise ``WireError``.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ Numbers = npt.NDArray[np.uint32]
 
 
 def pack(numbers: Numbers, widths: int | Numbers) -> bytes:
-    """The lowest ``widths`` bits of each number, one after the other, the last byte padded with 0.
+    """Return the lowest ``widths`` bits of each number in sequence, the last byte padded with 0.
 
     Args:
         numbers: uint32, shape (n,).
-        widths: bits, 0 to 32, of all or, shape (n,), of each.
+        widths: bits, 0 to 32, of all numbers or, shape (n,), of each number.
     """
     widest = int(widths if isinstance(widths, int) else widths.max(initial=0))
     if widest == 0 or len(numbers) == 0:
@@ -33,7 +33,7 @@ def pack(numbers: Numbers, widths: int | Numbers) -> bytes:
 
 
 def packed_size(count: int, widths: int | Numbers) -> int:
-    """Bytes that ``pack`` makes of ``count`` numbers."""
+    """Return the number of bytes that ``pack`` makes of ``count`` numbers."""
     bits = count * widths if isinstance(widths, int) else int(widths.sum(dtype=np.uint64))
     return (bits + 7) // 8
 
@@ -61,7 +61,7 @@ def unpack(data: memoryview, count: int, widths: int | Numbers) -> Numbers:
 
 
 def pack_unary(numbers: Numbers) -> bytes:
-    """Each number as so many 0 bits and a 1, the last byte padded with 0."""
+    """Return each number n as n 0 bits and a 1, the last byte padded with 0."""
     if len(numbers) == 0:
         return b""
     ends = np.cumsum(numbers, dtype=np.int64)
@@ -72,10 +72,10 @@ def pack_unary(numbers: Numbers) -> bytes:
 
 
 def unpack_unary(data: memoryview, count: int) -> Numbers:
-    """Read ``count`` numbers, of which ``data`` has exactly the bytes.
+    """Read what ``pack_unary`` wrote; ``data`` holds exactly ``count`` numbers.
 
     Raises:
-        WireError: it holds more or fewer, or bytes behind the last.
+        WireError: it holds more or fewer numbers, or bytes after the last.
     """
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     ends = np.flatnonzero(bits.view(np.bool_))
@@ -87,7 +87,7 @@ def unpack_unary(data: memoryview, count: int) -> Numbers:
 
 
 def varint(number: int) -> bytes:
-    """LEB128: 7 bits a byte from the lowest, the top bit of all but the last set."""
+    """Return a number in LEB128: 7 bits a byte, lowest first, the top bit of all but the last set."""
     data = bytearray()
     while number > 0x7F:
         data.append(number & 0x7F | 0x80)
@@ -97,15 +97,15 @@ def varint(number: int) -> bytes:
 
 
 def varint_size(number: int) -> int:
-    """Bytes that ``varint`` makes of a number."""
+    """Return the number of bytes that ``varint`` makes of a number."""
     return max(1, (number.bit_length() + 6) // 7)
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number that begins at byte ``at``, below 2³², and where the next byte is.
+    """Return the number, below 2³², that begins at byte ``at``, and the position after it.
 
     Raises:
-        WireError: it is cut off, too large, or longer than it need be.
+        WireError: the number is cut off, too large, or longer than necessary.
     """
     number = 0
     for shift in range(0, 35, 7):
@@ -122,7 +122,7 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def bit_lengths(numbers: npt.NDArray[np.generic]) -> Numbers:
-    """How many bits each number has without leading zeros; 0 has none."""
+    """Return the number of bits of each number without leading zeros; 0 for 0."""
     return np.frexp(numbers.astype(np.float64))[1].astype(np.uint32)
 
 

@@ -1,4 +1,4 @@
-"""Zstandard (RFC 8878) over a body, with the size known before memory is taken."""
+"""Zstandard (RFC 8878) for message bodies; the size is checked before memory is allocated."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,22 @@ import zstandard
 from testbed.wire import WireError
 
 _WINDOW = 1 << 27
-"""Bytes: the largest window that a frame may ask for, as zstd's own command allows by default."""
+"""Bytes of the largest window that a frame may ask for, the default of the zstd command."""
 
 
 class Zstandard:
-    """A compressor and a decompressor, kept because making them costs more than a small body."""
+    """A compressor and a decompressor, kept because making them takes longer than a small body."""
 
     def __init__(self, level: int) -> None:
-        """Prepare to compress at a level from 1 to 22."""
-        # The content's size stands in each frame.
+        """Make a compressor of a level from 1 to 22."""
+        # By default each frame holds the content's size.
         self._compressor = zstandard.ZstdCompressor(level=level)
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
 
     def compress(self, pieces: Sequence[bytes | memoryview]) -> bytes:
-        """One frame of all pieces, each in blocks of its own.
+        """Compress all pieces into one frame, each in its own blocks.
 
-        A block has one table of how frequent each byte is: indices, mantissas and exponents differ.
+        A block has one table of byte frequencies, and those of indices, mantissas and exponents differ.
         """
         frame = self._compressor.compressobj(size=sum(map(len, pieces)))
         filled = [piece for piece in pieces if piece]
@@ -35,14 +35,14 @@ class Zstandard:
         return b"".join(parts)
 
     def decompress(self, frame: memoryview, most: int) -> memoryview:
-        """What one frame holds, if that is at most ``most`` bytes.
+        """Return the content of one frame, at most ``most`` bytes.
 
         Raises:
-            WireError: it is more, it is not said how much, or this is not exactly one frame.
+            WireError: the content is longer or its size is missing, or this is not exactly one frame.
         """
         try:
             size = zstandard.frame_content_size(frame)
-            # zstandard takes the memory that the frame asks for, whatever limit it is given.
+            # zstandard allocates the memory that the frame asks for, whatever limit it is given.
             if not 0 <= size <= most:
                 raise WireError(
                     "a compressed body that does not say its size"

@@ -1,6 +1,6 @@
 """Encodings of an update: pure pairs of encode and decode, chosen by the run.
 
-One byte of the header describes the body completely:
+One byte of the message header describes the body completely:
 
 ====  ===================================================================================
 bits  meaning
@@ -8,15 +8,15 @@ bits  meaning
 0-2   indices: 1 none, a value for every parameter; 2 uint32; 3 gaps; 4 Rice; 5 Elias-Fano;
       6 bitmap; 7 gaps in bytes
 3-5   values: 0 float32; 1 float16; 2 bfloat16; 3 int8
-6     1: what follows is a Zstandard frame of the body, the values of 2 and 4 bytes with all their
-      lowest bytes first, then all the next ones (as Blosc's shuffle has it)
+6     1: the body is a Zstandard frame; in it, values of 2 and 4 bytes are stored with all their
+      lowest bytes first, then all the next bytes (as in Blosc's shuffle)
 7     0
 ====  ===================================================================================
 
-So 1 is a dense float32 vector and 2 plain sparse: all indices, then all values, 8 bytes an entry.
-The body is the indices (``indices`` has each layout), then the values (``values``); all numbers are
-little-endian. Encoding is made of memory views where it can be, so that a dense gradient is never
-copied before the kernel takes it.
+So 1 is a dense float32 vector, and 2 a plain sparse update: all indices, then all values, 8 bytes an
+entry. The body is the indices (layouts: ``indices``), then the values (``values``); all numbers are
+little-endian. Encoders return memory views where they can, so that a dense gradient is not copied
+before the kernel takes it.
 """
 
 import sys
@@ -41,25 +41,25 @@ if sys.byteorder != "little":
     raise ImportError("the wire format is written by views of memory, for little-endian machines")
 
 DENSE = 1
-"""The encoding byte of a dense float32 vector, and the indices' part of it of any dense update."""
+"""The encoding byte of a dense float32 vector; as bits 0-2, any dense update."""
 _COMPRESSED = 1 << 6
 _NO_INDICES = Sized(DENSE, 0, tuple)
 _NAMES = {DENSE: "dense"} | {coding.code: name for name, coding in INDEX_CODINGS.items()}
 
 
 class Codec:
-    """Encodes and decodes the updates of one model as one run has chosen.
+    """An encoder and decoder of the updates of one model, as one run has chosen.
 
-    It keeps nothing between two calls but the compressor's memory. For one thread.
+    Between two calls it keeps only the compressor's memory. It must be used by one thread only.
 
     Attributes:
-        choice: the run's.
-        lossy: whether values may change on the way.
-        longest: the most bytes that a body can have.
+        choice: the run's choice of encoding.
+        lossy: True if values may change on the way.
+        longest: the greatest number of bytes that a body can have.
     """
 
     def __init__(self, choice: EncodingChoice, sizes: Sequence[int]) -> None:
-        """Prepare for a model whose tensors have these sizes, in the order of the flat vector."""
+        """Make a codec for a model whose tensors have these sizes, in the order of the flat vector."""
         self.choice = choice
         self._total = sum(sizes)
         self._values = VALUE_CODINGS[choice.values]
@@ -72,7 +72,7 @@ class Codec:
         self.longest = before_values + self._values.size(self._total)
 
     def encode(self, update: Update) -> tuple[int, Sequence[bytes | memoryview]]:
-        """The encoding byte, and the pieces whose concatenation is the body.
+        """Return the encoding byte, and the pieces whose concatenation is the body.
 
         The pieces may share memory with the update.
         """
@@ -87,7 +87,7 @@ class Codec:
         return code | sized.code, [*sized.write(), values]
 
     def measure(self, update: Update) -> int:
-        """How many bytes the body has, which is not written unless it has to be compressed."""
+        """Return the number of bytes of the body, which is written only if it must be compressed."""
         if self._zstandard is not None:
             return sum(map(len, self.encode(update)[1]))
         return self._size(update, shortest).size + self._values.size(len(update.values))
@@ -98,7 +98,8 @@ class Codec:
         Values may be anything, NaN included: a diverging model is a result, not an attack.
 
         Raises:
-            WireError: not this run's encoding, impossible length, indices out of range or order.
+            WireError: another encoding than this run's, an impossible length, or indices out of range
+                or order.
         """
         coding = self._coding(encoding)
         unshuffle = False
@@ -118,7 +119,7 @@ class Codec:
         return SparseUpdate(indices, self._read_values(rest, unshuffle))
 
     def rounded(self, update: Update) -> Update:
-        """The update as the receiver will read it; the same object if the encoding is exact."""
+        """Return the update as the receiver will read it; the same object if the encoding is exact."""
         if not self.lossy:
             return update
         values = self._values.decode(self._values.encode(update.values))
@@ -129,7 +130,7 @@ class Codec:
     def _size(
         self, update: Update, auto: Callable[[dict[str, IndexCoding], IndexVector, int], Sized]
     ) -> Sized:
-        """The update's indices in the run's coding, or in the one that ``auto`` takes."""
+        """Return the update's indices in the run's coding, or in the coding that ``auto`` chooses."""
         if isinstance(update, DenseUpdate):
             return _NO_INDICES
         if len(self._indices) > 1:
@@ -138,7 +139,7 @@ class Codec:
         return coding.sized(update.indices)
 
     def _coding(self, encoding: int) -> IndexCoding | None:
-        """How the indices are coded; None for a dense update."""
+        """Return the coding of the indices; None for a dense update."""
         code = encoding & 7
         allowed = {self._values.code << 3 | code}
         if self._zstandard is not None:
@@ -150,7 +151,7 @@ class Codec:
         )
 
     def _planes(self, values: memoryview) -> Sequence[memoryview]:
-        """All first bytes of the values, all second ones and so on: like goes to like."""
+        """Return all first bytes of the values, then all second bytes, and so on."""
         width = self._values.width
         if width == 1:
             return [values]
@@ -165,7 +166,7 @@ class Codec:
 
 
 def describe(encoding: int) -> str:
-    """What an encoding byte says, for people: ``rice float16 zstd``."""
+    """Return the meaning of an encoding byte for people, such as ``rice float16 zstd``."""
     indices = _NAMES.get(encoding & 7)
     values = next((v.name for v in VALUE_CODINGS.values() if v.code == encoding >> 3 & 7), None)
     if indices is None or values is None or encoding >> 7:

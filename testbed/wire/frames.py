@@ -1,4 +1,4 @@
-"""Messages as frames: a header of 32 bytes, then a body of the length that the header states.
+"""Messages as frames: a header of 32 bytes, then a body whose length the header holds.
 
 Every message has the same header (little-endian):
 
@@ -10,19 +10,19 @@ offset type    meaning
 3      uint8   kind of message
 4      uint8   encoding of the body (PUSH and PARAMETERS; 0 elsewhere)
 5      3 bytes 0
-8      uint64  number: device (HELLO; in the upper half how often it was killed and
-               came back), parameters (WELCOME, RESUME), version (PARAMETERS),
-               base version (PUSH, FINISHED), 0 elsewhere
+8      uint64  device (HELLO; in the upper half how often it was killed and came
+               back), number of parameters (WELCOME, RESUME), version
+               (PARAMETERS), base version (PUSH, FINISHED), 0 elsewhere
 16     float32 loss of the mini-batch (PUSH), 0 elsewhere
 20     uint32  0
 24     uint64  length of the body in bytes
 ====== ======= =================================================================
 
-HELLO's body is the run's secret; RESUME's the whole vector that the worker was sent last, or nothing;
-PUSH's the encoded update; PARAMETERS' the whole float32 vector or,
-encoded as an update, the new values of those that changed since the PARAMETERS before it; the others
-have none. ``Receiver`` reads them from a stream and refuses, before it takes memory for a
-body, what the expecting side did not say it accepts.
+The body of HELLO is the run's secret; of RESUME the whole vector that the worker was sent last, or
+nothing; of PUSH the encoded update; of PARAMETERS the whole float32 vector or, encoded as an update,
+the new values of the parameters that changed since the previous PARAMETERS. Other messages have no
+body. ``Receiver`` reads messages from a stream; it refuses a kind or a length that it was not told to
+accept before it allocates memory for the body.
 """
 
 import struct
@@ -39,29 +39,29 @@ SECRET_SIZE = 32
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     HELLO = 1
-    """Worker or evaluator to server: who it is."""
+    """Worker or evaluator to server: the device's number and the run's secret."""
     WELCOME = 2
-    """Server's answer to a HELLO it accepts."""
+    """Server's answer to a HELLO that it accepts."""
     PULL = 3
     """Worker to server: send the parameters."""
     PARAMETERS = 4
-    """Server's answer to a PULL, and what it sends the evaluator unasked."""
+    """Server's answer to a PULL; the evaluator gets it unasked."""
     PUSH = 5
     """Worker to server: an update."""
     STOP = 6
     """Server to all: training is over, close the connection."""
     FINISHED = 7
-    """Late worker to server: it has finished a gradient, and newer parameters were there already."""
+    """Worker to server: it finished a gradient too late, as it already has newer parameters."""
     RESUME = 8
-    """In place of WELCOME, from a server that was killed and has come back: go on from where it was."""
+    """In place of WELCOME, from a server restored from a checkpoint: go on from the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message; the body is valid until a receiver is used that shares its receiver's memory."""
+    """One message; its body is valid until a receiver with the same memory is used again."""
 
     kind: Kind
     encoding: int
@@ -71,15 +71,15 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """Bytes of the stream that this message took, header included."""
+        """The bytes of this message in the stream, header included."""
         return HEADER.size + len(self.body)
 
     def kept(self, memory: memoryview | None = None) -> "Frame":
-        """This message, with a copy of its body that no receiver overwrites.
+        """Return this message with a copy of its body that no receiver overwrites.
 
         Args:
-            memory: where the copy goes, at least as long as the body; None: into new memory, which is
-                writable, because torch warns of arrays that nobody may write to.
+            memory: where the copy goes, at least as long as the body; None: new memory, which is
+                writable, because torch warns of read-only arrays.
         """
         if memory is None:
             body = memoryview(bytearray(self.body))
@@ -92,7 +92,7 @@ class Frame:
 def header(
     kind: Kind, number: int = 0, *, encoding: int = 0, loss: float = 0.0, length: int = 0
 ) -> bytes:
-    """The 32 bytes before a body of ``length`` bytes."""
+    """Return the 32 bytes before a body of ``length`` bytes."""
     return HEADER.pack(MAGIC, PROTOCOL, kind, encoding, number, loss, 0, length)
 
 
@@ -101,10 +101,10 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> tuple[Kind, int, int, flo
 
     Args:
         head: 32 bytes.
-        accepts: the kinds that may come, each with the longest body that it may have.
+        accepts: the accepted kinds, each with the length of its longest body.
 
     Raises:
-        WireError: this is not our protocol, or nothing that may come now.
+        WireError: another protocol, or a message that is not accepted.
     """
     magic, protocol, kind, encoding, number, loss, reserved, length = HEADER.unpack(head)
     if magic != MAGIC:
@@ -122,20 +122,20 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> tuple[Kind, int, int, flo
 
 
 class Receiver:
-    """Reads frames from a stream of bytes.
+    """A reader of frames from a stream of bytes.
 
     Usage: receive into the memory that ``buffer`` returns, then iterate over ``received``. Small
-    frames are taken whole from one read; the body of a frame that came only in part is received
-    straight into memory of its own, without another copy.
+    frames are taken whole from one read; the rest of a body that arrived only in part is received
+    straight into its own memory, without another copy.
     """
 
     def __init__(self, accepts: Mapping[Kind, int], scratch: memoryview) -> None:
         """Make a receiver.
 
         Args:
-            accepts: the kinds that may come, each with the longest body that it may have.
+            accepts: the accepted kinds, each with the length of its longest body.
             scratch: memory to receive into; several receivers of one thread may share it, because
-                nothing is kept there between two calls.
+                they keep nothing there between two calls.
         """
         self._accepts = accepts
         self._scratch = scratch
@@ -147,46 +147,48 @@ class Receiver:
 
     @property
     def between_frames(self) -> bool:
-        """Whether every byte so far belonged to a whole frame."""
+        """True if every byte so far belonged to a complete frame."""
         return self._expected is None and not self._head
 
     @property
     def missing(self) -> int:
-        """How many more bytes the frame being received needs at least."""
+        """The least number of bytes that the frame being received still needs."""
         if self._expected is not None:
             return len(self._expected.body) - self._filled
         return HEADER.size - len(self._head)
 
     @property
     def incomplete(self) -> int:
-        """Bytes received so far of a frame that is not complete."""
+        """The bytes received so far of a frame that is not complete."""
         if self._expected is not None:
             return HEADER.size + self._filled
         return len(self._head)
 
     def accept(self, accepts: Mapping[Kind, int]) -> None:
-        """Change what may come from here on."""
+        """Set the accepted kinds and their longest bodies from now on."""
         self._accepts = accepts
 
     def _memory(self, length: int) -> memoryview:
-        """Memory for a body. The last one's is used again: fresh memory of a megabyte costs the
-        kernel two hundred page faults, more than receiving into it."""
+        """Return memory for a body; that of the last body is used again.
+
+        A megabyte of new memory costs the kernel two hundred page faults, more than receiving into it.
+        """
         if len(self._body) < length:
             self._body = memoryview(bytearray(length))
         return self._body[:length]
 
     def buffer(self) -> memoryview:
-        """Where the next bytes of the stream go."""
+        """Return the memory for the next bytes of the stream."""
         self._direct = self._expected is not None
         if self._expected is not None:
             return self._expected.body[self._filled :]
         return self._scratch
 
     def received(self, count: int) -> Iterator[Frame]:
-        """Take note of ``count`` bytes received into ``buffer()``; yields the frames they complete.
+        """Note that ``count`` bytes were received into ``buffer()``; yield the frames they complete.
 
         Raises:
-            WireError: the stream is not one of ours, or brings what is not accepted now.
+            WireError: another protocol, or a message that is not accepted now.
         """
         if self._direct:
             assert self._expected is not None

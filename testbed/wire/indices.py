@@ -1,25 +1,26 @@
-"""How a sparse update says which parameters it holds. Every coding is exact.
+"""Codings of the indices of a sparse update; every coding is exact.
 
-A coding first *sizes* some indices, which costs little, and writes them if asked to: so the shortest
-of several can be taken. A reader gets the whole body, of which the indices come first, and gives
-back the rest, which is the values. It believes nothing: what it returns is strictly ascending and in
-range, and it expands nothing before its length is known to be possible.
+A coding first *sizes* indices, which costs little, and writes them only on request, so that the
+shortest of several codings can be chosen. A reader gets the whole body, in which the indices come
+first, and returns the indices and the rest, the values. It trusts no input: the indices that it
+returns are strictly ascending and in range, and it expands nothing before it has checked that the
+length is possible.
 
-Layouts, N the model's parameters, k the update's entries:
+Layouts, with N the number of the model's parameters and k the number of the update's entries:
 
 uint32      k × uint32.
 gaps, rice  uint8 0: one group, the model; 1: a group per tensor. For each group its number of
-            entries (varint) and its width w (uint8). Then numbers: an index minus its predecessor in
-            the group minus 1, the first one minus the group's beginning. gaps packs them in w bits
-            each. rice (Rice, 1979; Golomb, 1966) writes each ⌊number / 2^w⌋ in unary and then packs
-            the lower w bits of each.
+            entries (varint) and its width w (uint8). Then numbers: each index minus its predecessor
+            in the group minus 1; the first index minus the group's start. gaps packs the numbers in
+            w bits each. rice (Rice, 1979; Golomb, 1966) writes each ⌊number / 2^w⌋ in unary and then
+            packs the lower w bits of each number.
 elias-fano  k (varint); w = ⌊log₂(N / k)⌋; the differences of successive ⌊index / 2^w⌋ in unary; the
             lower w bits of each index, packed (Elias, 1974; Fano, 1971).
 bitmap      N bits, padded to a byte.
-gap-bytes   k (varint) and a width w in bytes (uint8); the numbers of gaps, the model one group, as a
-            byte each, 255 for those that are 255 or more; what these are beyond 255 in w bytes each,
-            all lowest bytes first, then all next ones. Long by itself, but its bytes repeat where
-            gradients do, and that is what a byte-wise compressor sees.
+gap-bytes   k (varint) and a width w in bytes (uint8); the numbers of gaps, with the model as one
+            group, as a byte each, 255 for a number of 255 or more; the excess of these numbers over
+            255 in w bytes each, all lowest bytes first, then all next bytes. It is long by itself,
+            but its bytes repeat where gradients do, which a byte-wise compressor can use.
 """
 
 from abc import ABC, abstractmethod
@@ -51,7 +52,7 @@ _LOG_PHI = np.log((1 + np.sqrt(5)) / 2)
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """Indices that could be written: how many bytes that takes, and the coding that would do it."""
+    """Indices ready to be written in a coding, and the number of bytes that this takes."""
 
     code: int
     size: int
@@ -59,11 +60,11 @@ class Sized:
 
 
 class IndexCoding(ABC):
-    """One way to write the indices of updates of one model.
+    """A way to write the indices of updates of one model.
 
     Attributes:
-        name: as in the experiment file.
-        code: as in the encoding byte.
+        name: the name in an experiment file.
+        code: the bits in the encoding byte.
     """
 
     name: ClassVar[str]
@@ -73,31 +74,31 @@ class IndexCoding(ABC):
         """Prepare for a model whose tensors have these sizes."""
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - np.asarray(sizes)
-        # Of the indices' type: keys of another one have all indices converted to be searched.
+        # In the indices' type: numpy converts all indices to search them for keys of another type.
         self._bounds = np.append(self._starts, self._ends[-1]).astype(np.uint32)
         self._total = int(self._ends[-1])
 
     @abstractmethod
     def sized(self, indices: IndexVector) -> Sized:
-        """What writing these strictly ascending indices would take."""
+        """Return these strictly ascending indices in this coding, sized but not yet written."""
 
     @abstractmethod
     def decode(self, body: memoryview, values: ValueCoding) -> tuple[IndexVector, memoryview]:
-        """Read the indices at the beginning of ``body``; returns them and the values' bytes.
+        """Read the indices at the beginning of ``body``; return them and the values' bytes.
 
         Raises:
             WireError: ``body`` is not the indices and values of an update of this model.
         """
 
     def longest(self) -> int:
-        """The most bytes that a body can have before its values."""
-        # A group has at most 5 bytes for its count and one for its width.
+        """Return the greatest number of bytes that a body can have before its values."""
+        # A group has at most 5 bytes for its count and 1 for its width.
         return 4 * self._total + 6 * len(self._starts) + 6
 
     def _split(
         self, body: memoryview, at: int, count: int, values: ValueCoding
     ) -> tuple[memoryview, memoryview]:
-        """What lies between byte ``at`` and the values, and the values."""
+        """Return the bytes between ``at`` and the values, and the bytes of the ``count`` values."""
         end = len(body) - values.size(count)
         if count > self._total or end < at:
             raise WireError(
@@ -107,14 +108,14 @@ class IndexCoding(ABC):
         return body[at:end], body[end:]
 
     def _checked(self, indices: npt.NDArray[Any]) -> IndexVector:
-        """The indices as uint32, if they are strictly ascending and in range."""
+        """Return the indices as uint32; raise WireError if they do not ascend or are out of range."""
         if len(indices) and (indices[-1] >= self._total or not np.all(indices[1:] > indices[:-1])):
             raise WireError("the indices of a sparse update are not ascending and in range")
         return indices.astype(np.uint32, copy=False)
 
 
 class PlainIndices(IndexCoding):
-    """4 bytes each, sent from where they lie."""
+    """Indices of 4 bytes each, sent without a copy."""
 
     name, code = "uint32", 2
 
@@ -131,10 +132,10 @@ class Grouped:
     """The numbers that gap codings write, in groups.
 
     Attributes:
-        flag: as in the layout above.
+        flag: 0: one group, the model; 1: a group per tensor.
         numbers: uint32, shape (k,).
-        counts: how many numbers each group has.
-        sums: of each group's numbers.
+        counts: the number of numbers in each group.
+        sums: the sum of each group's numbers.
     """
 
     flag: int
@@ -143,33 +144,33 @@ class Grouped:
     sums: npt.NDArray[np.int64]
 
     def head(self, widths: Numbers) -> bytes:
-        """What stands before the numbers, if each group has the width given."""
+        """Return the bytes before the numbers, if the groups have these widths."""
         pairs = zip(self.counts.tolist(), widths.tolist(), strict=True)
         return bytes([self.flag]) + b"".join(varint(k) + bytes([w]) for k, w in pairs)
 
     @property
     def head_size(self) -> int:
-        """Bytes that ``head`` has, whatever the widths."""
+        """The length of ``head`` in bytes, the same for all widths."""
         counts = self.counts.tolist()
         return 1 + len(counts) + sum(map(varint_size, counts))
 
 
 class GapCoding(IndexCoding):
-    """Distances of successive indices, in groups with a width of their own."""
+    """Distances of successive indices, in groups with a width each."""
 
     def sized(self, indices: IndexVector) -> Sized:
         return min(map(self.sized_in, self.groupings(indices)), key=_size)
 
     @abstractmethod
     def sized_in(self, grouped: Grouped) -> Sized:
-        """What writing the indices in these groups would take."""
+        """Return the indices in these groups, sized but not yet written."""
 
     @abstractmethod
     def _read(self, part: memoryview, counts: Numbers, widths: Numbers) -> npt.NDArray[np.int64]:
-        """The numbers of all groups."""
+        """Read the numbers of all groups."""
 
     def groupings(self, indices: IndexVector) -> Sequence[Grouped]:
-        """The indices as one group and as a group per tensor."""
+        """Return the indices as one group and, if there are several tensors, as a group per tensor."""
         count = len(indices)
         if not count:
             return [Grouped(0, indices, np.zeros(1, np.int64), np.zeros(1, np.int64))]
@@ -209,7 +210,7 @@ class GapCoding(IndexCoding):
         gaps = self._read(part, counts, widths)
         gaps += 1
         indices = np.cumsum(gaps)
-        # Each group starts anew: whatever the groups before it summed up to is taken back.
+        # Each group starts again at its own first index: subtract the sum of the groups before it.
         filled = counts > 0
         lasts = np.cumsum(counts, dtype=np.int64)[filled] - 1
         before = np.concatenate(([0], indices[lasts[:-1]])) if len(lasts) else lasts
@@ -220,7 +221,7 @@ class GapCoding(IndexCoding):
 
 
 class FixedGaps(GapCoding):
-    """Distances in as many bits as the longest of the group needs."""
+    """Distances in as many bits as the largest of the group needs."""
 
     name, code = "gaps", 3
 
@@ -246,7 +247,7 @@ class FixedGaps(GapCoding):
 
 
 class RiceGaps(GapCoding):
-    """Distances by Golomb–Rice codes, the shortest for a geometric law but for 0.03 bits each."""
+    """Distances in Golomb–Rice codes, within 0.03 bits each of the shortest for a geometric law."""
 
     name, code = "rice", 4
 
@@ -264,7 +265,7 @@ class RiceGaps(GapCoding):
 
     @staticmethod
     def _widths(grouped: Grouped) -> Numbers:
-        """The width of each group that is best for numbers of a geometric law with its mean.
+        """Return for each group the best width for numbers of a geometric law with its mean.
 
         1 + ⌊log₂(ln(φ − 1) / ln(mean / (mean + 1)))⌋, at least 0, φ the golden ratio (Kiely,
         "Selecting the Golomb parameter in Rice coding", 2004).
@@ -284,7 +285,7 @@ class RiceGaps(GapCoding):
 
 
 class EliasFano(IndexCoding):
-    """Upper bits in unary, lower bits as they are: at most 2 + log₂(N / k) bits each."""
+    """Upper bits in unary, lower bits unchanged: at most 2 + log₂(N / k) bits each."""
 
     name, code = "elias-fano", 5
 
@@ -345,7 +346,7 @@ class Bitmap(IndexCoding):
 
 
 class GapBytes(IndexCoding):
-    """Distances as bytes, for a compressor that finds what repeats in them."""
+    """Distances as bytes, for a compressor that finds repetitions in them."""
 
     name, code = "gap-bytes", 7
 
@@ -364,7 +365,7 @@ class GapBytes(IndexCoding):
         return Sized(self.code, len(head) + count + width * len(beyond), write)
 
     def longest(self) -> int:
-        # One distance in 255 parameters at most is 255 or more.
+        # At most one distance per 255 parameters is 255 or more.
         return self._total + 4 * (self._total // 255) + 6
 
     def decode(self, body: memoryview, values: ValueCoding) -> tuple[IndexVector, memoryview]:
@@ -398,16 +399,17 @@ _ASKED = ("uint32", "rice", "elias-fano", "bitmap", "gap-bytes")
 
 
 def most_compressible(codings: dict[str, IndexCoding], indices: IndexVector, total: int) -> Sized:
-    """The indices in the coding that zstd makes most of, as measured by ``bench.encodings``."""
+    """Return the indices in the coding that zstd compresses best, as ``bench.encodings`` measured."""
     return codings["bitmap" if 16 * len(indices) > total else "gap-bytes"].sized(indices)
 
 
 def shortest(codings: dict[str, IndexCoding], indices: IndexVector, total: int) -> Sized:
-    """What writing the indices takes in the coding that is shortest for them.
+    """Return the indices in their shortest coding.
 
-    Beyond a quarter of the parameters that is the bitmap without asking: another saves a bit an
-    entry at most, beside the value, and takes as long as everything else together. Gaps of fixed
-    width are not asked either: gradients' are never that even.
+    For more than a quarter of the parameters that is the bitmap without a comparison: another coding
+    saves at most a bit per entry, next to the entry's value, and sizing the others takes as long as
+    the rest of the encoding. Gaps of fixed width are not tried either: the gaps of gradients are
+    never that even.
     """
     if 4 * len(indices) > total:
         return codings["bitmap"].sized(indices)
@@ -415,7 +417,7 @@ def shortest(codings: dict[str, IndexCoding], indices: IndexVector, total: int) 
 
 
 def _gaps(indices: IndexVector) -> Numbers:
-    """An index minus its predecessor minus 1, the first one as it is; in memory of their own."""
+    """Return each index minus its predecessor minus 1, and the first index itself, in new memory."""
     gaps = indices.copy()
     gaps[1:] -= indices[:-1]
     gaps[1:] -= np.uint32(1)
@@ -429,7 +431,7 @@ def _size(sized: Sized) -> int:
 def _repeated(
     widths: Numbers, counts: Numbers | npt.NDArray[np.int64]
 ) -> tuple[int, int | Numbers]:
-    """How many numbers there are, and the width of each."""
+    """Return the number of numbers, and the width of each."""
     if len(widths) == 1:
         return int(counts[0]), int(widths[0])
     each = np.repeat(widths, counts)

@@ -1,9 +1,9 @@
-"""How the values of an update become bytes: 32, 16 or 8 bits each.
+"""Codings of the values of an update, of 32, 16 or 8 bits each.
 
-NaN stays NaN in every type and finite values stay finite: what is beyond a type's range becomes its
-largest. An infinity stays one where the type has it; int8 has not and makes it NaN, so that a
-diverging model never looks sound. Readers take any value, NaN included: a diverging model is a
-result, not an attack.
+NaN stays NaN in every type, and finite values stay finite: a value beyond a type's range becomes the
+largest of that type. An infinity stays an infinity where the type has one; int8 has none and makes it
+NaN, so that a diverging model never looks sound. Readers accept any value, NaN included: a diverging
+model is a result, not an attack.
 """
 
 from abc import ABC, abstractmethod
@@ -17,21 +17,21 @@ from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 
 BLOCK = 64
-"""Values that share a scale in int8: 0.25 bits each for it. ``bench.encodings`` measures others."""
+"""Values that share a scale in int8, which costs 0.25 bits each; ``bench.encodings`` compares sizes."""
 _NAN = -128
 _LARGEST_HALF = np.float32(65504).view(np.uint32)
 _SMALLEST_NORMAL_HALF = np.float32(2**-14).view(np.uint32)
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
-"""Every half, by its bits: looking one up takes a third of the time of converting it."""
+"""Every float16, indexed by its bits; a look-up takes a third of the time of a conversion."""
 _LARGEST_BRAIN = np.uint16(0x7F7F)
 
 
 class ValueCoding(ABC):
-    """One type of values.
+    """A type of values.
 
     Attributes:
-        name: as in the experiment file.
-        code: as in the encoding byte.
+        name: the name in an experiment file.
+        code: the bits in the encoding byte.
         width: bytes of one value.
     """
 
@@ -40,14 +40,14 @@ class ValueCoding(ABC):
     width: ClassVar[int]
 
     def size(self, count: int) -> int:
-        """Bytes that ``count`` values take."""
+        """Return the number of bytes that ``count`` values take."""
         return self.width * count
 
     def count(self, length: int, most: int, beside: int) -> int:
-        """How many values there are in ``length`` bytes that have ``beside`` more for each.
+        """Return the number of values in ``length`` bytes, which hold ``beside`` more bytes per value.
 
         Raises:
-            WireError: no number up to ``most`` takes exactly so many bytes.
+            WireError: no number of values up to ``most`` takes exactly ``length`` bytes.
         """
 
         def bytes_of(count: int) -> int:
@@ -60,19 +60,19 @@ class ValueCoding(ABC):
 
     @abstractmethod
     def encode(self, values: FloatVector) -> memoryview:
-        """The values' bytes, ``size(len(values))`` of them."""
+        """Return the values as ``size(len(values))`` bytes."""
 
     @abstractmethod
     def decode(self, data: memoryview) -> FloatVector:
-        """Read the values that these bytes are; may share their memory.
+        """Return the values of these bytes, possibly sharing their memory.
 
         Raises:
-            WireError: no encoder writes that.
+            WireError: no encoder writes such bytes.
         """
 
 
 class Float32(ValueCoding):
-    """As they are, 4 bytes each; nothing is copied."""
+    """Unchanged values of 4 bytes each, encoded without a copy."""
 
     name, code, width = "float32", 0, 4
 
@@ -81,7 +81,7 @@ class Float32(ValueCoding):
 
     def decode(self, data: memoryview) -> FloatVector:
         values = np.frombuffer(data, np.float32)
-        # Behind a body of odd length memory is not aligned, and torch takes none that is not.
+        # The values may begin at an unaligned address, which torch does not accept.
         return values if values.flags.aligned else values.copy()
 
 
@@ -91,18 +91,18 @@ class Float16(ValueCoding):
     name, code, width = "float16", 1, 2
 
     def encode(self, values: FloatVector) -> memoryview:
-        # By integers (after F. Giesen's float_to_half_fast3_rtne): numpy's own conversion raises a
-        # flag for every value that is tiny, which takes 30 times as long.
+        # With integers (after F. Giesen's float_to_half_fast3_rtne): numpy's own conversion raises a
+        # flag for every tiny value, which takes 30 times as long.
         bits = values.view(np.uint32)
         magnitude = bits & np.uint32(0x7FFFFFFF)
         special = magnitude >= 0x7F800000
         np.minimum(magnitude, _LARGEST_HALF, out=magnitude)
-        # Adding ½ moves what a subnormal half keeps to the end of the float, and rounds it.
+        # Adding ½ moves the bits that a subnormal half keeps to the end of the float, and rounds them.
         tiny = (magnitude.view(np.float32) + np.float32(0.5)).view(np.uint32)
         tiny -= np.uint32(0x3F000000)
         halves = (magnitude >> np.uint32(13)) & np.uint32(1)
         halves += magnitude
-        halves += np.uint32(0xC8000FFF)  # the other bias of the exponent, and half a last place
+        halves += np.uint32(0xC8000FFF)  # the new exponent bias, and half a last place
         halves >>= np.uint32(13)
         np.copyto(halves, tiny, where=magnitude < _SMALLEST_NORMAL_HALF)
         halves |= (bits >> np.uint32(16)) & np.uint32(0x8000)
@@ -134,7 +134,7 @@ class BFloat16(ValueCoding):
             beyond = special & np.isfinite(values)
             upper[beyond] = (upper[beyond] & np.uint16(0x8000)) | _LARGEST_BRAIN
         nan = np.isnan(values)
-        if nan.any():  # a carry can have made anything of them
+        if nan.any():  # a carry may have changed them to anything
             upper[nan] = (bits[nan] >> np.uint32(16)).astype(np.uint16) | np.uint16(0x0040)
         return as_bytes(upper)
 
@@ -145,8 +145,8 @@ class BFloat16(ValueCoding):
 class Int8(ValueCoding):
     """Multiples, −127 to 127, of a scale per block of 64 values; −128 is NaN.
 
-    First the scales, a bfloat16 each (the largest magnitude ÷ 127, rounded up, so that nothing
-    overflows and any float32 has one), then the multiples.
+    The scales come first, a bfloat16 each (the largest magnitude ÷ 127, rounded up, so that nothing
+    overflows and any float32 has a scale), then the multiples.
     """
 
     name, code, width = "int8", 3, 1
@@ -179,7 +179,7 @@ class Int8(ValueCoding):
         return memoryview(upper.tobytes() + multiples[:count].tobytes())
 
     def decode(self, data: memoryview) -> FloatVector:
-        # Each full block has so many values and 2 bytes of scale.
+        # Each full block has ``_block`` values of 1 byte and a scale of 2 bytes.
         count = len(data) - 2 * -(-len(data) // (self._block + 2))
         if count < 0 or self.size(count) != len(data):
             raise WireError(f"{len(data)} bytes are no number of 8-bit values and scales")
@@ -203,5 +203,5 @@ VALUE_CODINGS: dict[str, ValueCoding] = {
 
 
 def _widen(upper: npt.NDArray[np.uint16]) -> FloatVector:
-    """The float32 whose upper halves these are."""
+    """Return the float32 values whose upper halves are given and whose lower halves are 0."""
     return (upper.astype(np.uint32) << np.uint32(16)).view(np.float32)

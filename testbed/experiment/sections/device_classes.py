@@ -1,7 +1,7 @@
-"""A class of devices in the experiment file: what its devices have instead of what all have.
+"""A class of devices in the experiment file: values for its devices that replace the general ones.
 
-Who is in which class is the shuffle by the seed that the factors of ``compute.classes`` and
-``waiting.classes`` use as well: with the same shares, they reach the same devices.
+The devices are assigned to the classes by a shuffle that depends on the seed. The factors of
+``compute.classes`` and ``waiting.classes`` use the same shuffle: equal shares reach the same devices.
 """
 
 import re
@@ -35,7 +35,7 @@ def _check_name(name: str) -> str:
 
 
 class DeviceClassSpec(Section):
-    """A class of devices."""
+    """A class of devices, with its own times, link, limits, faults and images."""
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
         description="Name of the class, in reports: letters, digits, '-' and '_'.",
@@ -108,13 +108,13 @@ class DeviceClassSpec(Section):
         return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
     def of(self, key: str, general: Any) -> Any:
-        """What the class's devices have: its own, or what all have."""
+        """Return the class's own value of a key, or ``general`` if it has none."""
         own = getattr(self, key)
         return general if own is None else own
 
 
 def shares_of(classes: Sequence[DeviceClassSpec], workers: int) -> list[float]:
-    """The classes' shares of the devices, as fractions that add up to 1."""
+    """Return the classes' shares of the devices, as fractions that add up to 1."""
     return [
         one.number / workers if one.share is None and one.number else one.share or 0.0
         for one in classes
@@ -122,15 +122,15 @@ def shares_of(classes: Sequence[DeviceClassSpec], workers: int) -> list[float]:
 
 
 def mean_over_devices(parts: Sequence[DurationSpec], sizes: Sequence[int]) -> float:
-    """Mean of some durations over all devices, before any change, in seconds.
+    """Return the mean of durations over all devices, before any change, in seconds.
 
     Args:
         parts: each class's section, none of them a trace.
-        sizes: each class's devices.
+        sizes: the number of devices in each class.
     """
     devices, first, total = sum(sizes), 0, 0.0
     for part, size in zip(parts, sizes, strict=True):
-        # The section's own classes are of the same shuffle: in its order, both kinds stand together.
+        # The section's own classes use the same shuffle, so both kinds of class are consecutive in it.
         groups = part.classes
         counts = apportion([one.share for one in groups], devices) if groups else [devices]
         factors = np.repeat([one.factor for one in groups] or [1.0], counts)
@@ -142,10 +142,10 @@ def mean_over_devices(parts: Sequence[DurationSpec], sizes: Sequence[int]) -> fl
 def class_conflicts(
     classes: Sequence[DeviceClassSpec], workers: int, *, containers: bool
 ) -> list[Conflict]:
-    """What cannot be together in the classes.
+    """Return the conflicts of the classes with each other and with the runtime.
 
     Args:
-        containers: whether devices are containers, which alone have limits.
+        containers: True if devices are containers; only containers have limits.
     """
     found = _sizes(classes, workers)
     first: dict[str, int] = {}
@@ -170,7 +170,7 @@ def class_conflicts(
 
 
 def _sizes(classes: Sequence[DeviceClassSpec], workers: int) -> list[Conflict]:
-    """What is wrong with how large the classes are."""
+    """Return the conflicts of the classes' shares and numbers."""
     found: list[Conflict] = []
     for i, one in enumerate(classes):
         if (one.share is None) == (one.number is None):

@@ -1,4 +1,4 @@
-"""The experiment file's section on devices: how many, what they are made of, what they may use."""
+"""The experiment file's section on devices: their number, runtime, limits and classes."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,18 +14,18 @@ from testbed.experiment.sections.section import Conflict, Section, as_tuple
 from testbed.experiment.units import Duration, Size
 
 MOST_STARTED = 24
-"""Workers up to which each container starts its role by its own Python, unless the file says."""
+"""The most workers for which ``launch`` defaults to ``image``."""
 
 
 SUSPECT_AFTER = 30.0
-"""Seconds of silence after which a worker of a synchronous algorithm is suspected, unless said."""
+"""Seconds of silence after which a synchronous algorithm's worker is suspected, by default."""
 
 LEAST_STARTED = 200 * 2**20
-"""Bytes that a container which loads torch for itself does not get along with; 220 MB were measured."""
+"""Bytes of memory that are too few for a container that loads torch itself (measured: 220 MB)."""
 
 
 class DevicesSpec(Section):
-    """The emulated machines, beside the server and the evaluator."""
+    """The emulated machines other than the server and the evaluator."""
 
     workers: int = Field(
         ge=1,
@@ -84,7 +84,7 @@ class DevicesSpec(Section):
 
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is not given has no meaning, or (launch, image) another one on another host."""
+        """Leave out missing keys: they mean nothing, or (launch, image) depend on the host."""
         data: dict[str, Any] = handler(self)
         given = {"suspect_after"} & self.model_fields_set
         return {
@@ -95,30 +95,30 @@ class DevicesSpec(Section):
 
     @property
     def launched(self) -> Literal["image", "fork"]:
-        """How roles come into containers."""
+        """The value of ``launch``, or its default for this number of workers."""
         if self.launch is not None:
             return self.launch
         return "image" if self.workers <= MOST_STARTED else "fork"
 
     @property
     def limits_processors(self) -> bool:
-        """Whether any device may use only a part of the processors."""
+        """True if any device may use only a part of the processors."""
         return self.cpus is not None or any(one.cpus is not None for one in self.classes)
 
     @property
     def class_sizes(self) -> list[int]:
-        """How many devices each class has."""
+        """The number of devices in each class."""
         return shares.apportion(shares_of(self.classes, self.workers), self.workers)
 
     def class_of(self, seed: int) -> list[int]:
-        """The class of every worker, by its number; none where there are no classes."""
+        """Return the class of every worker, by its number; an empty list without classes."""
         if not self.classes:
             return []
         members = shares.classes(shares_of(self.classes, self.workers), seed, self.workers)
         return [int(one) for one in members]
 
     def conflicts(self) -> list[Conflict]:
-        """What cannot be together: paths from the top of the file, and what to do."""
+        """Return the conflicts within the section."""
         containers = self.runtime == "docker"
         found = class_conflicts(self.classes, self.workers, containers=containers)
         if containers:

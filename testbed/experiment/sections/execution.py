@@ -1,4 +1,4 @@
-"""The experiment file's sections on how a run is carried out: in a simulation, and after an end."""
+"""The experiment file's sections on simulations and on checkpoints."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from testbed.experiment.sections.section import Section
 
 
 class SimulationSpec(Section):
-    """How a simulation computes; of no meaning in an emulation."""
+    """The computation of gradients in a simulation; without effect in an emulation."""
 
     batched: bool = Field(
         default=False,
@@ -22,7 +22,7 @@ class SimulationSpec(Section):
 
 
 class CheckpointSpec(Section):
-    """What a run goes on from when it is continued."""
+    """The checkpoints from which an interrupted run goes on."""
 
     every: int | None = Field(
         default=None,

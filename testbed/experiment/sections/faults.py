@@ -1,7 +1,7 @@
-"""The experiment file's list of faults: whom they strike, when, how, and for how long.
+"""The experiment file's list of faults: the devices they strike, when, how, and for how long.
 
-Each is checked here as far as it stands alone; what depends on the rest of the file (whether there is
-such a device) is ``Spec``'s, and who it is that a rule strikes ``testbed.faults.resolving``'s.
+Each fault is checked here by itself. ``testbed.experiment.fault_conflicts`` checks it against the rest
+of the file (such as its devices), and ``testbed.faults.resolving`` chooses the devices it strikes.
 """
 
 from typing import Annotated, Any, Literal
@@ -27,7 +27,7 @@ _SLOW = ("factor", "uplink", "downlink", "cpus")
 
 
 class _Sparse(Section):
-    """A section that is written back without what was not given."""
+    """A section that is written back without the keys that were not given."""
 
     @model_serializer(mode="wrap")
     def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> Any:
@@ -41,13 +41,13 @@ class _Sparse(Section):
         return name.rstrip("_")
 
     def given(self) -> dict[str, Any]:
-        """What was given, in base units, by the file's keys."""
+        """Return the values that were given, in base units, by the file's keys."""
         values = {key: getattr(self, key) for key in type(self).model_fields}
         return {self._key(key): value for key, value in values.items() if value is not None}
 
 
 class WhoSpec(_Sparse):
-    """Whom a fault strikes: one of these."""
+    """The devices that a fault strikes; exactly one key is given."""
 
     name: Literal["each", "server"] | None = Field(
         default=None,
@@ -84,7 +84,7 @@ class WhoSpec(_Sparse):
 
 
 class WhenSpec(_Sparse):
-    """When a fault strikes: one of these."""
+    """The moments at which a fault strikes; exactly one key is given."""
 
     probability: Share | None = Field(
         default=None,
@@ -133,7 +133,7 @@ class WhenSpec(_Sparse):
 
 
 class HowSpec(_Sparse):
-    """What happens to whom it strikes."""
+    """The effect of a fault on the devices that it strikes."""
 
     kind: Kind = Field(
         description="freeze: the device stops where it stands, its connection stays open and silent; "
@@ -188,7 +188,7 @@ class HowSpec(_Sparse):
 
 
 class ClassFaultSpec(Section):
-    """Faults of the devices of a class."""
+    """A fault of the devices of a class."""
 
     when: WhenSpec = Field(
         description="When it strikes: a mapping with one key.", examples=[{"probability": 0.0004}]
@@ -220,12 +220,12 @@ class ClassFaultSpec(Section):
         return None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values in base units."""
+        """Return the fault as JSON values in base units."""
         return {"when": self.when.given(), "how": self.how.given(), "lasting": self.lasting}
 
 
 class FaultSpec(ClassFaultSpec):
-    """What goes wrong, for whom and when."""
+    """A fault: the devices that it strikes, when, how and for how long."""
 
     who: Annotated[WhoSpec, ShortForm(ALL)] = Field(
         default_factory=lambda: WhoSpec(name="each"),
@@ -242,7 +242,7 @@ class FaultSpec(ClassFaultSpec):
 
     @property
     def of_server(self) -> bool:
-        """Whether it strikes the parameter server."""
+        """True if the fault strikes the parameter server."""
         return self.who.name == "server"
 
     def _nonsense(self) -> str | None:
@@ -257,6 +257,6 @@ class FaultSpec(ClassFaultSpec):
         return None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values in base units."""
+        """Return the fault as JSON values in base units."""
         lasting = self.lasting or 0.0 if self.of_server else self.lasting
         return super().plain() | {"who": self.who.given(), "lasting": lasting}

@@ -1,4 +1,4 @@
-"""The experiment file's sections on what is learnt, and how: dataset, model, training, evaluation."""
+"""The experiment file's sections on learning: dataset, model, training, evaluation."""
 
 import difflib
 from pathlib import Path
@@ -15,7 +15,7 @@ FOLDER = "folder"
 
 
 class DatasetSpec(Section):
-    """What is learnt."""
+    """The dataset that the model learns."""
 
     name: str = Field(
         description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, or a "
@@ -57,7 +57,7 @@ class DatasetSpec(Section):
 
 
 class ModelSpec(Section):
-    """What learns."""
+    """The model, and how its parameters are initialised."""
 
     name: Literal["cnn", "mlp", "mlp-large"] = Field(
         description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
@@ -71,7 +71,7 @@ class ModelSpec(Section):
 
 
 class TrainingSpec(Section):
-    """How it is learnt, whatever the algorithm."""
+    """The settings of training that all algorithms share."""
 
     batch_size: int = Field(
         default=10, ge=1, description="Images per gradient, b; default 10, as AdaComp's authors."
@@ -90,7 +90,7 @@ class TrainingSpec(Section):
 
 
 class EvaluationSpec(Section):
-    """How the model is tested while it learns."""
+    """The evaluations of the model during training."""
 
     every: int = Field(
         default=100,

@@ -1,4 +1,4 @@
-"""The experiment file's sections on the links, and on how their traffic is watched."""
+"""The experiment file's sections on the links, and on capturing and counting their traffic."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from testbed.experiment.units import Duration, Percentage, Rate, Size
 
 
 class NetworkSpec(Section):
-    """Every worker's link."""
+    """The link of every worker."""
 
     uplink: Rate | None = Field(
         default=None,
@@ -36,13 +36,13 @@ class NetworkSpec(Section):
 
     @model_serializer(mode="wrap")
     def _without_the_probe(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """It changes nothing of a run: a file that leaves it out stays as it is."""
+        """Leave the default out: it changes nothing of a run, and a file without it stays as it is."""
         data: dict[str, Any] = handler(self)
         return {key: value for key, value in data.items() if key != "probe" or not value}
 
 
 class TrafficSpec(Section):
-    """How the traffic at the server's link is watched, beside the class counter."""
+    """The capture at the server's link, and the samples of every link's counters."""
 
     capture: bool = Field(
         default=True,

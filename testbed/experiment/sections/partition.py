@@ -1,4 +1,4 @@
-"""The experiment file's section on who has which training images."""
+"""The experiment file's section on which worker has which training images."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
@@ -17,11 +17,11 @@ from testbed.experiment.sections.section import Conflict, Section
 Kind = Literal["equal", "dirichlet", "shards", "sizes"]
 KINDS: tuple[str, ...] = get_args(Kind)
 _OWNERS = {"alpha": "dirichlet", "per_worker": "shards"}
-"""The options, and whose they are."""
+"""The options, each with the kind that it belongs to."""
 
 
 class PartitionSpec(Section):
-    """How the training images are shared out among the workers."""
+    """The partition of the training images among the workers."""
 
     kind: Kind = Field(
         default="equal",
@@ -47,12 +47,12 @@ class PartitionSpec(Section):
         examples=[2],
     )
 
-    # Also where it is not given, to fill in its default or to say that it is missing.
+    # Runs for missing options too, to fill in the default or to report that one is missing.
     @field_validator(*_OWNERS, mode="before")
     @classmethod
     def _belongs(cls, value: object, info: ValidationInfo) -> object:
         kind, option = info.data.get("kind"), str(info.field_name)
-        if kind is None:  # a problem of its own
+        if kind is None:  # reported by its own field
             return value
         owner = _OWNERS[option]
         if kind != owner and value is not None:
@@ -69,14 +69,14 @@ class PartitionSpec(Section):
         return {key: value for key, value in data.items() if value is not None}
 
     def plain(self, classes: Sequence[DeviceClassSpec], class_of: Sequence[int]) -> dict[str, Any]:
-        """As JSON values, as ``testbed.learning.data.partitions.parts`` takes them."""
+        """Return the JSON values that ``testbed.learning.data.partitions.parts`` takes."""
         data = self.model_dump(mode="json")
         if self.kind == "sizes":
             data["weights"] = [classes[of].weight for of in class_of]
         return data
 
     def conflicts(self, classes: Sequence[DeviceClassSpec]) -> list[Conflict]:
-        """What cannot be together: paths from the top of the file, and what to do."""
+        """Return the conflicts of the partition with the classes' weights."""
         if self.kind != "sizes":
             text = "is of `partition: sizes` only: write that, or take it out"
             return [

@@ -1,7 +1,7 @@
 """The sections of an experiment file that say how long something takes.
 
-``compute`` and ``waiting`` are the same vocabulary. An option belongs to one distribution and is
-refused beside another; what is written back leaves out what does not apply.
+``compute`` and ``waiting`` have the same keys. An option belongs to one distribution and is refused
+with any other; options that do not apply are not written back.
 """
 
 from pathlib import Path
@@ -39,12 +39,12 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "cvb": ("task_variation", "machine_variation"),
     "trace": ("file", "order"),
 }
-"""The options of the distributions that have any; all of them but ``trace`` have a mean as well."""
+"""The options of each distribution that has any; all distributions but ``trace`` also have a mean."""
 _DEFAULTS = {"task_variation": 0.1, "machine_variation": 0.0, "order": "sequence"}
 _EXAMPLES = {"alpha": "0.3", "shape": "2.5", "variation": "0.1", "file": "trace.csv"}
-"""Of the options that have no default."""
+"""An example for each option that has no default."""
 _SMALLEST = 0.001
-"""Of a variation that is not 0; below, a gamma law's shape grows without end."""
+"""The smallest variation other than 0; below it a gamma's shape grows without bound."""
 _DISTRIBUTIONS = (
     "constant: always the mean; uniform: from 0 to 2 means; exponential; shifted-exponential: mean × "
     "(1 − alpha + alpha·Exp(1)), as in DBW; pareto: heavy-tailed; gamma; cvb: gamma times on machines "
@@ -53,7 +53,7 @@ _DISTRIBUTIONS = (
 
 
 def file_beside(file: str | None, info: ValidationInfo) -> str | None:
-    """The absolute path of a trace; a relative one is sought where the validation's context says.
+    """Return the absolute path of a trace; a relative one is in the folder that the context names.
 
     Raises:
         ValueError: there is no such file.
@@ -69,7 +69,7 @@ def file_beside(file: str | None, info: ValidationInfo) -> str | None:
 
 
 class ClassSpec(Section):
-    """A class of devices."""
+    """A class of devices whose durations are longer or shorter by a factor."""
 
     share: Share = Field(
         description="Share of the devices in this class; all classes' add up to 100%.",
@@ -85,7 +85,7 @@ class ClassSpec(Section):
 
 
 class ChangeSpec(Section):
-    """A change while training goes on."""
+    """A change of the durations during training."""
 
     at: Duration = Field(
         description="When, since training began.",
@@ -106,7 +106,7 @@ class ChangeSpec(Section):
 
 
 class DurationSpec(Section):
-    """How long something takes on a device, drawn anew each time from the device's own stream."""
+    """A duration on a device, drawn anew each time from the device's own stream."""
 
     distribution: Distribution = Field(default="constant", description=_DISTRIBUTIONS)
     mean: Duration = Field(
@@ -181,12 +181,12 @@ class DurationSpec(Section):
             raise ValueError("is the trace's own: remove it")
         return value
 
-    # Also where it is not given, to fill in its default or to say that it is missing.
+    # Runs for missing options too, to fill in the default or to report that one is missing.
     @field_validator(*_DEFAULTS, *_EXAMPLES, mode="before")
     @classmethod
     def _belongs(cls, value: object, info: ValidationInfo) -> object:
         chosen, option = info.data.get("distribution"), str(info.field_name)
-        if chosen is None:  # a problem of its own
+        if chosen is None:  # reported by its own field
             return value
         if option in _OPTIONS.get(chosen, ()):
             value = _DEFAULTS.get(option) if value is None else value
@@ -232,7 +232,7 @@ class DurationSpec(Section):
         return ("distribution", *mean, *options, *lists)
 
     def plain(self) -> dict[str, Any]:
-        """What applies, as JSON values in base units: durations in seconds, shares as fractions."""
+        """Return the keys that apply, as JSON values: durations in seconds, shares as fractions."""
 
         def base(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -243,7 +243,7 @@ class DurationSpec(Section):
 
 
 class ComputeSpec(DurationSpec):
-    """How long a device computes a gradient."""
+    """The time that a device takes to compute a gradient."""
 
     distribution: Distribution = Field(
         default="constant", description=f"{_DISTRIBUTIONS} Default: constant."
@@ -251,7 +251,7 @@ class ComputeSpec(DurationSpec):
 
 
 class WaitingSpec(DurationSpec):
-    """How long a worker waits between computing and pushing."""
+    """The time that a worker waits between computing and pushing."""
 
     distribution: Distribution = Field(
         default="exponential", description=f"{_DISTRIBUTIONS} Default: exponential."

@@ -1,7 +1,7 @@
-"""How many workers are cut into blocks on a processor: few enough at a time to stay in its caches.
+"""Blocks of workers on a processor, each small enough for its caches.
 
-Parameters that are stacked are read where they lie and gradients are written where they are wanted.
-Versions that lie apart are copied into a block first, as a serial learner would copy each.
+Stacked parameters are read in place, and gradients are written where they are wanted. Versions in
+separate tensors are copied into a block first, as a serial learner would copy each.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,24 +19,24 @@ from testbed.updates import Layout
 Parameters: TypeAlias = Tensor | Sequence[Tensor]
 """One vector per worker, stacked or not."""
 Fill: TypeAlias = Callable[[Tensor, Tensor, slice], None]
-"""Writes images and labels of some of the workers into the tensors given."""
+"""A function that writes the images and labels of some workers into the given tensors."""
 Workers: TypeAlias = WorkersChain | WorkersModule | OneByOne
 
 _CACHE = 4 << 20
-"""Bytes of activations that a block may have; two workers of the CNN, the quickest, have that."""
+"""Bytes of activations that a block may have: room for two workers of the CNN, the fastest size."""
 _LARGEST = 16
-"""Workers per block; more save next to nothing."""
+"""The most workers per block; more save next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A module of which blocks are made.
+    """A module that blocks are made of.
 
     Attributes:
         module: its structure.
-        layout: where its parameters lie in a flat vector.
+        layout: the positions of its parameters in a flat vector.
         batch_size: b, images per worker.
-        device: where to compute.
+        device: the device that computes.
         chain: the layers of its chain, or None if it has none.
     """
 
@@ -48,13 +48,13 @@ class Model:
 
     @staticmethod
     def of(module: nn.Module, batch_size: int, device: torch.device) -> "Model":
-        """Look a module over."""
+        """Make the description of a module."""
         named = dict(module.named_parameters())
         layout = Layout(tuple(named), tuple(p.numel() for p in named.values()))
         return Model(module, layout, batch_size, device, template(module))
 
     def block(self, workers: int, shared: bool) -> WorkersChain | WorkersModule:
-        """Make a block whose workers are computed all at once."""
+        """Make a block that computes all its workers at once."""
         if self.chain is not None:
             return WorkersChain(
                 module=self.module,
@@ -75,15 +75,15 @@ class Model:
         )
 
     def rows(self, count: int) -> Tensor:
-        """Memory for parameter vectors, float32, (count, |Θ|)."""
+        """Allocate memory for parameter vectors, float32, (count, |Θ|)."""
         return torch.zeros(count, self.layout.total, device=self.device)
 
 
 class CachedBlocks:
-    """Blocks for a processor, each of a size made when it is first met."""
+    """Blocks for a processor; the block of a size is made when that size first occurs."""
 
     def __init__(self, model: Model) -> None:
-        """Prepare; memory is taken when it is needed."""
+        """Make no block yet; memory is allocated when it is needed."""
         self._model = model
         activations = 4 * model.batch_size * sum(layer.x.numel() for layer in model.chain or ())
         self._size = max(1, min(_LARGEST, _CACHE // max(activations, 1)))
@@ -97,19 +97,19 @@ class CachedBlocks:
     def compute(
         self, parameters: Parameters, fill: Fill, workers: int, out: Tensor | None, shared: bool
     ) -> tuple[Tensor, Tensor]:
-        """Gradients and losses; see ``BatchedLearner.gradients``.
+        """Compute gradients and losses; see ``BatchedLearner.gradients``.
 
         Args:
             parameters: of each worker, or one vector if shared.
-            fill: writes their batches.
-            workers: m.
-            out: where the gradients are to go; None: to memory that the next call overwrites.
-            shared: whether all workers have one version.
+            fill: writes the workers' batches.
+            workers: m, the number of workers.
+            out: memory for the gradients; None: memory that the next call overwrites.
+            shared: True if all workers have one version.
         """
         size, own = self._size, out is None
         if out is None:
             if self._gradients.shape[0] < workers:
-                self._blocks.clear()  # they keep views of the old memory
+                self._blocks.clear()  # the blocks keep views of the old memory
                 self._gradients = self._model.rows(max(workers, 2 * self._gradients.shape[0]))
             out = self._gradients[:workers]
         if workers <= size:
@@ -127,8 +127,8 @@ class CachedBlocks:
     def _one_block(
         self, rows: Parameters, fill: Fill, part: slice, out: Tensor, *, shared: bool, own: bool
     ) -> Tensor:
-        # For one worker, products with shared parameters are the simpler ones, and a copy of the
-        # parameters takes less time than views of them.
+        # For one worker, products with shared parameters are simpler, and a copy of the parameters
+        # takes less time than views of them.
         alone = part.stop - part.start == 1
         block = self._block(part.stop - part.start, shared or alone)
         fill(block.images, block.labels, part)

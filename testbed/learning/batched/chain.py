@@ -1,7 +1,8 @@
-"""``testbed.learning.fast.chain`` for a block of workers, each with its own batch and its own gradient.
+"""``testbed.learning.fast.chain`` for a block of workers, each with its own batch and gradient.
 
-What the chain knows is asked of ``chain.build`` itself, on the meta device, where a chain takes no
-memory; each of its layers is then made anew for the block. Nothing here waits for the device.
+``fast.chain.build`` itself decides which modules are supported: it builds the chain on the meta
+device, where it takes no memory, and each of its layers is then made again for the block. This module
+never waits for the device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,11 +34,11 @@ from testbed.updates import Layout
 
 
 class WorkersChain:
-    """Layers in a row, ending in softmax cross-entropy, on a block of workers' batches.
+    """A row of layers, ending in softmax cross-entropy, on a block of workers' batches.
 
     Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: where the input is to be written.
-        labels: int64, (workers, b), contiguous: where the labels are to be written.
+        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
+        labels: int64, (workers, b), contiguous: the caller writes the labels here.
         losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
     """
 
@@ -52,16 +53,16 @@ class WorkersChain:
         device: torch.device,
         template: Sequence[Layer],
     ) -> None:
-        """Take the memory for a block.
+        """Allocate the memory for a block.
 
         Args:
-            module: whose parameters' shapes are read.
-            layout: where they lie in a flat vector.
-            workers: how many.
+            module: the shapes of its parameters are read.
+            layout: the positions of its parameters in a flat vector.
+            workers: the number of workers.
             batch_size: b, images per worker.
-            shared: whether all workers have one version of the parameters.
-            device: where to compute.
-            template: the module's layers, from ``template``.
+            shared: True if all workers have one version of the parameters.
+            device: the device that computes.
+            template: the module's layers, from the function ``template``.
         """
         self._batch_size = batch_size
         images, kernels = workers * batch_size, 1 if shared else workers
@@ -80,7 +81,7 @@ class WorkersChain:
         outputs = [*(after.x for after in self._layers[1:]), self._logits]
         for layer, y in zip(self._layers, outputs, strict=True):
             layer.connect(y)
-        # A layer's weight and bias follow each other in the vector, and so do the layers.
+        # In the vector, each layer's weight is followed by its bias and then by the next layer.
         self._with_parameters = [x for x in self._layers if isinstance(x, WorkersLayer)]
         self._values: Block | None = None
         self._gradients: Block | None = None
@@ -90,13 +91,13 @@ class WorkersChain:
             layer.place(starts[2 * i], starts[2 * i + 1])
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        """Say where parameters are read and gradients written, until further notice.
+        """Set where parameters are read and gradients written, until the next call.
 
         Args:
             parameters: float32, (workers, |Θ|), rows contiguous; (1, |Θ|) if shared.
             gradients: float32, (workers, |Θ|), rows contiguous.
-            lasting: the gradients are always part of the same memory when this is said, so that
-                views of it can be kept instead of made anew.
+            lasting: True if the gradients are always part of the same memory in calls that say so;
+                views of it are then kept instead of made again.
         """
         if self._values is None or not self._values.same(parameters):
             self._values = Block.of(parameters)
@@ -137,7 +138,7 @@ class WorkersChain:
 
 
 def template(module: nn.Module) -> tuple[Layer, ...] | None:
-    """The layers of the module's chain for one image, without memory; None if it has no chain."""
+    """Return the layers of the module's chain for one image, without memory; None if it has none."""
     with torch.device("meta"):
         slots = {
             name: Slot(torch.empty(p.shape), torch.empty(p.shape))

@@ -1,14 +1,14 @@
-"""Layers with parameters, for several workers at a time: each worker's batch meets its own values.
+"""Layers with parameters, for several workers at a time, each with its own values.
 
-The counterparts of ``Dense``, ``PatchConvolution`` and ``WinogradConvolution`` for a block of
-workers; layers without parameters serve a block as they are. A block's images lie one worker after
-the other in one batch (workers·b images), the same memory seen as (workers, b, …) where a matrix
-product has to keep the workers apart. A product per worker is one batched product, so a block costs
-as few calls as one worker.
+These are the counterparts of ``Dense``, ``PatchConvolution`` and ``WinogradConvolution`` for a block
+of workers; layers without parameters serve a block unchanged. A block's images form one batch,
+worker after worker (workers·b images); the same memory is viewed as (workers, b, …) where a matrix
+product has to keep the workers apart. One product per worker is one batched product, so a block
+costs as few calls as one worker.
 
-Values and gradients are not the layer's: ``read`` and ``write`` say where they lie, on a processor
-for each block anew, on an accelerator once. Where all workers share one version, products with the
-parameters see one large batch, and only the gradients are per worker.
+A layer does not own its values and gradients: ``read`` and ``write`` set where they are, on a
+processor for each block, on an accelerator once. Where all workers share one version, products with
+the parameters take one large batch, and only the gradients are per worker.
 """
 
 from abc import abstractmethod
@@ -29,10 +29,10 @@ from testbed.learning.fast.winograd import (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of workers' parameters, or of their gradients: where in memory its rows lie.
+    """The rows in memory of a block of workers' parameters, or of their gradients.
 
-    Making views is a good part of what a small model costs, so a layer makes each it needs in one
-    step, of the whole memory.
+    Making views is a considerable part of a small model's cost, so a layer makes each view that it
+    needs in one step, from the whole memory.
     """
 
     memory: Tensor
@@ -41,16 +41,16 @@ class Block:
 
     @staticmethod
     def of(rows: Tensor) -> "Block":
-        """The block of these rows, (workers, |Θ|), each contiguous."""
+        """Make the block of these rows, (workers, |Θ|), each contiguous."""
         return Block(rows, int(rows.storage_offset()), rows.stride(0))
 
     def same(self, rows: Tensor) -> bool:
-        """Whether these rows lie where the block does."""
+        """Return True if these rows are the block's in memory."""
         place = self.memory.data_ptr(), self.stride
         return place == (rows.data_ptr(), rows.stride(0))
 
     def view(self, offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-        """A part of every row, the first axis of ``size``; ``offset`` is where it begins in a row."""
+        """Return a part of every row, from ``offset`` on; the first axis of ``size`` is the rows."""
         return self.memory.as_strided(size, (self.stride, *stride), self.start + offset)
 
 
@@ -58,12 +58,12 @@ class WorkersLayer(Layer):
     """A layer with a weight and a bias, for a block of workers.
 
     Attributes:
-        workers: how many.
-        kernels: how many versions of the parameters there are: as many, or 1 if all share one.
-        weight_at: where in a flat vector the weight begins.
-        bias_at: likewise of the bias.
-        gradient: where the weight's gradients go, as the layer sees them.
-        bias_gradient: likewise the bias's.
+        workers: the number of workers.
+        kernels: the number of versions of the parameters: ``workers``, or 1 if all share one.
+        weight_at: the position in a flat vector where the weight begins.
+        bias_at: likewise for the bias.
+        gradient: memory for the weight's gradients, in the layer's shape.
+        bias_gradient: likewise for the bias.
     """
 
     workers: int
@@ -74,20 +74,20 @@ class WorkersLayer(Layer):
     bias_gradient: Tensor
 
     def place(self, weight_at: int, bias_at: int) -> None:
-        """Say, once, where in a flat vector the parameters lie."""
+        """Set, once, the positions of the parameters in a flat vector."""
         self.weight_at, self.bias_at = weight_at, bias_at
 
     @abstractmethod
     def read(self, values: Block) -> None:
-        """Say where parameters are read until further notice."""
+        """Set where parameters are read, until the next call."""
 
     @abstractmethod
     def write(self, gradients: Block) -> None:
-        """Say where gradients are written until further notice."""
+        """Set where gradients are written, until the next call."""
 
 
 class WorkersDense(WorkersLayer):
-    """y = x Wᵀ + b for each worker's W of shape (out, in)."""
+    """A linear layer, y = x Wᵀ + b, for each worker's W of shape (out, in)."""
 
     def __init__(self, shape: tuple[int, ...], outputs: int, workers: int, kernels: int) -> None:
         super().__init__(shape)
@@ -142,7 +142,7 @@ class WorkersPatchConvolution(WorkersLayer):
         self._inside = padded[:, border : border + height, border : border + width]
         taps, each = channels * size * size, batch // workers
         b, h, w, c = padded.stride()
-        # Overlapping windows of the padded images, the position within the window first.
+        # Overlapping windows of the padded images; the position within the window comes first.
         self._windows = padded.as_strided(
             (workers, channels, size, size, each, height, width), (each * b, c, h, w, b, h, w)
         )
@@ -194,7 +194,7 @@ class WorkersWinogradConvolution(WorkersLayer, WinogradConvolution):
 
     def __init__(self, shape: tuple[int, ...], outputs: int, workers: int, kernels: int) -> None:
         inputs = shape[3]
-        unread = torch.empty(outputs, inputs, 3, 3, device="meta")  # only its shape is
+        unread = torch.empty(outputs, inputs, 3, 3, device="meta")  # only its shape is read
         WinogradConvolution.__init__(self, shape, Slot(unread, unread), Slot(unread, unread))
         self.workers, self.kernels = workers, kernels
         self._kron = self._kron.to(self.x.device)

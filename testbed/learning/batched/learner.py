@@ -1,17 +1,17 @@
-"""Gradients of many workers in one call: each worker's own parameters, each its own mini-batch.
+"""Gradients of many workers in one call, each at its own parameters and on its own mini-batch.
 
 An asynchronous worker's gradient depends only on the version it pulled, so the gradients of all
 outstanding workers can be computed as soon as one of them is needed; synchronous workers share a
-version. Each worker's gradient is what ``Learner.gradient`` gives, up to float32 rounding.
+version. Each worker's gradient is that of ``Learner.gradient``, up to float32 rounding.
 
-On a processor workers are taken in blocks small enough for the caches (``batched_blocks``). It saves
-calls, not arithmetic. Measured on one core, b = 10, m = 8 to 200, over as many serial gradients with
-their parameters copied in (medians): the mlp 0.65 to 0.75 of the time, 0.47 to 0.54 where workers
-share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp worker alone takes 1.02 to 1.09.
+On a processor workers are computed in blocks small enough for the caches (``batched.blocks``). This
+saves calls, not arithmetic. Measured on one core, b = 10, m = 8 to 200, relative to m serial gradients
+with their parameters copied in (medians): the mlp takes 0.65 to 0.75 of the time, 0.47 to 0.54 where
+workers share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp worker alone takes 1.02 to 1.09.
 
 On an accelerator a call costs launches, not arithmetic: workers are padded to one of a few block
-sizes, each of which is recorded once as a CUDA graph and then replayed (``batched_replay``). Nothing
-here waits for an accelerator: results are in order on its current stream.
+sizes, each of which is recorded once as a CUDA graph and then replayed (``batched.replay``). This
+module never waits for an accelerator: results are in order on its current stream.
 """
 
 import torch
@@ -26,12 +26,11 @@ from testbed.updates import Layout
 class BatchedLearner:
     """A model whose gradient is computed for many workers at a time.
 
-    Results stay valid until the next call, unless memory for the gradients was given; losses do in
-    any case only until then.
+    Losses are valid until the next call, and so are gradients, unless memory for them was given.
 
     Attributes:
-        layout: where each tensor lies in a flat parameter vector.
-        device: where it computes, and where parameters and results are.
+        layout: the position of each tensor in a flat parameter vector.
+        device: the device that computes and holds parameters and results.
     """
 
     layout: Layout
@@ -44,18 +43,18 @@ class BatchedLearner:
         device: str = "cpu",
         padded: bool = False,
     ) -> None:
-        """Prepare a model; memory is taken by the first call of each size.
+        """Prepare a model; the first call of each size allocates its memory.
 
         Args:
             model: a name in ``MODELS``, or a module of the same kind (its values are not read).
             batch_size: b, images per worker.
-            device: as torch names it.
-            padded: compute in padded blocks even on a processor, as is done on an accelerator.
+            device: torch's name of it.
+            padded: compute in padded blocks even on a processor, as on an accelerator.
         """
         torch.set_num_threads(1)
         self.device = torch.device(device)
         if self.device.type == "cuda":
-            # Factors cut to ten bits are more than rounding; atomics differ from run to run.
+            # TF32 cuts factors to ten bits, more than rounding; atomics differ from run to run.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
         module = structure(model) if isinstance(model, str) else model
@@ -78,49 +77,49 @@ class BatchedLearner:
     def gradients(
         self, parameters: Parameters, images: Tensor, labels: Tensor, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Each worker's gradient of the mean cross-entropy of its batch, at its own parameters.
+        """Return each worker's gradient of the mean cross-entropy of its batch, at its own parameters.
 
         Args:
-            parameters: float32, on the device: (m, |Θ|) with contiguous rows, or m vectors (|Θ|,),
-                among which a version may occur more than once.
+            parameters: float32, on the device: (m, |Θ|) with contiguous rows, or m vectors (|Θ|,), in
+                which a version may occur more than once.
             images: float32, (m, b, 1, 28, 28), on the device or not.
             labels: int64, (m, b), likewise.
-            out: float32, (m, |Θ|), on the device, rows contiguous: where the gradients are to go.
+            out: float32, (m, |Θ|), on the device, rows contiguous: memory for the gradients.
 
         Returns:
             float32, (m, |Θ|), ``out`` if it was given; and the losses, float32, (m,).
 
         Raises:
-            ValueError: shapes that do not belong together.
+            ValueError: the shapes do not match.
         """
         return self._compute(parameters, self._given(images, labels), images.shape[0], out, False)
 
     def shared(
         self, parameters: Tensor, images: Tensor, labels: Tensor, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """``gradients`` where all workers have one version, of shape (|Θ|,)."""
+        """Return ``gradients`` where all workers have one version, of shape (|Θ|,)."""
         one = parameters.unsqueeze(0)
         return self._compute(one, self._given(images, labels), images.shape[0], out, True)
 
     def gradients_of(
         self, parameters: Parameters, indices: Tensor, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """``gradients`` on images of the attached dataset.
+        """Return ``gradients`` on images of the attached dataset.
 
         Args:
-            parameters: as of ``gradients``.
-            indices: int64, (m, b), on the device or not: which images.
-            out: as of ``gradients``.
+            parameters: as for ``gradients``.
+            indices: int64, (m, b), on the device or not: the images' indices.
+            out: as for ``gradients``.
 
         Raises:
-            ValueError: no dataset is attached; shapes that do not belong together.
+            ValueError: no dataset is attached, or the shapes do not match.
         """
         return self._compute(parameters, self._drawn(indices), indices.shape[0], out, False)
 
     def shared_of(
         self, parameters: Tensor, indices: Tensor, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """``shared`` on images of the attached dataset; see ``gradients_of``."""
+        """Return ``shared`` on images of the attached dataset; see ``gradients_of``."""
         one = parameters.unsqueeze(0)
         return self._compute(one, self._drawn(indices), indices.shape[0], out, True)
 
@@ -177,5 +176,5 @@ class BatchedLearner:
 
 
 def _part(values: Tensor, workers: slice) -> Tensor:
-    """Some workers' values; cutting all of them out would take time."""
+    """Return some workers' values; a slice is made only if they are not all, because it takes time."""
     return values if workers.stop - workers.start == values.shape[0] else values[workers]

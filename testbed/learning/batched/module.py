@@ -1,9 +1,9 @@
-"""Any module for a block of workers, on autograd: what ``batched_chain`` does not know.
+"""Any module for a block of workers, on autograd, for modules that ``batched.chain`` does not support.
 
 ``torch.func.vmap`` over the gradient, as a function of the parameters, computes all workers at
 once. On a processor that saves calls where layers are dense, more than half of a small model's time;
-but the grouped convolutions that it makes take longer than one after the other (1.1 to 1.5 times as
-long for the CNN), and a single worker pays for it as well. There a serial learner does the work.
+but its grouped convolutions take longer than the workers one by one (1.1 to 1.5 times as long for the
+CNN), and so does a single worker. In these cases a serial learner computes the gradients.
 """
 
 import copy
@@ -21,25 +21,25 @@ class OneByOne:
     """A block of workers whose gradients a serial learner computes in turn, on a processor.
 
     Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: where the input is to be written.
-        labels: int64, (workers, b), contiguous: where the labels are to be written.
+        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
+        labels: int64, (workers, b), contiguous: the caller writes the labels here.
         losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
     """
 
     def __init__(self, module: nn.Module, workers: int, batch_size: int) -> None:
-        """Take the memory for a block; the module is copied."""
+        """Allocate the memory for a block; the module is copied."""
         self._learner = Learner(copy.deepcopy(module), batch_size)
         self.images = torch.zeros(workers, batch_size, *IMAGE)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64)
         self.losses = torch.zeros(workers)
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        """Say where parameters are read and gradients written, until further notice.
+        """Set where parameters are read and gradients written, until the next call.
 
         Args:
             parameters: float32, (workers, |Θ|), or (1, |Θ|) if shared.
             gradients: float32, (workers, |Θ|).
-            lasting: makes no difference here; see ``WorkersChain``.
+            lasting: ignored here; see ``WorkersChain``.
         """
         self._values = parameters.expand(len(gradients), -1).numpy()
         self._gradients = gradients.numpy()
@@ -54,11 +54,11 @@ class OneByOne:
 
 
 class WorkersModule:
-    """A module on a block of workers' batches, all at once.
+    """A module on a block of workers' batches, computed all at once.
 
     Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: where the input is to be written.
-        labels: int64, (workers, b), contiguous: where the labels are to be written.
+        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
+        labels: int64, (workers, b), contiguous: the caller writes the labels here.
         losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
     """
 
@@ -72,15 +72,15 @@ class WorkersModule:
         shared: bool,
         device: torch.device,
     ) -> None:
-        """Take the memory for a block.
+        """Allocate the memory for a block.
 
         Args:
             module: its structure and buffers are read.
-            layout: where its parameters lie in a flat vector.
-            workers: how many.
+            layout: the positions of its parameters in a flat vector.
+            workers: the number of workers.
             batch_size: b, images per worker.
-            shared: whether all workers have one version of the parameters.
-            device: where to compute.
+            shared: True if all workers have one version of the parameters.
+            device: the device that computes.
         """
         self._module, self._layout = module, layout
         self._shared = shared
@@ -91,12 +91,12 @@ class WorkersModule:
         self.losses = torch.zeros(workers, device=device)
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        """Say where parameters are read and gradients written, until further notice.
+        """Set where parameters are read and gradients written, until the next call.
 
         Args:
             parameters: float32, (workers, |Θ|), rows contiguous; (1, |Θ|) if shared.
             gradients: float32, (workers, |Θ|), rows contiguous.
-            lasting: makes no difference here; see ``WorkersChain``.
+            lasting: ignored here; see ``WorkersChain``.
         """
         self._values = self._named(parameters)
         self._gradients = self._named(gradients)

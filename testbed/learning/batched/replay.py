@@ -1,9 +1,9 @@
-"""How many workers are computed on an accelerator: padded to few sizes, each recorded and replayed.
+"""Blocks of workers on an accelerator, padded to few sizes, each of which is recorded and replayed.
 
-A CNN's gradient is some hundred launches, which would cost more than the arithmetic; a CUDA
-graph makes them one. What is recorded reads and writes fixed memory, so parameters and batches are
-copied there first, on the same stream, and nothing waits for it. Where there is no CUDA a block is
-computed as it stands, on the same memory, which is how this path is tested without an accelerator.
+A CNN's gradient is about a hundred launches, which would cost more than the arithmetic; a CUDA graph
+makes them one. A recorded block reads and writes fixed memory, so parameters and batches are copied
+there first, on the same stream, and nothing waits for it. Without CUDA a block is computed without a
+recording, on the same memory, so this path can be tested without an accelerator.
 """
 
 import torch
@@ -12,18 +12,18 @@ from torch import Tensor
 from testbed.learning.batched.blocks import Fill, Model, Parameters, Workers
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Workers per block; more than the last are computed in several blocks."""
+"""Workers per block; more than the last size are computed in several blocks."""
 _WARM_UP = 3
-"""Runs before recording, in which libraries choose their kernels and take their workspaces."""
+"""Runs before recording, in which libraries choose their kernels and allocate their workspaces."""
 
 
 class Replay:
-    """A block on memory of its own.
+    """A block on its own memory, recorded as a CUDA graph.
 
     Attributes:
-        block: whose ``images`` and ``labels`` are to be written, and ``losses`` read.
-        parameters: float32, (workers, |Θ|), or (1, |Θ|) if shared: to be written.
-        gradients: float32, (workers, |Θ|): to be read, after ``run``.
+        block: the caller writes its ``images`` and ``labels``, and reads its ``losses``.
+        parameters: float32, (workers, |Θ|), or (1, |Θ|) if shared: written by the caller.
+        gradients: float32, (workers, |Θ|): read by the caller, after ``run``.
     """
 
     block: Workers
@@ -31,7 +31,7 @@ class Replay:
     gradients: Tensor
 
     def __init__(self, model: Model, workers: int, shared: bool) -> None:
-        """Take the memory for a block."""
+        """Allocate the memory for a block."""
         self.block = model.block(workers, shared)
         self.parameters = model.rows(1 if shared else workers)
         self.gradients = model.rows(workers)
@@ -39,7 +39,7 @@ class Replay:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def run(self) -> None:
-        """Compute the block: on CUDA by one launch, after the first call."""
+        """Compute the block; on CUDA the first call records it and each later call is one launch."""
         if self.parameters.device.type != "cuda":
             self.block.run()
             return
@@ -62,17 +62,17 @@ class Replay:
 
 
 class PaddedBlocks:
-    """Blocks for an accelerator, each of a size made when it is first met."""
+    """Blocks for an accelerator; the block of a size is made when that size first occurs."""
 
     def __init__(self, model: Model) -> None:
-        """Prepare; memory is taken when it is needed."""
+        """Make no block yet; memory is allocated when it is needed."""
         self._model = model
         self._replays: dict[tuple[int, bool], Replay] = {}
 
     def compute(
         self, parameters: Parameters, fill: Fill, workers: int, out: Tensor | None, shared: bool
     ) -> tuple[Tensor, Tensor]:
-        """Gradients and losses; see ``CachedBlocks.compute``."""
+        """Compute gradients and losses; see ``CachedBlocks.compute``."""
         largest = SIZES[-1]
         if workers <= largest:
             gradients, losses = self._one_block(parameters, fill, slice(0, workers), shared)

@@ -1,1 +1,1 @@
-"""Datasets: where they come from, how they are read, shared out and drawn from."""
+"""Datasets: fetching, reading, partitioning among devices and drawing mini-batches."""

@@ -1,7 +1,7 @@
 """Mini-batches of one worker's shard.
 
-Each batch is drawn without replacement within itself and independently of the others, by the
-worker's own stream. Its arrays are filled anew by every ``next``, so that drawing takes no memory.
+Each batch is drawn without replacement within itself and independently of other batches, from the
+worker's own stream. Every ``next`` overwrites the same arrays, so that drawing allocates no memory.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from testbed.learning.data.datasets import Dataset
 
 
 class Batches:
-    """Random mini-batches of a shard, without end.
+    """An endless supply of random mini-batches of a shard.
 
     Attributes:
-        shard: int64, indices of the images that are drawn from.
+        shard: int64, indices of the images to draw from.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Batches:
         """Prepare to draw.
 
         Args:
-            dataset: whose training images are drawn.
+            dataset: its training images are drawn.
             shard: int64, indices of the images that this worker has.
             batch_size: b, images per batch.
             generator: the worker's stream for this purpose.
-            memory: gather into this one's arrays, so that thousands of workers need no more.
+            memory: an object whose arrays are used, so that thousands of workers need no others.
 
         Raises:
             SpecError: the shard holds fewer images than a batch.
@@ -57,7 +57,7 @@ class Batches:
             self._images, self._labels = memory._images, memory._labels
 
     def draw(self) -> npt.NDArray[np.int64]:
-        """Draw a batch: the images' indices, int64 (b,)."""
+        """Draw a batch; return its images' indices, int64 (b,)."""
         drawn = self._generator.choice(
             len(self.shard), len(self._labels), replace=False, shuffle=False
         )
@@ -66,25 +66,25 @@ class Batches:
 
     @property
     def position(self) -> Mapping[str, Any]:
-        """Where its stream is; of plain values."""
+        """The state of the random stream, in plain values."""
         return self._generator.bit_generator.state
 
     def reposition(self, position: Mapping[str, Any]) -> None:
-        """Draw on from where another one of these was."""
+        """Continue drawing at the ``position`` of another object."""
         self._generator.bit_generator.state = position
 
     def gather(
         self, at: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """The images, float32 (b, 1, 28, 28), and labels, int64 (b,), of these indices.
+        """Return the images, float32 (b, 1, 28, 28), and labels, int64 (b,), of these indices.
 
         Both arrays are overwritten by the next call.
         """
-        # mode="clip" writes straight into ``out``; the default mode goes through a copy.
+        # mode="clip" writes straight into ``out``; the default mode makes a copy first.
         np.take(self._dataset.train_images, at, axis=0, out=self._images, mode="clip")
         np.take(self._dataset.train_labels, at, out=self._labels, mode="clip")
         return self._images, self._labels
 
     def next(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Draw a batch and gather it."""
+        """Draw a batch and return its images and labels."""
         return self.gather(self.draw())

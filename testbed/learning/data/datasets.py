@@ -1,9 +1,9 @@
-"""Datasets as the models take them.
+"""Datasets in the form that the models take.
 
-Every dataset is images of 28 × 28 grey levels, 0 to 255, in ten classes, split in training and test
-images by whoever published it; the experiment's seed chooses only which training images are used
-(and who gets them: ``partitions``). Arrays are made once, before the devices are forked, and shared by
-all of them.
+Every dataset is images of 28 × 28 grey levels, 0 to 255, in ten classes, split into training and test
+images by its publisher. The experiment's seed chooses only the training images that are used, and the
+device that gets each (``partitions``). Arrays are made once, before the devices are forked, and shared
+by all devices.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Scaling: TypeAlias = Literal["standardised", "unit"]
 
 DIGITS = "digits"
 _CHUNK = 1024
-"""Images scaled at a time, so that float64 values of all of them are never in memory."""
+"""Images scaled at a time, so that the float64 values of all images are never in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Dataset:
     """Images and labels; all arrays contiguous.
 
     Attributes:
-        name: as it stands in the experiment file.
+        name: the name in the experiment file.
         train_images: float32, (N, 1, 28, 28).
         train_labels: int64, (N,), 0 to 9.
         test_images: float32, (M, 1, 28, 28).
@@ -43,12 +43,12 @@ class Dataset:
     test_labels: npt.NDArray[np.int64]
 
     def take(self, train: npt.NDArray[np.int64], *, test: bool) -> "Dataset":
-        """As ``Contents.take``: all is there already, and whoever shares it takes no memory."""
+        """Return the dataset itself, which is loaded already; sharing it takes no memory."""
         return self
 
 
 def names() -> tuple[str, ...]:
-    """The datasets that have a name; a directory of idx files is one as well."""
+    """Return the names of the known datasets; a directory of idx files is a dataset too."""
     return (DIGITS, *sources.SOURCES)
 
 
@@ -67,11 +67,11 @@ def load(
             [0, 1] and std over the 784 pixels of the image (the AdaComp authors'); ``"unit"``: x.
         train_images: how many training images to use, the first of a shuffle by the seed; None
             uses all, in the order of the file.
-        seed: the experiment's.
+        seed: the experiment's seed.
 
     Raises:
-        DataError: missing, incomplete or corrupt; or fewer training images than asked for.
-        SpecError: no such dataset.
+        DataError: the files are missing, incomplete or corrupt, or hold too few training images.
+        SpecError: there is no such dataset.
     """
     return contents(name_or_directory, scaling, train_images, seed).whole()
 
@@ -82,7 +82,7 @@ def contents(
     train_images: int | None = None,
     seed: int = 0,
 ) -> "Contents":
-    """Read a dataset and scale nothing yet; arguments and errors are those of ``load``."""
+    """Read a dataset without scaling it; arguments and errors are those of ``load``."""
     name = str(name_or_directory)
     x_train, y_train, x_test, y_test = _contents(name)
     if train_images is not None:
@@ -99,11 +99,11 @@ def _chosen(name: str, images: int, wanted: int, seed: int) -> npt.NDArray[np.in
 
 @dataclass(slots=True)
 class Contents:
-    """A dataset as it was read: grey levels, a quarter of the memory of what models take.
+    """A dataset as read from its files: grey levels, a quarter of the memory of scaled images.
 
     Attributes:
-        name: as it stands in the experiment file.
-        scaling: to be done.
+        name: the name in the experiment file.
+        scaling: the scaling to apply.
         train, test: images, uint8 (N, 28, 28), and labels, uint8 (N,).
     """
 
@@ -113,15 +113,15 @@ class Contents:
     test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 
     def whole(self) -> Dataset:
-        """All of it."""
+        """Return the whole dataset, scaled."""
         return self.part(None, test=True)
 
     def part(self, train: npt.NDArray[np.int64] | None, *, test: bool) -> Dataset:
-        """What one role needs, at the indices of the whole.
+        """Return the images that one role needs, scaled, at their indices in the whole dataset.
 
         Args:
             train: indices of the training images that are needed; None for all.
-            test: whether the test images are.
+            test: True if the test images are needed.
 
         Returns:
             The dataset; images that are not needed are zeros, which take neither time nor memory.
@@ -136,7 +136,7 @@ class Contents:
         )
 
     def take(self, train: npt.NDArray[np.int64], *, test: bool) -> Dataset:
-        """``part``, for whoever needs nothing else: what was read is given up."""
+        """Return ``part`` and free the arrays as read, for a process that needs no other part."""
         taken = self.part(train, test=test)
         nothing = (np.empty((0, 28, 28), np.uint8), np.empty(0, np.uint8))
         self.train = self.test = nothing
@@ -148,20 +148,20 @@ def _scaled(
 ) -> npt.NDArray[np.float32]:
     if needed is None:
         return scale(images, scaling)
-    # Zeroed memory becomes real page by page, where something is written to it.
+    # The kernel allocates a zeroed page only when something is written to it.
     result = np.zeros((len(images), 1, 28, 28), np.float32)
     result[needed] = scale(images[needed], scaling)
     return result
 
 
 def check(name: str, train_images: int | None) -> int:
-    """Make sure that a dataset can be loaded; returns how many training images will be used.
+    """Check that a dataset can be loaded; return how many training images will be used.
 
     Raises:
         DataError: as ``load``.
         SpecError: as ``load``.
     """
-    # The bundled digits cannot be missing, and enlarging them would import torch.
+    # The bundled digits are not read here, because enlarging them would import torch.
     size = digits.TRAINING_IMAGES if name == DIGITS else len(_contents(name)[0])
     if train_images is not None and train_images > size:
         raise DataError(
@@ -172,7 +172,7 @@ def check(name: str, train_images: int | None) -> int:
 
 
 def training_labels(name: str, train_images: int | None, seed: int) -> npt.NDArray[np.uint8]:
-    """The labels of the training images that will be used, as ``contents`` has them; without torch.
+    """Return the labels of the training images that ``contents`` will use, without torch.
 
     Raises:
         DataError: as ``load``.

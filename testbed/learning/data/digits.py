@@ -1,7 +1,7 @@
-"""The 1,797 handwritten digits of 8 × 8 that come with scikit-learn: runs without a download.
+"""The 1,797 handwritten digits of 8 × 8 that come with scikit-learn, for runs without a download.
 
-They are read from scikit-learn's file as its ``load_digits`` does, which would import all of
-scikit-learn and SciPy for it: seconds of every run, and memory of its devices.
+This module reads scikit-learn's file itself, because ``load_digits`` would import all of
+scikit-learn and SciPy, which takes seconds of every run and memory of its devices.
 """
 
 from importlib.util import find_spec
@@ -13,21 +13,21 @@ import numpy.typing as npt
 from testbed.errors import DataError
 
 TRAINING_IMAGES = 1442
-"""How many of the digits are for training; see ``read``."""
+"""The number of digits for training; see ``read``."""
 
 
 def read() -> tuple[npt.NDArray[np.uint8], ...]:
-    """The digits, enlarged to 28 × 28 and split.
+    """Return the digits, enlarged to 28 × 28 and split.
 
-    Enlarged bilinearly (pixel centres aligned as areas) and rounded to 0 to 255. Of each class
-    every fifth image, in the order of the file and starting with the fifth, is a test image: a
-    fixed split that holds the classes' shares, whatever the experiment's seed.
+    They are enlarged bilinearly (pixel centres aligned as areas) and rounded to 0 to 255. Of each
+    class every fifth image, in the order of the file and starting with the fifth, is a test image:
+    a fixed split that preserves the shares of the classes and does not depend on the seed.
 
     Returns:
         Training images (1442, 28, 28), their labels, test images (355, 28, 28), their labels.
 
     Raises:
-        DataError: scikit-learn is not there, or not whole.
+        DataError: scikit-learn is missing or incomplete.
     """
     import torch
 
@@ -42,7 +42,7 @@ def read() -> tuple[npt.NDArray[np.uint8], ...]:
 
 
 def training_labels() -> npt.NDArray[np.uint8]:
-    """The labels of the training images, as ``read`` has them; without torch.
+    """Return the labels of the training images in the order of ``read``, without torch.
 
     Raises:
         DataError: as ``read``.
@@ -52,7 +52,7 @@ def training_labels() -> npt.NDArray[np.uint8]:
 
 
 def _bundled() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint8]]:
-    """Grey levels (1797, 8, 8), 0 to 16, and labels."""
+    """Return grey levels (1797, 8, 8), 0 to 16, and labels."""
     package = find_spec("sklearn")
     if package is None or not package.submodule_search_locations:
         raise DataError("the digits come with scikit-learn, which is not installed: install it")

@@ -1,8 +1,8 @@
-"""Fetching a dataset from its public mirrors into the user's cache.
+"""Fetch a dataset from its public mirrors into the user's cache.
 
-A file appears in the cache only whole and verified: it is written beside its place under another
-name, its size is bounded, its unpacked contents are checked, and only then is it renamed. A mirror
-that fails in any way is passed over for the next; if all fail, the error says how each did.
+A file appears in the cache only complete and verified: it is written to the same folder under another
+name, its size is limited, its unpacked contents are checked, and only then is it renamed. If a mirror
+fails in any way, the next mirror is tried; if all fail, the error says how each of them failed.
 """
 
 import http.client
@@ -17,11 +17,11 @@ from testbed.errors import DataError, SpecError
 from testbed.learning.data import idx, sources
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""Called with the file's name, bytes so far and bytes in all (None where the mirror does not say).
+"""Called with the file's name, bytes so far and bytes in all (None if the mirror does not say).
 """
 
 _LARGEST = 64 << 20
-"""Bytes of one compressed file; the largest, Fashion-MNIST's training images, has 26 million."""
+"""The most bytes of one compressed file; Fashion-MNIST's training images have 26 million."""
 _CHUNK = 1 << 16
 
 
@@ -38,18 +38,18 @@ def fetch(
 
     Args:
         name: ``mnist`` or ``fashion-mnist``.
-        progress: told how far each file is.
-        mirrors: addresses to try instead of the public ones, in order.
-        into: where to put the files instead of the user's cache.
+        progress: called with the progress of each file.
+        mirrors: addresses to try instead of the public mirrors, in order.
+        into: folder of the files instead of the user's cache.
         timeout: seconds without a byte after which a mirror is given up.
-        deadline: seconds for one file from one mirror, however steadily it trickles.
+        deadline: seconds for one file from one mirror, even if bytes still arrive.
 
     Returns:
         The directory that now holds the four files.
 
     Raises:
         DataError: every mirror failed, or the directory cannot be written.
-        SpecError: not a dataset that can be fetched.
+        SpecError: this dataset cannot be fetched.
     """
     if name not in sources.SOURCES:
         raise SpecError(f"{name!r} cannot be fetched; {', '.join(sources.SOURCES)} can")
@@ -76,7 +76,7 @@ def _fetch_file(
 ) -> None:
     failures = []
     for mirror in mirrors:
-        # Opened plainly, so that the user's umask decides who may read it: tempfile's files are 0600,
+        # Opened without tempfile, so that the user's umask sets the mode: tempfile's files are 0600,
         # and the user of the devices' image could not read the dataset.
         beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with beside.open("xb") as file:
@@ -98,7 +98,7 @@ def _fetch_file(
 
 
 def _download(url: str, progress: Progress, timeout: float, deadline: float) -> Iterator[bytes]:
-    """The body of an address, in chunks; every way to fail is a DataError."""
+    """Yield the body of an address in chunks; every failure is a DataError."""
     started = time.monotonic()
     request = urllib.request.Request(url, headers={"User-Agent": "testbed"})
     name = url.rpartition("/")[2]
@@ -109,7 +109,7 @@ def _download(url: str, progress: Progress, timeout: float, deadline: float) -> 
             if total is not None and total > _LARGEST:
                 raise DataError(f"it announces {total} bytes, more than {_LARGEST}")
             done = 0
-            # read1 returns what there is, so that the deadline is looked at between trickles.
+            # read1 returns the bytes that are there, so that a slow mirror cannot evade the deadline.
             while chunk := response.read1(_CHUNK):
                 done += len(chunk)
                 if done > _LARGEST:

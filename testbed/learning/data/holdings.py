@@ -1,4 +1,4 @@
-"""Which of the datasets that have a name are at hand."""
+"""The known datasets that are on this host."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from testbed.learning.data.datasets import DIGITS
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One dataset, at hand or not.
+    """A known dataset, on this host or not.
 
     Attributes:
-        name: as it stands in an experiment file.
-        at: the directory it is in; ``"bundled"`` for what comes with scikit-learn; None: nowhere.
-        size: bytes on disk, None if not there or bundled.
-        train_images: how many, None if they could not be read.
+        name: the name in an experiment file.
+        at: its directory; ``"bundled"`` for the digits of scikit-learn; None: not on this host.
+        size: bytes on disk; None if missing, unreadable or bundled.
+        train_images: the number of training images; None if they could not be read.
         test_images: likewise.
-        verified: whether the contents are the published ones.
-        problem: what is wrong if they are not, and what to do.
+        verified: True if the contents are the published ones.
+        problem: what is wrong if they are not, and the remedy.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Holding:
 
 
 def holdings() -> list[Holding]:
-    """Look for every dataset that has a name; reads and checks the files found."""
+    """Look for every known dataset; read and check the files found."""
     train, _, test, _ = digits.read()
     bundled = Holding(DIGITS, "bundled", None, len(train), len(test), True, None)
     return [bundled, *(_holding(name) for name in sources.SOURCES)]

@@ -1,9 +1,9 @@
-"""Reading idx files, the format of MNIST and its kin, gzip or not, strictly.
+"""Read idx files, the format of MNIST and similar datasets, gzipped or not, strictly.
 
-A file is taken whole or not at all: magic number, element type, number of dimensions and length
-must be what the format says, to the last byte. What the header claims is held against what the file
-can hold before memory is taken for it, and the contents are hashed on the way, so that a checksum
-costs no second reading.
+A file is accepted completely or not at all: magic number, element type, number of dimensions and
+length must match the format, to the last byte. The size in the header is checked against the greatest
+size of the file's contents before memory is allocated, and the contents are hashed while they are
+read, so that a checksum needs no second reading.
 """
 
 import gzip
@@ -24,7 +24,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _DEFLATE_RATIO = 1032
 """Deflate's limit: no file unpacks to more than this many times its size."""
 _LARGEST = 1 << 30
-"""Bytes unpacked; MNIST has 47 million."""
+"""The most unpacked bytes of a file; MNIST has 47 million."""
 _CHUNK = 1 << 20
 
 
@@ -33,8 +33,8 @@ class IdxFile:
     """The contents of one idx file.
 
     Attributes:
-        values: uint8, of as many dimensions as asked for.
-        md5: of the unpacked contents, header included, in hexadecimal.
+        values: uint8, with the requested number of dimensions.
+        md5: checksum of the unpacked contents, header included, in hexadecimal.
     """
 
     values: npt.NDArray[np.uint8]
@@ -45,11 +45,11 @@ def read(path: Path, dimensions: int) -> IdxFile:
     """Read an idx file of unsigned bytes.
 
     Args:
-        path: the file; that it is compressed is seen in its first bytes, not in its name.
-        dimensions: how many dimensions it must have (images 3, labels 1).
+        path: the file; its first bytes, not its name, tell whether it is compressed.
+        dimensions: the number of dimensions that it must have (images 3, labels 1).
 
     Raises:
-        DataError: unreadable, truncated, damaged, followed by other bytes, or not such a file.
+        DataError: the file is unreadable, truncated, damaged, too long, or another kind of file.
     """
     try:
         with path.open("rb") as raw:
@@ -74,7 +74,7 @@ def read(path: Path, dimensions: int) -> IdxFile:
 
 
 def _read(file: BufferedReader | gzip.GzipFile, path: Path, dimensions: int, room: int) -> IdxFile:
-    """Read from the start of the unpacked contents, of which there are ``room`` bytes at most."""
+    """Read the unpacked contents from their start; they have at most ``room`` bytes."""
     header = _exactly(file, path, 4 + 4 * dimensions, 0)
     if header[:2] != b"\0\0":
         raise DataError(

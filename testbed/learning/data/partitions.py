@@ -1,7 +1,8 @@
-"""Partitions of the training images: who has which, by the seed.
+"""Partitions of the training images among the devices, drawn by the seed.
 
-Pure: labels in, indices out. Every partition is disjoint and leaves no image out, and each kind draws
-from a random stream of its own, so that no other number of the experiment moves when it is changed.
+Functions here are pure: labels in, indices out. Every partition is disjoint and complete, and each
+kind draws from its own random stream, so that a change of the partition changes no other random
+number of the experiment.
 """
 
 import heapq
@@ -18,7 +19,7 @@ from testbed.streams import stream
 Indices: TypeAlias = npt.NDArray[np.int64]
 
 REDRAWS = 10
-"""How often Dirichlet shares are drawn at most, until every worker has enough images."""
+"""The most draws of Dirichlet shares, which are repeated until every worker has enough images."""
 
 
 def parts(
@@ -28,14 +29,14 @@ def parts(
     seed: int,
     least: int = 1,
 ) -> list[Indices]:
-    """Share the training images out.
+    """Partition the training images.
 
     Args:
-        partition: of ``Settings``: ``kind``, and its options.
+        partition: that of ``Settings``: ``kind``, and its options.
         labels: of the training images, (N,).
-        devices: how many have a part.
-        seed: the experiment's.
-        least: images that a device needs, a mini-batch; only ``dirichlet`` sees to it.
+        devices: the number of devices that get a part.
+        seed: the experiment's seed.
+        least: images that a device needs, a mini-batch; only ``dirichlet`` ensures it.
 
     Returns:
         ``devices`` arrays of indices, int64, together 0 to N - 1.
@@ -55,10 +56,10 @@ def parts(
 
 
 def equal(images: int, devices: int, seed: int) -> list[Indices]:
-    """Random parts whose lengths differ by 1 at most.
+    """Return random parts whose lengths differ by 1 at most.
 
     Raises:
-        SpecError: more devices than images.
+        SpecError: there are more devices than images.
     """
     _check(images, devices, 1)
     order = stream(seed, "shards").permutation(images).astype(np.int64)
@@ -66,10 +67,10 @@ def equal(images: int, devices: int, seed: int) -> list[Indices]:
 
 
 def sizes(images: int, weights: Sequence[float], seed: int) -> list[Indices]:
-    """Random parts in proportion to weights above 0, by largest remainder.
+    """Return random parts in proportion to weights above 0, by largest remainder.
 
     Raises:
-        SpecError: more devices than images.
+        SpecError: there are more devices than images.
     """
     _check(images, len(weights), 1)
     total = sum(weights)
@@ -81,13 +82,13 @@ def sizes(images: int, weights: Sequence[float], seed: int) -> list[Indices]:
 def shards(
     labels: npt.NDArray[np.integer[Any]], devices: int, per_worker: int, seed: int
 ) -> list[Indices]:
-    """Shards of labels, as McMahan et al. 2017 (section 3) have them for MNIST.
+    """Return parts made of shards of labels, as in McMahan et al. 2017 (section 3) for MNIST.
 
     The images are sorted by label and cut into ``devices · per_worker`` shards whose lengths differ by
-    1 at most, of which each device is dealt ``per_worker``: with 2 most devices have two labels.
+    1 at most. Each device is dealt ``per_worker`` shards: with 2, most devices have two labels.
 
     Raises:
-        SpecError: more shards than images.
+        SpecError: there are more shards than images.
     """
     count = devices * per_worker
     _check(len(labels), devices, per_worker)
@@ -99,20 +100,21 @@ def shards(
 def dirichlet(
     labels: npt.NDArray[np.integer[Any]], devices: int, alpha: float, seed: int, least: int
 ) -> list[Indices]:
-    """Each label's images shared out by a draw of Dirichlet(α) over the devices.
+    """Distribute each label's images among the devices by a draw of Dirichlet(α).
 
     Hsu et al. 2019 draw each device's labels by Dirichlet(α) and give all devices the same number of
-    images; drawn over the devices, label by label, is the form of Yurochkin et al. 2019 and of
-    NIID-Bench (Li et al. 2022), whose code draws again while a device has too few images. So does
-    this, ``REDRAWS`` draws at most: with hundreds of devices and a small α no draw gives everybody
-    enough. Of the last draw, who is short is then given images of whoever has most, one by one.
+    images. Drawing over the devices, label by label, is the form of Yurochkin et al. 2019 and of
+    NIID-Bench (Li et al. 2022), whose code draws again while a device has too few images. This
+    function does so too, with at most ``REDRAWS`` draws, because with hundreds of devices and a small
+    α no draw gives every device enough. After the last draw, images of the largest part are moved,
+    one by one, to the devices that have too few.
 
     Args:
-        alpha: α > 0; the smaller, the fewer labels a device has; without end, all have all.
-        least: images that every device ends with at least.
+        alpha: α > 0; the smaller, the fewer labels a device has; as α → ∞ all devices have all labels.
+        least: the least number of images per device.
 
     Raises:
-        SpecError: fewer images than that needs.
+        SpecError: there are fewer images than ``devices · least``.
     """
     _check(len(labels), devices, least)
     generator = stream(seed, "partition dirichlet")
@@ -135,14 +137,14 @@ def dirichlet(
 
 
 def _topped_up(shared: Sequence[Indices], least: int) -> list[Indices]:
-    """Move the last images of the largest parts to those that are short of ``least``."""
+    """Move the last images of the largest parts to the parts with fewer than ``least``."""
     found = [part.tolist() for part in shared]
     largest = [(-len(part), device) for device, part in enumerate(found)]
     heapq.heapify(largest)
     for part in found:
         while len(part) < least:
             size, giver = largest[0]
-            if -size != len(found[giver]):  # it was short itself, and is not any more
+            if -size != len(found[giver]):  # the heap is out of date: this part has grown
                 heapq.heapreplace(largest, (-len(found[giver]), giver))
                 continue
             part.append(found[giver].pop())

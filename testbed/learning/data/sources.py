@@ -1,9 +1,8 @@
-"""Where datasets come from: which files make one, where they are looked for, whether they are true.
+"""The files of a dataset: their names, the places to look for them, and their checksums.
 
-A dataset of idx files is four files with the names MNIST gave them, with or without ``.gz``. Known
-ones are looked for in ``$TESTBED_DATA/<name>``, in ``$TESTBED_DATA`` itself and in the user's cache,
-in this order, and checked against the MD5 of their unpacked contents (a gzip wrapper's header
-varies).
+A dataset of idx files is four files with MNIST's file names, with or without ``.gz``. Known datasets
+are looked for in ``$TESTBED_DATA/<name>``, in ``$TESTBED_DATA`` itself and in the user's cache, in
+this order, and checked against the MD5 of their unpacked contents (gzip headers vary).
 """
 
 import os
@@ -31,7 +30,7 @@ class Source:
     """A public dataset.
 
     Attributes:
-        md5: of the unpacked contents, in the order of ``FILES``.
+        md5: checksums of the unpacked contents, in the order of ``FILES``.
         mirrors: addresses to which ``<file>.gz`` is appended.
     """
 
@@ -68,27 +67,27 @@ SOURCES: dict[str, Source] = {
 
 
 def cache(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's cache of one dataset; it need not exist."""
+    """Return the folder of a dataset in the user's cache; it need not exist."""
     base = environment.get("XDG_CACHE_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says that relative paths are ignored.
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
     return root / "testbed" / name
 
 
 def places(name: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The directories in which a known dataset is looked for, in order."""
+    """Return the directories in which a known dataset is looked for, in order."""
     given = environment.get("TESTBED_DATA")
     own = [Path(given) / name, Path(given)] if given else []
     return [*own, cache(name, environment)]
 
 
 def locate(name: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The four files of a known dataset, from the first place that has them and is meant for it.
+    """Return the four files of a known dataset, from the first directory that has them.
 
-    ``$TESTBED_DATA`` itself counts only where its files are this dataset's: it may hold another's.
+    ``$TESTBED_DATA`` itself counts only if its files are this dataset's: it may hold another dataset.
 
     Raises:
-        DataError: no place has all four.
+        DataError: no directory has all four files.
     """
     looked = []
     for place in places(name, environment):
@@ -104,10 +103,10 @@ def locate(name: str, environment: Mapping[str, str] = os.environ) -> list[Path]
 
 
 def files_in(directory: Path) -> list[Path]:
-    """The four files of a dataset in a directory of the user's.
+    """Return the four files of a dataset in a directory that the user names.
 
     Raises:
-        DataError: one is missing.
+        DataError: a file is missing.
     """
     found = [(file, _present(directory, file)) for file in FILES]
     if missing := [file for file, path in found if path is None]:
@@ -122,13 +121,13 @@ def read(paths: Sequence[Path], md5: Sequence[str] | None) -> tuple[npt.NDArray[
 
     Args:
         paths: in the order of ``FILES``.
-        md5: of their contents, or None where they are not known.
+        md5: checksums of their contents, or None if unknown.
 
     Returns:
         Training images (N, 28, 28), their labels (N,), test images, their labels; all uint8.
 
     Raises:
-        DataError: a file is damaged, has another checksum, or the files do not belong together.
+        DataError: a file is damaged or has another checksum, or images and labels do not match.
     """
     contents = []
     for i, path in enumerate(paths):
@@ -174,8 +173,8 @@ def _present(place: Path, file: str) -> Path | None:
 
 
 def _is(name: str, test_labels: Path) -> bool:
-    """Whether a file of test labels, the smallest of the four, is this dataset's."""
+    """Return True if a file of test labels, the smallest of the four, is this dataset's."""
     try:
         return idx.read(test_labels, 1).md5 == SOURCES[name].md5[3]
     except DataError:
-        return True  # damaged: to be found, so that the damage is reported
+        return True  # it must be found, so that the damage is reported

@@ -1,1 +1,1 @@
-"""Layers, chains of layers and inference without autograd: the same gradients in less time."""
+"""Layers, chains of layers and inference without autograd, for the same gradients in less time."""

@@ -1,10 +1,10 @@
-"""A ``torch.nn.Sequential`` of well-known layers as a chain that runs without autograd.
+"""A ``torch.nn.Sequential`` of common layers as a chain that runs without autograd.
 
-``build`` translates what it knows (convolution, ReLU, max-pool, flatten, linear) and says None to
-everything else, for which the learner falls back on autograd. Two things differ from the module as
-written, neither in what is computed: images are NHWC inside, and a max-pool is put before the ReLU
-that precedes it (the two commute, in the gradient as well), which leaves the ReLU a quarter of the
-values.
+``build`` translates the layers that it supports (convolution, ReLU, max-pool, flatten, linear) and
+returns None for any other module, for which the learner uses autograd. The chain differs from the
+module in two ways that do not change the result: images are NHWC inside, and a max-pool is moved
+before the ReLU that precedes it (the two commute, in the gradient as well), which leaves the ReLU a
+quarter of the values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ from testbed.learning.fast.winograd import WinogradConvolution
 
 
 class Chain:
-    """Layers in a row, ending in softmax cross-entropy, on a fixed batch.
+    """A row of layers, ending in softmax cross-entropy, on a fixed batch.
 
     Attributes:
-        images: float32, (batch, 1, height, width): where the input is to be written.
-        layers: in order.
-        labels: int64, (batch, 1): where the labels are to be written, before ``backward``.
+        images: float32, (batch, 1, height, width): the caller writes the input here.
+        layers: the layers in order.
+        labels: int64, (batch, 1): the caller writes the labels here, before ``loss``.
         logits: float32, (batch, classes): the output after ``forward``; overwritten by ``backward``.
     """
 
@@ -57,7 +57,7 @@ class Chain:
             layer.connect(y)
 
     def tensors(self) -> Iterator[Tensor]:
-        """Every tensor of the chain: scratch memory, and the parameters' values and gradients."""
+        """Yield the tensors of the chain and its layers, which include all its scratch memory."""
         for part in (self, *self.layers):
             for value in vars(part).values():
                 for item in value if isinstance(value, tuple | list) else (value,):
@@ -70,7 +70,7 @@ class Chain:
             layer.forward()
 
     def loss(self) -> float:
-        """Mean cross-entropy of ``logits`` against ``labels``; ``backward`` starts from here."""
+        """Return the mean cross-entropy of ``logits`` and ``labels``; call it before ``backward``."""
         torch.log_softmax(self.logits, 1, out=self._log_probabilities)
         torch.gather(self._log_probabilities, 1, self.labels, out=self._of_labels)
         torch.mean(self._of_labels, (0, 1), out=self._loss)
@@ -88,12 +88,12 @@ class Chain:
 def build(
     module: nn.Module, shape: tuple[int, int, int, int], slots: Mapping[str, Slot]
 ) -> Chain | None:
-    """Translate a module into a chain, or return None if it holds a layer that has none here.
+    """Translate a module into a chain, or return None if a layer of it is not supported.
 
     Args:
-        module: what to translate; only its structure is read.
+        module: the module to translate; only its structure is read.
         shape: of the images, (batch, channels, height, width).
-        slots: by the parameters' names, where their values and gradients are.
+        slots: the parameters' values and gradients, by name.
     """
     if not isinstance(module, nn.Sequential):
         return None

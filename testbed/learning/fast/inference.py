@@ -1,10 +1,10 @@
-"""The logits of many images at a time: a model's forward pass alone, for evaluation.
+"""A model's forward pass alone, which computes the logits of many images at a time, for evaluation.
 
-An evaluation reads ten thousand images where an update reads ten, needs no gradient, and is not held
-to the bits of training. So it goes its own way through the same layers: no positions of maxima are
-kept; a first convolution has the pixels of each pooling window in planes of their own, so that the
-maximum goes over whole planes; other convolutions are the library's direct ones, which read
-transformed tiles no second time and are quicker than ``winograd`` without its backward pass.
+An evaluation reads ten thousand images where an update reads ten, needs no gradient, and need not
+equal training in every bit. So its steps through the same layers differ: no positions of maxima are
+kept; a first convolution stores the pixels of each position in a pooling window in a separate plane,
+so that the maximum goes over whole planes; other convolutions are the library's direct ones, which
+need no transformed tiles and are faster than ``winograd`` where there is no backward pass.
 
 As in ``chain``, images are NHWC inside and a max-pool comes before the ReLU that precedes it.
 """
@@ -27,11 +27,11 @@ from testbed.learning.fast.recognising import (
 
 
 class Step(ABC):
-    """A layer's way forward: float32 in and out, images as (batch, height, width, channels)."""
+    """The forward pass of a layer: float32 in and out, images as (batch, height, width, channels)."""
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
-        """The output: new, a view of ``x``, or memory of the step's own. ``x`` stays as it is."""
+        """Return the output: a new tensor, a view of ``x`` or the step's memory; ``x`` is unchanged."""
 
 
 class Inference:
@@ -41,7 +41,7 @@ class Inference:
         self._steps = steps
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Logits, float32, (n, classes), of images, float32, (n, channels, height, width)."""
+        """Return logits, float32, (n, classes), of images, float32, (n, channels, height, width)."""
         x = images.permute(0, 2, 3, 1)
         for step in self._steps:
             x = step(x)
@@ -51,12 +51,12 @@ class Inference:
 def build(
     module: nn.Module, shape: tuple[int, int, int, int], slots: Mapping[str, Slot]
 ) -> Inference | None:
-    """Translate a module, or return None if it holds a layer that is not known here.
+    """Translate a module, or return None if a layer of it is not supported.
 
     Args:
-        module: what to translate; only its structure is read.
-        shape: of the images at most, (batch, channels, height, width).
-        slots: by the parameters' names, where their values are.
+        module: the module to translate; only its structure is read.
+        shape: of the largest batch of images, (batch, channels, height, width).
+        slots: the parameters' values, by name.
     """
     if not isinstance(module, nn.Sequential):
         return None
@@ -91,7 +91,7 @@ def build(
 
 
 def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, int, int, int]) -> int:
-    """Side of the windows if a max-pool comes next whose windows cover the images exactly, else 1."""
+    """Return the side of the next layer's windows if it is a max-pool that fits exactly, else 1."""
     match parts:
         case [(_, nn.MaxPool2d() as pool), *_] if plain_pool(pool):
             size = side(pool.kernel_size)
@@ -102,8 +102,8 @@ def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, int, in
 class PooledPatches(Step):
     """A "same" convolution of images with few channels, and the maxima of size × size windows.
 
-    As in ``layers.PatchConvolution`` one matrix product over patches; the columns of the product are
-    ordered by (position within the window, image, window), so that maxima go over its first axis.
+    As in ``layers.PatchConvolution`` this is one matrix product over patches; the rows of the product
+    are ordered by (position within the window, image, window), so that maxima go over the first axis.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Convolution(Step):
 
 
 class Pool(Step):
-    """Maxima of size × size windows that do not overlap; what is left at the borders is dropped."""
+    """Maxima of size × size windows that do not overlap; incomplete windows are dropped."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -156,7 +156,7 @@ class Pool(Step):
 
 
 def _maximum(tensors: list[Tensor]) -> Tensor:
-    """The largest at each place."""
+    """Return the maximum at each position."""
     largest = tensors[0]
     for tensor in tensors[1:]:
         largest = torch.maximum(largest, tensor)
@@ -164,21 +164,21 @@ def _maximum(tensors: list[Tensor]) -> Tensor:
 
 
 class Relu(Step):
-    """max(x, 0)."""
+    """A ReLU, max(x, 0)."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.clamp_min(0.0)
 
 
 class Flatten(Step):
-    """Images to vectors in torch's order, channel-major."""
+    """Images flattened to vectors in torch's order, channel-major."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.permute(0, 3, 1, 2).flatten(1)
 
 
 class Dense(Step):
-    """x Wᵀ + b."""
+    """A linear layer, x Wᵀ + b."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         self._weight, self._bias = weight, bias

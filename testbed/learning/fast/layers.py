@@ -1,16 +1,16 @@
-"""Layers whose forward and backward passes write into memory that was taken once.
+"""Layers whose forward and backward passes write into memory that is allocated once.
 
-What autograd spends on a small batch goes to a large part into taking and clearing memory and into
-layouts that suit larger ones. Here each layer owns the buffer ``x`` of its input and is connected
-once to the next layer's, ``y``. On the way forward these hold the activations; on the way back each
-is overwritten with the gradient of what it held, as soon as nothing else needs it. The gradients of
-the parameters are written straight into their place in the flat gradient. In the steady state no
-step takes memory, so none faults pages in, and what a step touches stays small.
+On a small batch autograd spends much of its time on allocating and clearing memory and on layouts
+that suit larger batches. Here each layer owns the buffer ``x`` of its input and is connected once to
+the next layer's buffer, ``y``. The forward pass fills these buffers with the activations; the
+backward pass overwrites each with the gradient of its content, as soon as nothing else needs it. The
+gradients of the parameters are written straight into the flat gradient. After the first steps no
+step allocates memory, so there are no page faults, and a step touches little memory.
 
 Images are NHWC (batch, height, width, channels), contiguous: convolutions become matrix products
-over channels. Parameters keep torch's order, so the flat vector means the same whichever way a
-gradient is computed. Every layer gives what plain autograd gives up to float32 rounding, and the
-same bits for the same input on one thread. Callers run it under ``torch.inference_mode``.
+over channels. Parameters keep torch's order, so the flat vector has the same meaning on every path.
+Every layer's results equal those of plain autograd up to float32 rounding, and are the same bits for
+the same input on one thread. Callers run layers under ``torch.inference_mode``.
 """
 
 from abc import ABC, abstractmethod
@@ -24,19 +24,19 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A parameter and its gradient: views of one shape into the two flat vectors."""
+    """A parameter and its gradient: views of one shape on the two flat vectors."""
 
     value: Tensor
     gradient: Tensor
 
 
 class Layer(ABC):
-    """One layer on a fixed batch.
+    """A layer on a fixed batch.
 
     Attributes:
         x: its input, float32, contiguous, images as NHWC; after ``backward`` the loss's gradient
             with respect to it.
-        y: likewise of its output: the next layer's ``x``.
+        y: likewise for its output: the next layer's ``x``.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -45,10 +45,10 @@ class Layer(ABC):
     @property
     @abstractmethod
     def output_shape(self) -> tuple[int, ...]:
-        """Shape of the output."""
+        """The shape of the output."""
 
     def connect(self, y: Tensor) -> None:
-        """Say, once and before the first pass, where the output goes.
+        """Set, once and before the first pass, the memory of the output.
 
         Args:
             y: float32, ``output_shape``, contiguous.
@@ -61,14 +61,14 @@ class Layer(ABC):
 
     @abstractmethod
     def backward(self, into_input: bool) -> None:
-        """Turn ``y``, now a gradient, into the parameters' gradients and, if ``into_input``, ``x``.
+        """Compute the parameters' gradients and, if ``into_input``, ``x`` from ``y``, now a gradient.
 
-        Once after each ``forward``.
+        Call it once after each ``forward``.
         """
 
 
 class Dense(Layer):
-    """y = x Wᵀ + b with W of shape (out, in); x of shape (batch, in)."""
+    """A linear layer, y = x Wᵀ + b, with W of shape (out, in) and x of shape (batch, in)."""
 
     def __init__(self, shape: tuple[int, ...], weight: Slot, bias: Slot) -> None:
         super().__init__(shape)
@@ -90,7 +90,7 @@ class Dense(Layer):
 
 
 class Relu(Layer):
-    """y = max(x, 0), any shape; the gradient at 0 is 0, as in torch."""
+    """A ReLU, y = max(x, 0), of any shape; the gradient at 0 is 0, as in torch."""
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ class Relu(Layer):
 
 
 class Flatten(Layer):
-    """Images to vectors in torch's order, channel-major: (B, H, W, C) to (B, C·H·W)."""
+    """Images flattened to vectors in torch's order, channel-major: (B, H, W, C) to (B, C·H·W)."""
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -164,18 +164,18 @@ class MaxPool(Layer):
 def patches(
     shape: tuple[int, ...], size: int, pooled: int = 1
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Memory for the patches that a "same" convolution looks at.
+    """Allocate memory for the patches that a "same" convolution reads.
 
     Args:
         shape: of the images, (batch, height, width, channels).
         size: side of the kernel.
-        pooled: side of the windows of the max-pool behind it, which cover the images exactly.
+        pooled: side of the windows of the max-pool after it, which cover the images exactly.
 
     Returns:
-        where the images are to be written, inside a border of zeros; overlapping windows of them, the
-        position within the kernel first, then that within the pool's window; a matrix, shape
-        (channels·size² + 1, batch·height·width), whose last row is 1; and its other rows in the shape
-        of the windows, to which these are to be copied.
+        a tensor to write the images to, inside a border of zeros; overlapping windows of it, indexed
+        first by the position within the kernel, then by the position within the pool's window; a
+        matrix, shape (channels·size² + 1, batch·height·width), whose last row is 1; and its other rows
+        in the shape of the windows, to which the caller copies the windows.
     """
     batch, height, width, channels = shape
     border = size // 2
@@ -193,9 +193,9 @@ def patches(
 class PatchConvolution(Layer):
     """A first layer's "same" convolution of images with few channels, as one matrix product.
 
-    The patches stand in the columns of a matrix, shape (channels·size² + 1, batch·height·width),
-    whose last row is 1, so that the bias and its gradient come with the product. It gives no
-    gradient to its input, which is the data.
+    The patches are the columns of a matrix, shape (channels·size² + 1, batch·height·width), whose last
+    row is 1, so that the product includes the bias and its gradient. There is no gradient of the
+    input, which is the data.
     """
 
     def __init__(self, shape: tuple[int, ...], weight: Slot, bias: Slot) -> None:

@@ -1,9 +1,9 @@
-"""Which layers of a module the paths without autograd know, and in which order they take them."""
+"""Recognise the layers that the paths without autograd support, and put them in order."""
 
 from torch import nn
 
 FEW_CHANNELS = 4
-"""Up to here gathering a convolution's patches costs less than it saves."""
+"""The most input channels for which gathering a convolution's patches costs less than it saves."""
 
 
 def pool_first(parts: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
@@ -15,14 +15,14 @@ def pool_first(parts: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]
 
 
 def plain_pool(part: nn.MaxPool2d) -> bool:
-    """Square windows side by side, nothing dilated, padded or rounded up."""
+    """Return True for adjacent square windows without dilation, padding or rounding up."""
     size = side(part.kernel_size)
     plain = (part.padding, part.dilation, part.ceil_mode, part.return_indices)
     return size > 0 and side(part.stride) == size and plain == (0, 1, False, False)
 
 
 def same_convolution(part: nn.Conv2d) -> bool:
-    """Square kernel of odd size, output as large as the input, one group."""
+    """Return True for a square kernel of odd size, output as large as the input, and one group."""
     size = side(part.kernel_size)
     same = part.padding == "same" or part.padding == (size // 2, size // 2)
     plain = (part.stride, part.dilation, part.groups, part.padding_mode)
@@ -30,7 +30,7 @@ def same_convolution(part: nn.Conv2d) -> bool:
 
 
 def side(size: int | tuple[int, ...] | None) -> int:
-    """Side of a square given as torch does, by one number or two; 0 if it is not a square."""
+    """Return the side of a square given, as in torch, by one number or two; 0 if it is no square."""
     if isinstance(size, tuple):
         return size[0] if len(set(size)) == 1 else 0
     return size or 0

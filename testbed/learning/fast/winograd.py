@@ -1,14 +1,14 @@
-"""A 3×3 "same" convolution by Winograd's minimal filtering: 2.25 times fewer multiplications.
+"""A 3×3 "same" convolution by Winograd's minimal filtering, with 2.25 times fewer multiplications.
 
-F(2×2, 3×3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015): with
+It is F(2×2, 3×3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015): with
 4×4 input tiles d that overlap by two, and 2×2 output tiles y,
 
     y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d B)] A
 
 and the sum over input channels turns ⊙ into sixteen matrix products, (tiles × in) · (in × out). The
-gradients are the transposes of the same steps, so the transformed input of the forward pass serves
-the weights' gradient again. A and B hold only 0 and ±1: their transforms are sums of strided views,
-one axis after the other. Larger Winograd tiles would save more and lose digits; these do not.
+gradients are the transposes of the same steps, so the weights' gradient uses the transformed input of
+the forward pass again. A and B hold only 0 and ±1: their transforms are sums of strided views, one
+axis after the other. Larger tiles would save more multiplications but lose digits; these do not.
 """
 
 import math
@@ -25,9 +25,9 @@ _G = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0
 
 
 class WinogradConvolution(Layer):
-    """3×3 convolution, stride 1, padding 1, of images of even height and width.
+    """A 3×3 convolution, stride 1, padding 1, of images of even height and width.
 
-    Names follow the paper: ``u`` transformed kernel (16, in, out), ``v`` transformed input
+    Names follow the paper: ``u`` is the transformed kernel (16, in, out), ``v`` the transformed input
     (16, tiles, in), ``m`` their product (16, tiles, out); tiles run over (batch, row, column).
     """
 
@@ -48,10 +48,10 @@ class WinogradConvolution(Layer):
         self._v = torch.empty(16, tiles, inputs)
         self._m = torch.empty(16, tiles, outputs)
 
-        # The views below are made once: making them costs as much as adding up a small one.
+        # The views below are made once: making a view takes as long as a sum over a small view.
         padded = torch.zeros(batch, height + 2, width + 2, inputs)
         self._inside = padded[:, 1:-1, 1:-1]
-        # Between the two axes of each transform; one buffer for all, as none outlives its transform.
+        # Results between the two axes of a transform; one buffer serves all transforms, one at a time.
         plane = tiles * max(inputs, outputs)
         between = torch.empty(max(4 * batch * rows * (width + 2) * inputs, 8 * plane))
         half = _first(between, 4, batch, rows, width + 2, inputs)
@@ -90,7 +90,7 @@ class WinogradConvolution(Layer):
         transform_input(self._d_rows, self._d_half)
         transform_input(self._d_columns, self._v_columns)
         torch.bmm(self._v, self._u, out=self._m)
-        # Column 1 of Aᵀ is (1, 1)ᵀ: what is added to m₁₁ is added to each of the four outputs.
+        # Column 1 of Aᵀ is (1, 1)ᵀ: a term added to m₁₁ is added to each of the four outputs.
         self._m[5].add_(self._bias.value)
         transform_output(self._m_rows, self._y_half)
         transform_output(self._y_columns, self._y_pixels)
@@ -112,12 +112,12 @@ class WinogradConvolution(Layer):
 
 
 def _first(buffer: Tensor, *shape: int) -> Tensor:
-    """The beginning of a flat buffer in a shape."""
+    """Return the beginning of a flat buffer, in this shape."""
     return buffer[: math.prod(shape)].view(shape)
 
 
 def transform_input(d: _Views, v: _Views) -> None:
-    """v = Bᵀ d along one axis: Bᵀ = (1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1)."""
+    """Compute v = Bᵀ d along one axis; Bᵀ = (1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1)."""
     torch.sub(d[0], d[2], out=v[0])
     torch.add(d[1], d[2], out=v[1])
     torch.sub(d[2], d[1], out=v[2])
@@ -125,7 +125,7 @@ def transform_input(d: _Views, v: _Views) -> None:
 
 
 def transform_output(m: _Views, y: _Views) -> None:
-    """y = Aᵀ m along one axis: Aᵀ = (1 1 1 0; 0 1 -1 -1)."""
+    """Compute y = Aᵀ m along one axis; Aᵀ = (1 1 1 0; 0 1 -1 -1)."""
     torch.add(m[0], m[1], out=y[0])
     y[0].add_(m[2])
     torch.sub(m[1], m[2], out=y[1])
@@ -133,7 +133,7 @@ def transform_output(m: _Views, y: _Views) -> None:
 
 
 def spread_output(dy: _Views, m: _Views) -> None:
-    """m = A dy along one axis."""
+    """Compute m = A dy along one axis."""
     m[0].copy_(dy[0])
     torch.add(dy[0], dy[1], out=m[1])
     torch.sub(dy[0], dy[1], out=m[2])
@@ -141,7 +141,7 @@ def spread_output(dy: _Views, m: _Views) -> None:
 
 
 def collect_input(v: _Views, dx: _Views, axis: int) -> None:
-    """dx = B v along one axis of tiles, added up where tiles overlap.
+    """Compute dx = B v along one axis of tiles, added up where tiles overlap.
 
     A tile's entries 1 and 2 are its own two pixels; its entry 0 is the second pixel of the tile
     before it and its entry 3 the first pixel of the tile after it, or padding, which is dropped.

@@ -1,1 +1,1 @@
-"""The agent: the process, privileged where its user is, that owns a run's nodes and links."""
+"""The agent: the process that owns a run's nodes and links, with its user's privileges."""

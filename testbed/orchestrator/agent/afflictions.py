@@ -1,7 +1,7 @@
-"""What the agent does to nodes and links that are there and working; see ``Afflictions``.
+"""Faults applied by the agent to working nodes and links; see ``Afflictions``.
 
-Each request says how something is to be from now on, and asking twice changes nothing. What lasts how
-long, and what happens where two faults meet, is the orchestrator's.
+Each request sets a state from now on, and asking twice changes nothing. How long a fault lasts, and
+what two faults on one device add up to, is decided by the orchestrator.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,16 +19,18 @@ from testbed.nodes.linux import inside_network
 
 
 class Afflictions:
-    """The links and nodes of one run, as they are now; lives in the core's network namespace."""
+    """Applies faults to the links and nodes of one run, from the core's network namespace."""
 
     def __init__(
         self, links: Sequence[Link], networks: Mapping[str, int], server: str, nodes: Nodes
     ) -> None:
-        """Everything is as planned.
+        """Begin with all links and nodes as planned.
 
         Args:
+            links: every link of the run.
             networks: descriptor of each device's network namespace.
             server: IPv4 address of the device that others are cut off from.
+            nodes: every node of the run.
         """
         self._links = {link.device: link for link in links}
         self._networks = networks
@@ -42,15 +44,15 @@ class Afflictions:
         }
 
     def serve(self, request: Mapping[str, Any]) -> bool:
-        """Do what a request asks for; returns whether it asks for any of this.
+        """Do what a request asks for; return False if it is none of the following.
 
         ``{"link": device, "up": bool}``; ``{"cut": devices, "yes": bool}``, from the server;
         ``{"rate": device, "uplink": bit/s, "downlink": bit/s}`` and ``{"limit": device, "cpus":
-        number}``, where null is as planned; ``{"corrupt": device, "share": from 0 to 1}``.
+        number}``, where null means as planned; ``{"corrupt": device, "share": from 0 to 1}``.
 
         Raises:
             NetlinkError: the kernel refuses.
-            HostError: the processors of these nodes cannot be limited.
+            HostError: the processors of nodes of this kind cannot be limited.
         """
         match request:
             case {"link": device, "up": up}:

@@ -1,18 +1,17 @@
 """The agent: the process that owns a run's nodes and links.
 
-It stands between the orchestrator, which stays an ordinary process of the user's, and the nodes. It
-enters a user namespace where that is needed, lives in the core's network namespace, makes nodes and
-network while the fork server loads its libraries, and takes everything down when it is told to or
-when the orchestrator is gone:
+The orchestrator stays an ordinary process of the user; the agent enters a user namespace where that is
+needed, lives in the core's network namespace, makes nodes and network while the fork server loads its
+libraries, and takes everything down when the orchestrator asks for it or is gone:
 
-- the orchestrator dies: the agent's channel ends, it ends the nodes and removes what they were made of;
+- the orchestrator dies: the agent's channel ends; it ends the nodes and removes what they were made of;
 - the agent dies: the kernel kills the fork server, and with it, as the first process of their pid
   namespace, every node (a container's lifeline is cut, and the engine removes it); the network has no
   process left and goes too;
-- the fork server dies: the nodes go with it, or the agent ends them, says so and ends.
+- the fork server dies: the nodes end with it, or the agent ends them; it reports that and ends.
 
-What needs somebody's hand is what a SIGKILL of both leaves behind: control groups and a folder, empty;
-``testbed clean`` removes those.
+Only a SIGKILL of both leaves something to remove by hand: empty control groups and an empty folder;
+``testbed clean`` removes them.
 """
 
 import contextlib
@@ -33,13 +32,13 @@ from testbed.nodes.turns import holds_turn
 from testbed.nodes.user_namespace import enter_user_namespace
 
 TURN_TIMEOUT = 5.0
-"""Seconds of looking for a moment without a turn, after which a device is frozen where it stands."""
+"""Seconds to find a moment without a turn, after which a device is frozen even with one."""
 COUNTER_PERIOD = 0.25
 """Seconds between two readings of the ingress counter."""
 
 
 class Agent:
-    """Serves one run's requests; see ``serve``."""
+    """Serves the orchestrator's requests in one run; see ``serve``."""
 
     def __init__(self, control: Channel, nodes: Nodes) -> None:
         self._control = control
@@ -81,9 +80,10 @@ class Agent:
                 next_sample = time.monotonic() + self._observation.period
 
     def _await_room(self, wanted: bool) -> None:
-        """Be woken when the nodes can be asked again, if there is something to ask.
+        """Have the selector report room in the channel to the nodes, if requests are waiting.
 
-        The agent must not wait for them: they may be waiting for it, with events that it has not read.
+        The agent must never block on that channel: the fork server may itself be waiting for the agent
+        to read its events.
         """
         events = selectors.EVENT_READ | wanted * selectors.EVENT_WRITE
         if self._selector.get_key(self._nodes).events != events:
@@ -120,7 +120,7 @@ class Agent:
                     raise ValueError(f"unknown request {request}")
 
     def _freeze(self, device: str) -> None:
-        """Freeze a device outside its turns at computing, which nobody else would get any more."""
+        """Freeze a device while it holds no turn at computing, which no other device could take."""
         network, deadline = self._nodes.network(device), time.monotonic() + TURN_TIMEOUT
         self._nodes.freeze(device)
         while holds_turn(network) and time.monotonic() < deadline:
@@ -133,7 +133,7 @@ class Agent:
             self._control.send({"frozen": device, "yes": frozen})
 
     def _build_network(self, plan: dict[str, Any]) -> None:
-        # Imported once the fork server is off: none of it should be in the nodes' memory.
+        # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
         from testbed.network import star
         from testbed.network.addresses import Link, Shape
         from testbed.orchestrator.agent.afflictions import Afflictions
@@ -158,7 +158,7 @@ class Agent:
         if self._is_finished():
             return
         if plan.get("probe"):
-            # Before anything counts or captures, so that no ledger has it.
+            # Before anything counts or captures, so that the probe is in no ledger.
             from testbed.orchestrator.agent.probing import probe_links
 
             self._control.send({"probed": probe_links(plan["probe"], networks, self._is_finished)})
@@ -177,17 +177,17 @@ class Agent:
         self._control.send({"network": "built"})
 
     def _made(self, count: int) -> bool:
-        """Tell how many nodes there are; returns whether to give up."""
+        """Report the number of nodes made so far; return True if the run is over."""
         self._control.send({"made": count})
         return self._is_finished()
 
     def _linked(self, count: int) -> bool:
-        """Tell how many links there are; returns whether to give up."""
+        """Report the number of links made so far; return True if the run is over."""
         self._control.send({"linked": count})
         return self._is_finished()
 
     def _is_finished(self) -> bool:
-        """Whether the orchestrator has said meanwhile that it is over, or is gone."""
+        """Queue new requests; return True if the orchestrator has closed its end of the channel."""
         while not self._finished and self._control.readable(0):
             self._hear(self._control.receive())
         return self._finished
@@ -210,7 +210,7 @@ class Agent:
             self._control.send({"extras": self._extras.sample()})
 
     def take_down(self) -> None:
-        """End every node, remove what was made of them, and tell what could not be removed."""
+        """End every node, remove what nodes were made of, and report what could not be removed."""
         if self._observation:
             self._observation.abandon()
         left = self._nodes.take_down()
@@ -221,20 +221,20 @@ class Agent:
 
 
 def _make_nodes(first: dict[str, Any], control: Channel, report: Channel) -> Nodes:
-    """Nodes as the run's plan wants them."""
+    """Make nodes of the kind that the run's plan asks for."""
     chosen, load = first["nodes"], first["load"]
     if chosen["runtime"] == "namespaces":
         return NamespaceNodes(load, report, control)
-    # Imported where it is needed: the other runtime does without an engine's library.
+    # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import containers
 
     return containers(chosen, load, report, control)
 
 
 def main() -> int:
-    """Run the agent; the descriptors of its two channels are its arguments."""
+    """Run the agent; its arguments are the descriptors of its two channels. Return the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the orchestrator decides; its end is ours
+        signal.signal(number, signal.SIG_IGN)  # the orchestrator decides; the agent ends with it
     control, report = (Channel.from_descriptor(int(fd)) for fd in sys.argv[1:3])
     try:
         enter_user_namespace()

@@ -1,8 +1,8 @@
-"""What is sampled only while somebody exports metrics; the agent owns it.
+"""Samples that are taken only if metrics are exported; the agent owns them.
 
-The server's way out gets a class that counts frames at the MTU, as its way in has one always. The
-uplinks of peers, whose way in is what a run counts, are counted at their own end. The capture tells
-how far it is, and the processes are looked at.
+The server's egress gets a class that counts frames at the MTU, as its ingress always has. The uplinks
+of peers, of which a run counts the ingress, are counted at the peers' end. The capture reports its
+progress, and memory and processor time of the processes are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from traffic.counters import Meter, read_all
 
 
 class Extras:
-    """The extras of one run."""
+    """Takes the additional samples of one run."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Extras:
         observation: Observation,
         usage: Usage,
     ) -> None:
-        """Set the counters up; nothing of the run may have been sent yet."""
+        """Set the counters up; no device may have sent anything yet."""
         self._observation = observation
         self._usage = usage
         if observation.capture_process:
@@ -52,16 +52,16 @@ class Extras:
                     self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
 
     def egress(self) -> dict[str, Any]:
-        """Beside a reading of the ingress counter: the server's way out, if there is a server."""
+        """Return the server's egress, to go with a reading of the ingress; empty without a server."""
         return {"egress": together([self._egress.read()])} if self._egress else {}
 
     def uplinks(self) -> list[bytes]:
-        """``traffic.counters.COUNTS`` of the peers' uplinks, one row each, in parts."""
+        """Read the uplinks of peers: one row of ``traffic.counters.COUNTS`` each, ``ROWS`` per part."""
         rows = read_all(self._uplinks)
         return [rows[i : i + ROWS].tobytes() for i in range(0, len(rows), ROWS)]
 
     def sample(self) -> dict[str, Any]:
-        """How far the capture is (None if it has not said), and what the processes use."""
+        """Return the capture's progress (None before its first report) and what the processes use."""
         return {
             "capture": self._observation.capture_report(),
             "memory": self._usage.memory(),

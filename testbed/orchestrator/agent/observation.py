@@ -1,7 +1,7 @@
-"""Watching a run's traffic from inside the core's network namespace; the agent owns it.
+"""Watch a run's traffic from inside the core's network namespace; the agent owns it.
 
-The capture is a process of its own, the command line of ``traffic`` itself: it must not wait for
-anything, and it is a member of the run's pid namespace, so that it ends with the run whatever happens.
+The capture is a process of its own, running the command line of ``traffic``: it must not wait for
+anything else, and it belongs to the run's pid namespace, so that it always ends with the run.
 Counters are read by the agent, which holds a netlink socket in every device's namespace.
 """
 
@@ -25,27 +25,27 @@ from testbed.nodes.linux import inside_network
 from traffic.counters import Counts, Meter, read_all
 
 SNAP_LENGTH = 96
-"""Bytes kept of each packet: Ethernet, IPv4 and TCP with all its options are 94."""
+"""Bytes kept of each packet: Ethernet, IPv4 and TCP with all options take 94."""
 START_TIMEOUT = 300.0
-"""Seconds until the capture must receive packets; one that ends before is noticed at once."""
+"""Seconds until the capture must receive packets; if it ends earlier, that is noticed at once."""
 QUIET = 0.2
-"""Seconds without a frame after which the link is taken to be quiet."""
+"""Seconds without a frame after which the link counts as quiet."""
 QUIET_TIMEOUT = 5.0
 _STOP_TIMEOUT = 20.0
 REPORT_PERIOD = 1.0
-"""Seconds between two reports of the capture, if it is to make any."""
+"""Seconds between two progress reports of the capture, if they are asked for."""
 ROWS = 1000
-"""Rows of counters in a message."""
+"""Rows of counters in one message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Whose traffic is what.
+    """The devices whose traffic is captured, counted and left out.
 
     Attributes:
         observed: the device whose link is captured.
-        devices: those whose ingress the run is about; ``observed`` is one of them.
-        apart: those whose traffic is left out.
+        devices: the devices whose ingress is counted; ``observed`` is one of them.
+        apart: the devices whose traffic is left out.
     """
 
     observed: str
@@ -67,18 +67,19 @@ class Observation:
         counted: Counted,
         namespaces: Mapping[str, int],
     ) -> None:
-        """Open counters and start the capture; nothing of the run may have been sent yet.
+        """Open the counters and start the capture; no device may have sent anything yet.
 
-        What passed before, the probe's packets, is in neither.
+        Earlier packets, the probe's, are in neither.
 
         Args:
             plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
-                in bytes, ``period`` in seconds; ``metrics``, if the capture is to tell how far it is.
-            counted: whose ingress is counted, and whose link captured.
+                in bytes, ``period`` in seconds; ``metrics``, if the capture is to report its progress.
+            links: every link of the run.
+            counted: the devices to count, and the one to capture.
             namespaces: descriptor of each device's network namespace.
 
         Raises:
-            HostError: the capture cannot be started; says why.
+            HostError: the capture cannot be started; the message says why.
         """
         self.period = float(plan["period"])
         by_name = {link.device: link for link in links}
@@ -86,7 +87,7 @@ class Observation:
         self._meters: list[Meter] = []
         for link in links:
             if link.device in counted.devices:
-                # At the core's end, where everything that enters the device passes.
+                # At the core's end, where all traffic into the device passes.
                 meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED, from_now=True)
                 self._ingress[link.device] = meter
                 self._meters.append(meter)
@@ -138,11 +139,11 @@ class Observation:
 
     @property
     def capture_process(self) -> int | None:
-        """The capture's process id; None without one."""
+        """The capture's process id; None without a capture."""
         return self._capture.pid if self._capture else None
 
     def capture_report(self) -> dict[str, Any] | None:
-        """What the capture has said last of how far it is."""
+        """Return the capture's latest progress report; None before the first."""
         if self._capture is None or self._capture.poll() is not None:
             return self._report
         assert self._capture.stdout is not None
@@ -154,27 +155,27 @@ class Observation:
         return self._report
 
     def read_ingress(self) -> dict[str, float]:
-        """Read the classes that count what enters the counted devices; all of them together."""
+        """Return the sum of the counters of ingress over all counted devices; see ``together``."""
         return together(meter.read() for meter in self._ingress.values())
 
     def read_each(self) -> dict[str, int]:
-        """Bytes that entered each of the counted devices."""
+        """Return the bytes that entered each of the counted devices."""
         return {device: meter.read().class_bytes for device, meter in self._ingress.items()}
 
     def sample(self) -> list[bytes]:
-        """Read all counters: ``traffic.counters.COUNTS``, one row per link, in parts."""
+        """Read all counters: a row of ``traffic.counters.COUNTS`` per link, ``ROWS`` rows per part."""
         rows = read_all(self._meters)
         return [rows[i : i + ROWS].tobytes() for i in range(0, len(rows), ROWS)]
 
     def complaint(self) -> str | None:
-        """What went wrong with the capture since this was asked last."""
+        """Return what went wrong with the capture, once; None if nothing did, or it was returned."""
         if self._complained or self._capture is None or self._capture.poll() is None:
             return None
         self._complained = True
         return "the capture ended before the run did"
 
     def stop(self) -> dict[str, Any]:
-        """Wait until the link is quiet and stop; returns what the capture and the class counted."""
+        """Wait until the link is quiet and stop; return what the capture and the counters counted."""
         before = self.read_ingress()
         deadline = time.monotonic() + QUIET_TIMEOUT
         while time.monotonic() < deadline:
@@ -209,14 +210,14 @@ class Observation:
         return result
 
     def abandon(self) -> None:
-        """Let the capture end and close its files; for a run that was cut short."""
+        """End the capture of a run that was cut short, so that its files are closed."""
         if self._capture is not None and self._capture.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._capture.communicate(timeout=3)
 
 
 def together(readings: Iterable[Counts]) -> dict[str, float]:
-    """Add readings up, at the time of the last."""
+    """Add readings up: ``bytes``, ``frames`` and ``dropped``, with the ``time`` of the last reading."""
     rows = list(readings)
     return {
         "time": rows[-1].time,
@@ -227,6 +228,6 @@ def together(readings: Iterable[Counts]) -> dict[str, float]:
 
 
 def _last_line(complaint: bytes) -> str:
-    """What a command said last on its standard error, without its name."""
+    """Return the last line of a command's standard error, without the command's name."""
     lines = complaint.decode(errors="replace").strip().splitlines() or ["it says nothing"]
     return lines[-1].removeprefix("traffic: ")[:500]

@@ -1,7 +1,7 @@
-"""Probing links in the agent.
+"""Probe links in the agent.
 
-It probes when the network is built and before anything counts or captures, while the libraries are
-still being loaded. A probe that fails costs its run nothing but the measurement.
+Links are probed after the network is built and before anything counts or captures, while the fork
+server is still loading libraries. A failed probe costs the run its measurement and must never end it.
 """
 
 import time
@@ -21,16 +21,16 @@ def probe_links(
     namespaces: Mapping[str, int],
     given_up: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Probe links in the agent, whatever becomes of it.
+    """Probe links; an error becomes a part of the result.
 
     Args:
         asked: ``device``, ``index``, ``uplink`` and ``downlink`` of each link, as it should be.
         namespaces: descriptor of each device's network namespace.
-        given_up: whether to return at once.
+        given_up: asked now and then, whether to return at once.
 
     Returns:
         ``directions``, one record for each direction that shapes something, and ``seconds``; or
-        ``failed``, the reason for which there are none.
+        ``failed``, why there are none.
     """
     began = time.monotonic()
     try:
@@ -41,7 +41,7 @@ def probe_links(
             for one in asked
         ]
         found = probe(links, namespaces, given_up)
-    except Exception as error:  # whatever it is, the run goes on without
+    except Exception as error:  # the run goes on without the measurement
         traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {error}"}
     seconds = round(time.monotonic() - began, 3)

@@ -1,7 +1,7 @@
-"""The agent's process, from the orchestrator's side: started, spoken to, and waited for.
+"""The orchestrator's side of the agent: start its process, send it requests, wait for its end.
 
-The orchestrator never waits for room in the channel to the agent: the agent may be waiting for it at
-the same time, with answers that it has not read. What there is no room for waits here.
+The orchestrator must never wait for room in the channel to the agent: at the same time the agent may
+be waiting for the orchestrator to read its answers. Requests that find no room are queued here.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ class AgentProcess:
     """One run's agent; see ``testbed.orchestrator.agent.agent``.
 
     Attributes:
-        control: what it tells; it is asked by ``ask``.
-        report: what the roles tell.
+        control: the channel on which the agent reports; requests go through ``ask``.
+        report: the channel on which the roles report.
     """
 
     def __init__(self, log: Path, handed: Collection[int]) -> None:
-        """Start it.
+        """Start the agent.
 
         Args:
-            log: what it and the roles print is appended.
-            handed: descriptors that roles inherit by way of it.
+            log: file to which the output of the agent and of the roles is appended.
+            handed: descriptors that the roles inherit from the agent.
         """
         self.control, theirs = Channel.pair()
         self.report, roles = Channel.pair()
@@ -49,21 +49,21 @@ class AgentProcess:
                 stdout=output,
                 stderr=output,
                 env=os.environ | node_plan.ONE_THREAD | {"PYTHONPATH": search_path},
-                start_new_session=True,  # Ctrl-C is for the orchestrator, which tells the others
+                start_new_session=True,  # only the orchestrator must get a Ctrl-C
             )
         theirs.close()
         roles.close()
         self._requests: deque[Mapping[str, Any]] = deque()
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Send a request now or, if there is no room, as soon as ``send_waiting`` finds some."""
+        """Send a request now or, if there is no room, from a later ``send_waiting``."""
         self._requests.append(request)
         self.send_waiting()
 
     def send_waiting(self) -> bool:
-        """Send what waits, as far as there is room; returns whether anything still waits.
+        """Send the queued requests while there is room; return True if any are left.
 
-        An agent that is gone is asked nothing more: ``control`` tells its last words, and its end.
+        If the agent is gone they are dropped: its last messages and its end are read from ``control``.
         """
         try:
             while self._requests and self.control.has_room():
@@ -74,14 +74,17 @@ class AgentProcess:
 
     @property
     def process(self) -> int:
-        """Its process id."""
+        """The agent's process id."""
         return self._process.pid
 
     def end(self, deadline: float) -> Iterator[str]:
-        """Have it remove everything, and wait for that.
+        """Have the agent remove everything, and wait for its end.
+
+        Args:
+            deadline: CLOCK_MONOTONIC in seconds after which the agent is killed.
 
         Yields:
-            What it could not remove.
+            What could not be removed.
         """
         self._requests.clear()
         self.control.end()
@@ -97,7 +100,7 @@ class AgentProcess:
         yield from self._remove_left()
 
     def _remove_left(self) -> Iterator[str]:
-        """Remove what an agent leaves that died before it could: control groups, folders of containers.
+        """Remove what an agent leaves if it dies early: control groups and folders of containers.
 
         Yields:
             What cannot be removed.
@@ -110,7 +113,7 @@ class AgentProcess:
             yield f"{error}; `testbed clean` removes it once nothing uses it"
 
     def _left(self, deadline: float) -> Iterator[str]:
-        """Hear it out: the last thing that it says is what it could not remove."""
+        """Read the agent's last messages; yield what it reports that it could not remove."""
         with contextlib.suppress(OSError):
             while self.control.readable(max(0.0, deadline - time.monotonic())):
                 message = self.control.receive()

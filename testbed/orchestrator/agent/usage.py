@@ -1,10 +1,9 @@
 """Memory of a run's processes by role, read from /proc at a bounded cost; the agent owns it.
 
-What belongs to a process alone is in ``smaps_rollup``, for which the kernel walks the process's page
+A process's private bytes are in ``smaps_rollup``, for which the kernel walks the process's page
 tables: 9 ms for a worker that was forked from a process with torch. Reading may therefore take only a
-share of the time that passes, and goes on with the next process when there is some again; what was
-read last stands for those that it did not come to, and the others of their role for those that were
-never read.
+share of the elapsed time; when the share is used up, it continues at the next call. A process that
+was not reached keeps its last value, and one that was never read counts as the mean of its role.
 """
 
 import contextlib
@@ -16,16 +15,16 @@ from pathlib import Path
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 
 SHARE = 0.002
-"""Seconds of processor time that reading may take in a second."""
+"""Seconds of processor time that reading may take in each second."""
 ADVANCE = 0.05
-"""Seconds that it may take at once at the beginning."""
+"""Seconds of processor time that may be saved up; also available at the start."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 HELPERS = "orchestrator"
-"""Role of the processes beside the devices."""
+"""Role of the processes that are not devices (and of the peers' coordinator)."""
 
 
 class Usage:
-    """The processes of one run, by their ids as this process sees them."""
+    """Memory and processor time of one run's processes, by process ids as this process sees them."""
 
     def __init__(self, fork_server: int | None) -> None:
         self._fork_server = fork_server
@@ -40,18 +39,18 @@ class Usage:
         self._allowance, self._counted = ADVANCE, time.monotonic()
 
     def helper(self, process: int, name: str) -> None:
-        """Count a process in that is no device."""
+        """Add a process that is not a device."""
         self._helpers[process] = name
 
     def started(self, device: str, process: int) -> None:
-        """A device has been started; the process id is as the fork server sees it, if there is one."""
+        """Note that a device was started; the id is as the fork server sees it, if there is one."""
         if self._fork_server is None:
             self.watch(device, process)
         else:
             self._awaited[process] = device
 
     def watch(self, device: str, process: int) -> None:
-        """Watch a device's process from now on, by its id as this process sees it."""
+        """Read a device's process from now on, by its id as this process sees it."""
         roles = {
             SERVER_NAME: SERVER_NAME,
             EVALUATOR_NAME: EVALUATOR_NAME,
@@ -60,12 +59,12 @@ class Usage:
         self._roles[process] = roles.get(device, "workers")
 
     def memory(self) -> dict[str, int]:
-        """Private bytes of each role."""
+        """Return the private bytes of each role, as far as they are known."""
         self._find()
         now = time.monotonic()
         self._allowance = min(self._allowance + SHARE * (now - self._counted), ADVANCE)
         self._counted = now
-        for _ in range(len(self._roles)):  # nobody is read twice
+        for _ in range(len(self._roles)):  # no process is read twice in one call
             if self._allowance <= 0:
                 break
             began = time.thread_time()
@@ -74,7 +73,7 @@ class Usage:
         return self._add_up()
 
     def _next(self) -> int:
-        """Whose turn it is: workers, and in between the few others."""
+        """Return the process to read next: workers, alternating with the few others."""
         self._reads += 1
         workers = self._reads % 2 == 1
         turn = self._turn[workers]
@@ -95,7 +94,7 @@ class Usage:
         return {role: sum(own) * count[role] // len(own) for role, own in known.items()}
 
     def processor(self) -> dict[str, float]:
-        """Seconds of processor time of each process that is no device, by its name."""
+        """Return the processor time in seconds of each process that is not a device, by its name."""
         found = {}
         for process, name in self._helpers.items():
             with contextlib.suppress(OSError, IndexError):
@@ -107,18 +106,18 @@ class Usage:
     def _read(self, process: int) -> None:
         try:
             self._private[process] = _private_bytes(process)
-        except OSError:  # it has ended, or may not be looked at
+        except OSError:  # the process has ended, or may not be read
             self._private.pop(process, None)
             self._roles.pop(process, None)
 
     def _find(self) -> None:
-        """Find the processes that the fork server has started since."""
+        """Find the processes that the fork server has started since the last call."""
         if not self._awaited:
             return
         server = self._fork_server
         try:
             listed = Path(f"/proc/{server}/task/{server}/children").read_text(encoding="utf-8")
-        except OSError:  # a kernel without that list, or the fork server has ended
+        except OSError:  # the kernel has no such list, or the fork server has ended
             return
         for process in map(int, listed.split()):
             if process not in self._roles and process not in self._helpers:
@@ -142,5 +141,5 @@ def _private_bytes(process: int) -> int:
 
 
 def _one_level_up(process: int) -> int:
-    """The id of a process in the namespace around its own."""
+    """Return the id of a process in the parent of its pid namespace."""
     return int(_fields(f"/proc/{process}/status")["NSpid"].split()[-2])

@@ -1,1 +1,1 @@
-"""Fault injection: faults begun, undone and written down as the run goes."""
+"""Fault injection: begin, undo and record faults as the run goes."""

@@ -1,4 +1,4 @@
-"""What faults do next by the wall clock: the schedule's times, and the ends of what has begun."""
+"""Faults to begin and to end next by the wall clock: scheduled times, and ends of active faults."""
 
 import heapq
 import itertools
@@ -12,7 +12,7 @@ from testbed.faults.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A fault that begins, and whom it strikes."""
+    """A fault that begins, and the numbers of the devices that it strikes."""
 
     fault: Fault
     devices: Sequence[int]
@@ -20,7 +20,7 @@ class Beginning:
 
 @dataclass(order=True, slots=True)
 class End:
-    """A fault's end to come; whom it struck, and in which of their incarnations."""
+    """The future end of a fault, and the incarnations of the devices that it struck, by number."""
 
     when: float
     number: int
@@ -29,10 +29,10 @@ class End:
 
 
 class Agenda:
-    """Of one run; moments are of CLOCK_MONOTONIC, in seconds."""
+    """The agenda of one run; all times are CLOCK_MONOTONIC in seconds."""
 
     def __init__(self, schedule: Schedule) -> None:
-        """Nothing is due before training."""
+        """Begin empty: nothing is due before training."""
         self._schedule = schedule
         self._timed: Iterator[tuple[float, Sequence[int], Fault]] = iter(())
         self._next: tuple[float, Sequence[int], Fault] | None = None
@@ -41,10 +41,11 @@ class Agenda:
         self._count = itertools.count()
 
     def begin(self, training: float, elapsed: float) -> None:
-        """Training has begun.
+        """Note that training has begun.
 
         Args:
-            elapsed: seconds of training whose faults have begun already.
+            training: when it began.
+            elapsed: seconds of training in earlier sessions, whose faults have begun already.
         """
         self._training = training
         due = self._schedule.timed()
@@ -52,25 +53,27 @@ class Agenda:
         self._next = next(self._timed, None)
 
     def end_at(self, when: float, fault: Fault, struck: Mapping[int, int]) -> None:
-        """Have a fault end.
+        """Schedule the end of a fault.
 
         Args:
-            struck: the incarnations of those that it struck, by their numbers.
+            when: the time of its end.
+            fault: the fault.
+            struck: the incarnations of the devices that it struck, by number.
         """
         heapq.heappush(self._ends, End(when, next(self._count), fault, struck))
 
     def has_end(self, number: int) -> bool:
-        """Whether a worker that was killed is to come back."""
+        """Return True if a worker that was killed is scheduled to come back."""
         return any(number in end.struck for end in self._ends if end.fault.kind == "kill")
 
     def clear(self) -> None:
-        """Nothing is due any more."""
+        """Drop everything that was due."""
         self._next = None
         self._ends.clear()
 
     @property
     def due(self) -> float:
-        """When the next thing is; infinite if nothing is to come."""
+        """The time of the next entry; infinite if there is none."""
         return min(self._begins, self._ends[0].when if self._ends else math.inf)
 
     @property
@@ -78,7 +81,7 @@ class Agenda:
         return math.inf if self._next is None else self._training + self._next[0]
 
     def take(self, now: float) -> Beginning | End | None:
-        """The next thing if it is due by now; of one moment, ends come first."""
+        """Remove and return the next entry if it is due by ``now``; at equal times, ends come first."""
         if self.due > now:
             return None
         if self._ends and self._ends[0].when <= self._begins:

@@ -1,4 +1,4 @@
-"""What the faults of an interrupted run had come to, by its records."""
+"""The state of an interrupted run's faults, from its records."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ from testbed.faults.active_faults import ActiveFaults
 
 @dataclass(slots=True)
 class EarlierFaults:
-    """Of all devices.
+    """The faults of all devices until the run was interrupted.
 
     Attributes:
         server_kills: how often the server was killed.
-        incarnations: how often each worker, by its number, was killed and came back.
+        incarnations: how often each worker, by number, was killed and came back.
         dead: the workers that were killed and have not come back.
-        lasting: the faults that have not ended: their records, with the numbers of those on whom they
-            last.
+        lasting: the records of faults that have not ended, with the numbers of the devices on which
+            they are still active.
     """
 
     server_kills: int = 0
@@ -28,10 +28,11 @@ class EarlierFaults:
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], numbers: Mapping[str, int]) -> Self:
-        """Read the records of a run's faults, which have names of devices.
+        """Read the records of a run's faults.
 
         Args:
-            numbers: of the workers, by their names.
+            records: in order, with the names of devices.
+            numbers: the workers' numbers, by name.
         """
         found, standing = cls(), ActiveFaults()
         kills: dict[int, dict[str, Any]] = {}
@@ -55,7 +56,7 @@ class EarlierFaults:
 
 
 def _together(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One record for all whom the same fault struck at once."""
+    """Merge records of the same fault that began at the same time into one."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
         key = tuple(record[name] for name in ("fault", "rule", "time"))

@@ -1,8 +1,8 @@
-"""How each device stands under the faults that last on it, and what the agent is asked to make it so.
+"""The combined effect of the active faults on each device, and the agent's requests that apply it.
 
-Faults overlap: a link is down while any fault says so, a rate is the least that any of them leaves.
-Only what changes is asked for. Under the virtual clock durations and rates are computed, so that
-nothing is slowed down for real.
+Faults overlap: a link is down while any fault says so, and a rate is the least that any fault leaves.
+The agent is asked only for what changes. Under the virtual clock durations and rates are computed, so
+that nothing is slowed down for real.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +18,16 @@ Ask: TypeAlias = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Impairment:
-    """How a device stands; without arguments as planned.
+    """The state of a device under faults; without arguments as planned.
 
     Attributes:
-        frozen: whether its processes stand still.
-        down: whether its link is.
+        frozen: whether its processes are frozen.
+        down: whether its link is down.
         cut: whether it is cut off from the server.
         uplink, downlink: rates of its link in bit/s; None: as planned.
         factor: what its durations are multiplied by.
-        cpus: processors that it may use; None: as planned.
-        share: of its frames that are damaged.
+        cpus: the number of processors that it may use; None: as planned.
+        share: the share of its frames that are damaged, from 0 to 1.
     """
 
     frozen: bool = False
@@ -41,7 +41,7 @@ class Impairment:
 
     @classmethod
     def under(cls, faults: Sequence[Fault]) -> "Impairment":
-        """How a device stands under these."""
+        """Return the combined effect of faults on one device."""
         kinds = {fault.kind for fault in faults}
         pace = Pace.under(faults)
         return cls(
@@ -57,15 +57,15 @@ class Impairment:
 
 
 class Impairments:
-    """All devices of a run that faults may strike."""
+    """The impairments of all devices of a run that faults may strike."""
 
     def __init__(self, names: Mapping[int, str], ask: Ask, paces: Paces | None) -> None:
-        """Everybody stands as planned.
+        """Begin with all devices as planned.
 
         Args:
             names: the devices' names by number.
-            ask: the agent.
-            paces: of the devices; None where none is slowed down for real.
+            ask: sends a request to the agent.
+            paces: the devices' factors in shared memory; None if nothing is slowed down for real.
         """
         self._names = names
         self._ask = ask
@@ -74,27 +74,27 @@ class Impairments:
         self._now = dict.fromkeys(names, Impairment())
 
     def begin(self, fault: Fault, devices: Sequence[int]) -> None:
-        """A fault begins; one that kills is the caller's."""
+        """Apply a fault to devices; kills are not handled here."""
         for device in devices:
             self._faults[device].append(fault)
         self._settle(devices)
 
     def end(self, fault: Fault, devices: Sequence[int]) -> None:
-        """A fault is over, where it has not been forgotten."""
+        """Undo a fault on those of the devices on which it is still active."""
         for device in devices:
             if fault in self._faults[device]:
                 self._faults[device].remove(fault)
         self._settle(devices)
 
     def has(self, device: int, kinds: Sequence[Kind], *, for_good: bool = False) -> bool:
-        """Whether such a fault lasts on a device, with no end to come if that is asked."""
+        """Return True if such a fault is active on a device; ``for_good``: one without an end."""
         return any(
             fault.kind in kinds and not (for_good and fault.duration is not None)
             for fault in self._faults[device]
         )
 
     def forget(self, device: int, kinds: Sequence[Kind]) -> None:
-        """No fault of these kinds lasts on a device any more."""
+        """Undo all faults of these kinds on a device."""
         self._faults[device] = [one for one in self._faults[device] if one.kind not in kinds]
         self._settle([device])
 
@@ -107,7 +107,7 @@ class Impairments:
                 cut[after.cut].append(self._names[device])
             self._change(device, before, after)
         for yes, names in cut.items():
-            if names:  # the whole set at once
+            if names:  # all devices in one request
                 self._ask({"cut": names, "yes": yes})
 
     def _change(self, device: int, before: Impairment, after: Impairment) -> None:

@@ -1,19 +1,20 @@
-"""Faults as the orchestrator has them happen: begun, undone and written down.
+"""Fault injection by the orchestrator: begin, undo and record faults.
 
-Who is struck and when is decided elsewhere. Under the virtual clock the server's records say when a
-fault begins and when it ends. Under the wall clock the beginning comes from the schedule's times, of
-which this is the clock, from the server, when it reaches a version that the schedule names, and from
-workers, when they have made a push behind which something strikes them; every end is timed here.
+Which devices are struck and when is decided elsewhere (``testbed.faults.schedule``). Under the virtual
+clock the server's records say when a fault begins and ends. Under the wall clock every end is timed
+here, and a beginning comes from one of three: the schedule's times, which are also timed here; the
+server, when it reaches a version that the schedule names; a worker, after a push that a fault follows.
 
-A worker that a fault has killed comes back as its next *incarnation*, once its process is gone and the
-server has told of its last connection, and with that of all it pushed.
+A killed worker comes back as its next *incarnation*, when its fault has ended and its process is gone;
+under the wall clock also when the server has reported its last connection, and with it every push that
+arrived, or ``CLOSING_TIMEOUT`` has passed.
 
-A server that a fault has killed is started again when its time has come. Under the virtual clock it has
-everybody as they were at its checkpoint; under the wall clock nothing but the server itself goes back.
+A killed server is started again: under the virtual clock at once, and its workers are put back to where
+they were at its checkpoint; under the wall clock when its fault ends, and only the server goes back.
 
-When training has ended, those that could not hear of it (frozen, cut off, or only just connected again,
-while TCP still waits for longer and longer) are killed, with their links up: their kernel then says at
-once that the connection is over, and no ledger has to wait for it.
+When training has ended, devices that could not receive the message (frozen, cut off, or only just
+connected again, while TCP's retransmission timer is still long) are killed, with their links up: their
+kernel then closes the connection at once, and no ledger has to wait for it.
 """
 
 import math
@@ -41,30 +42,30 @@ from testbed.telemetry.run_log import RunLog
 from testbed.training.settings import Settings
 
 UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
-"""Kinds that keep a device from being heard, and from hearing."""
+"""Kinds of faults during which a device can neither send nor receive."""
 SETTLED = 2.0
-"""Seconds behind an outage, and its length once more, until TCP goes on as before."""
+"""Seconds after an outage, added to its length once more, until TCP works as before."""
 LOOK_PERIOD = 0.02
-"""Seconds between two looks for what is not told."""
+"""Seconds between two checks for what no message reports."""
 CLOSING_TIMEOUT = 2.0
-"""Seconds in which the server tells of a killed worker's connection, if it can notice its end."""
+"""Seconds in which the server reports a killed worker's connection, if it can notice the end."""
 Phase: TypeAlias = Literal["begin", "end"]
 _DETAILS = ("factor", "uplink", "downlink", "cpus", "share")
 
 
 @dataclass(slots=True)
 class _Worker:
-    """What has to be known of one worker.
+    """One worker's state under faults; all times are CLOCK_MONOTONIC in seconds.
 
     Attributes:
-        incarnation: how often it has come back.
-        applied: how many of its pushes the server has told of.
-        pushes: how many it has told of itself, last; the server tells later.
-        killed: until when a fault keeps it dead, in seconds of CLOCK_MONOTONIC; infinite: for good, or
-            until the clock says so; None: it lives.
-        exited: when its process had ended, once it was killed.
-        closed: whether the server has told of its last connection since then.
-        unsettled: until when TCP may be behind an outage.
+        incarnation: how often the worker has come back.
+        applied: the number of its pushes that the server has reported.
+        pushes: the number of pushes that the worker itself reported last; the server reports later.
+        killed: until when a fault keeps it dead; infinite: for good, or until the fault's end is
+            reported; None: it is alive.
+        exited: when its process had ended, after a kill.
+        closed: whether the server has reported the end of its last connection since the kill.
+        unsettled: until when TCP may still suffer from an outage.
         started: when it last came back.
     """
 
@@ -79,13 +80,13 @@ class _Worker:
 
 
 def _fault(record: Mapping[str, Any]) -> Fault:
-    """Of which somebody tells."""
+    """Return the fault that a record is about."""
     details = {key: record[key] for key in _DETAILS if key in record}
     return Fault(record["rule"], record["fault"], record["duration"], **details)
 
 
 class Injection:
-    """The faults of one run."""
+    """Begins, undoes and records the faults of one run."""
 
     def __init__(
         self,
@@ -98,14 +99,16 @@ class Injection:
         log: RunLog,
         once: Deduplication,
     ) -> None:
-        """Nothing has happened yet.
+        """Begin without any fault.
 
         Args:
-            names: the workers' names by number.
-            ask: the agent.
-            start: a device, in a role.
-            event: tells one, as (level, text, device).
-            once: knows what was written down already.
+            settings: of the run.
+            names: the workers' names by number; empty if peers train, which have no faults.
+            ask: sends a request to the agent.
+            start: starts a device in a role.
+            event: records an event, as (level, text, device).
+            log: the run directory, to which faults are written.
+            once: knows which faults are on record already.
         """
         self._once = once
         self._server = KilledServer(ask, start)
@@ -125,17 +128,17 @@ class Injection:
         self._elapsed = -math.inf
         self._lasting: list[dict[str, Any]] = []
 
-    # -- what happens
+    # -- what is reported
 
     def go_on(
         self, rows: npt.NDArray[Any], records: Sequence[Mapping[str, Any]], mark: Mark
     ) -> None:
-        """Begin where an interrupted run was; nobody is there, and ``restored`` has them started.
+        """Restore the state of an interrupted run; no worker is alive until ``restored`` starts it.
 
         Args:
-            rows: the pushes that were taken in, of ``records.UPDATE``.
-            records: of the faults, with the devices' names.
-            mark: of the checkpoint.
+            rows: the pushes up to the checkpoint, rows of ``records.UPDATE``.
+            records: the faults up to the checkpoint, with the devices' names.
+            mark: the checkpoint's.
         """
         self._elapsed = mark.time
         self._version = self._reached = mark.version
@@ -149,13 +152,13 @@ class Injection:
         for number, worker in self._workers.items():
             worker.incarnation += earlier.incarnations[number]
         if not self._wall:
-            return  # the virtual clock knows what lasts
+            return  # the virtual clock reports which faults are active
         for number in earlier.dead:
             self._workers[number].killed = math.inf
         self._lasting = earlier.lasting
 
     def training(self, when: float) -> None:
-        """Training has begun, at a moment of CLOCK_MONOTONIC."""
+        """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
         self._training = when
         if not self._wall:
             return
@@ -167,33 +170,33 @@ class Injection:
             self._end_at(when + record["time"], fault, devices)
 
     def _end_at(self, began: float, fault: Fault, devices: Sequence[int]) -> None:
-        """Have a fault end in time; it began at a moment of CLOCK_MONOTONIC."""
+        """Schedule the end of a fault that began at a moment of CLOCK_MONOTONIC, if it has one."""
         if fault.duration is not None:
             struck = {number: self._workers[number].incarnation for number in devices}
             self._agenda.end_at(began + fault.duration, fault, struck)
 
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
-        """Pushes were taken in, rows of ``records.UPDATE``, which led to this version."""
+        """Count the pushes in rows of ``records.UPDATE``, which led to ``version``."""
         self._version = version
         pushed = rows["worker"][rows["payload_bytes"] > 0]
         numbers, counts = np.unique(pushed, return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            if number in self._workers:  # and not a peer
+            if number in self._workers:  # a peer is not
                 self._workers[number].applied += count
 
     def reached(self, version: int) -> None:
-        """The server has reached a version that the schedule names."""
+        """Begin the faults of a version that the server has reached."""
         self._version = version
         if version <= self._reached:
-            return  # a server that has come back reaches it once more
+            return  # a restored server reaches it a second time
         self._reached = version
         for devices, fault in self._schedule.at_iteration(version):
             self._begin(fault, devices, self._now(), version)
 
     def told(self, record: Mapping[str, Any]) -> None:
-        """The clock, or a worker, tells of a fault's beginning or end."""
+        """Handle a report, by the virtual clock or a worker, that a fault begins or ends."""
         if SERVER_NUMBER in record["devices"]:
-            self._tell_of_server(record)  # it has come back from that
+            self._tell_of_server(record)  # a restored server reports its own kill
             return
         fault, devices, phase = _fault(record), record["devices"], record["phase"]
         when = self._now() if self._wall else record["time"]
@@ -201,14 +204,14 @@ class Injection:
             worker = self._workers[devices[0]]
             worker.pushes = record["pushes"]
             if self._over and worker.killed is None and fault.kind in ("freeze", "kill"):
-                self._kill(devices[0])  # it stands still by itself, and hears of no end
+                self._kill(devices[0])  # it waits for its fault, and not for the end of training
         if phase == "begin":
             self._begin(fault, devices, when, record["iteration"])
         else:
             self._end(fault, devices, when, record["iteration"])
 
     def exited(self, device: str) -> bool:
-        """A device's process has ended; whether that was the testbed's doing."""
+        """Note that a device's process has ended; return True if this module had it killed."""
         if device == SERVER_NAME and self._server.exited():
             if not self._wall:
                 self._undo()
@@ -220,12 +223,12 @@ class Injection:
         return True
 
     def closed(self, number: int | None) -> None:
-        """The server has told of a connection's end, and of all that came over it."""
+        """Note that the server has reported a connection's end, and with it all that came over it."""
         if number in self._workers:
             self._workers[number].closed = True
 
     def explains(self, device: str | None) -> bool:
-        """Whether a connection that ends is what a fault of this device leads to."""
+        """Return True if a kill of the device explains that a connection of it ended."""
         number = None if device is None else self._numbers.get(device)
         if number is None:
             return False
@@ -235,7 +238,7 @@ class Injection:
 
     @property
     def patience(self) -> float:
-        """Seconds until ``turn`` has something to do."""
+        """The number of seconds until ``turn`` has something to do."""
         now = time.monotonic()
         due = min(self._agenda.due, max(self._server.due, now + LOOK_PERIOD))
         waiting = any(
@@ -247,7 +250,7 @@ class Injection:
         return max(0.0, due - now)
 
     def turn(self, until: float = math.inf) -> None:
-        """Do what is due by now, or was by an earlier moment of CLOCK_MONOTONIC."""
+        """Do what is due by now, or was due by ``until``, a moment of CLOCK_MONOTONIC."""
         while due := self._agenda.take(min(until, time.monotonic())):
             if isinstance(due, Beginning):
                 self._begin(due.fault, due.devices, self._now(), self._version)
@@ -263,16 +266,16 @@ class Injection:
 
     @property
     def server_exited(self) -> float:
-        """When the last server that was killed had ended, in seconds of CLOCK_MONOTONIC."""
+        """The moment of CLOCK_MONOTONIC when the last killed server process had ended."""
         return self._server.last_end
 
     @property
     def server_kills(self) -> int:
-        """How often the server was killed, in all sessions of the run."""
+        """The number of times that the server was killed, in all sessions of the run."""
         return self._server.kills
 
     def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
-        """The clock has the server killed, for this time; it waits for that."""
+        """Kill the server for the ``number``-th time; the server has asked for it, and waits."""
         self._tell_of_server(record)
         self._server.kill(number)
 
@@ -287,9 +290,9 @@ class Injection:
         self._write(record["phase"], fault, [SERVER_NUMBER], record["time"], record["iteration"])
 
     def _undo(self) -> None:
-        """Have everybody as planned: what lasted when the checkpoint was written begins again.
+        """Undo all faults: the restored server reports those that were active at its checkpoint.
 
-        Whoever did not hear that the server is gone may never do so, and begins anew.
+        A worker that cannot notice the server's end now may never do so, and is killed.
         """
         for number, worker in self._workers.items():
             deaf = self._standings.has(number, UNHEARD) or time.monotonic() < worker.unsettled
@@ -304,19 +307,19 @@ class Injection:
         if server.fault is not None:
             self._write("end", server.fault, [SERVER_NUMBER], self._now(), self._version)
         elif any(one.killed is not None and one.exited is None for one in self._workers.values()):
-            return  # they are to be gone, too
+            return  # killed workers must be gone before the server starts
         server.start_again(self._training)
 
     def restored(
         self, version: int, there: Sequence[int], incarnations: Sequence[int] | None
     ) -> None:
-        """The server is back: have those workers that it expects, in the incarnations they had.
+        """Start and kill workers so that the restored server finds the incarnations that it expects.
 
         Args:
-            version: from which it goes on.
-            there: who was there when the checkpoint was written.
-            incarnations: of all workers, then or when they come back; None under the wall clock, where
-                workers are as they are.
+            version: the version of the checkpoint.
+            there: the numbers of the workers that were connected when the checkpoint was written.
+            incarnations: each worker's incarnation at that time, or that in which it comes back; None
+                under the wall clock, where workers stay as they are.
         """
         self._server.coming = False
         if incarnations is None:
@@ -335,17 +338,17 @@ class Injection:
         self._bring_back()
 
     def stands(self, record: Mapping[str, Any]) -> None:
-        """A fault lasted when the checkpoint was written."""
+        """Apply a fault that was active when the checkpoint was written."""
         self._standings.begin(_fault(record), record["devices"])
 
     def release(self) -> None:
-        """Training has ended: nothing begins any more, and nobody is to keep it from its end."""
+        """Note that training has ended: no fault begins any more, and none may delay the run's end."""
         self._over = True
         self._agenda.clear()
         for number in self._names:
             self._release(number)
 
-    # -- doing it
+    # -- what is done
 
     def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         if SERVER_NUMBER in devices:
@@ -364,14 +367,14 @@ class Injection:
             self._end_at(time.monotonic(), fault, devices)
         if self._wall and all(map(self._is_lost, self._names)):
             for number in self._names:
-                self._release(number)  # the server finds that nobody is left
+                self._release(number)  # so that the server finds that no worker is left
 
     def _can_be_struck(self, number: int) -> bool:
-        """Whether a worker is there: who is killed or lost has no other fault."""
+        """Return True if a fault may strike a worker: it is neither killed nor lost."""
         return self._workers[number].killed is None and not self._is_lost(number)
 
     def _lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
-        """Whether a fault is still there to end: a process that was killed does not thaw."""
+        """Return True if a fault is still active; a freeze ends when the frozen process is killed."""
         worker = self._workers[number]
         alive = worker.killed is None and worker.incarnation == incarnation
         return alive or fault.kind != "freeze"
@@ -393,13 +396,13 @@ class Injection:
         worker = self._workers[number]
         worker.killed, worker.exited, worker.closed = math.inf, None, False
         self._ask({"kill": self._names[number]})
-        # The next incarnation is not frozen; this one must not go on before it is killed.
+        # After the kill, so that this incarnation does not run on; the next one is not frozen.
         self._standings.forget(number, ("freeze",))
 
     def _bring_back(self) -> None:
-        """Start those whose time has come, and of whom all is known."""
+        """Start the killed workers that are due to come back and whose process is gone."""
         if (self._server.killed or self._server.coming) and not self._wall:
-            return  # it says whom it wants to have back
+            return  # the restored server says which workers it expects
         now = time.monotonic()
         for number, worker in self._workers.items():
             if worker.killed is None or worker.killed > now or worker.exited is None:
@@ -419,7 +422,7 @@ class Injection:
             self._start(self._names[number], role)
 
     def _is_lost(self, number: int) -> bool:
-        """Whether nothing can come of a worker any more."""
+        """Return True if a worker can never send again: killed, frozen or disconnected for good."""
         if self._workers[number].killed == math.inf:
             return not self._agenda.has_end(number)
         return self._standings.has(number, ("freeze", *UNHEARD), for_good=True)
@@ -428,15 +431,15 @@ class Injection:
         worker, now = self._workers[number], time.monotonic()
         deaf = self._standings.has(number, ("freeze", *UNHEARD)) or now < worker.unsettled
         connecting = now - worker.started < CONNECT_TIMEOUT
-        # First, so that what a killed one's kernel says of the connection is heard.
+        # Before the kill, so that the last packets of a killed worker's kernel reach the server.
         self._standings.forget(number, (*UNHEARD, "slow", "corrupt"))
         if worker.killed is None and (deaf or connecting):
             self._kill(number)
 
-    # -- telling it
+    # -- what is recorded
 
     def _now(self) -> float:
-        """Seconds of the host's clock since training began."""
+        """Return the seconds of the host's clock since training began."""
         return 0.0 if self._training is None else time.monotonic() - self._training
 
     def _write(

@@ -1,4 +1,4 @@
-"""The parameter server's process, as faults end it and have it started again."""
+"""Kill the parameter server's process and start it again, as faults demand."""
 
 import math
 import time
@@ -11,22 +11,22 @@ from testbed.orchestrator.injection.impairments import Ask
 
 
 class KilledServer:
-    """Of one run; moments are of CLOCK_MONOTONIC, in seconds.
+    """Kills and restarts of one run's server; all times are CLOCK_MONOTONIC in seconds.
 
     Attributes:
         kills: how often the server was killed, in all sessions of the run.
-        killed: whether it is to be killed or is, and was not started again.
-        coming: whether it was started again, and has not said whom it expects.
-        fault: what killed it, under the wall clock.
-        last_end: when the last one that was killed had ended.
+        killed: whether its kill was requested, and it was not started again since.
+        coming: whether it was started again, and has not yet reported which workers it expects.
+        fault: the fault that killed it, under the wall clock.
+        last_end: when the last killed server process had ended.
     """
 
     def __init__(self, ask: Ask, start: Callable[[str, dict[str, Any]], None]) -> None:
-        """It is there, and was never killed.
+        """Begin with a server that was never killed.
 
         Args:
-            ask: the agent.
-            start: a device, in a role.
+            ask: sends a request to the agent.
+            start: starts a device in a role.
         """
         self.kills = 0
         self.killed = self.coming = False
@@ -38,10 +38,12 @@ class KilledServer:
         self._exited = False
 
     def kill(self, kills: int, fault: Fault | None = None) -> None:
-        """Have it killed, for this time.
+        """Have the agent kill the server.
 
         Args:
-            fault: what says when it is started again; None: as soon as that is possible.
+            kills: the number of kills, this one included.
+            fault: the fault whose duration says when the server is started again; None: as soon as
+                possible.
         """
         self.kills, self.killed, self.coming, self.fault = kills, True, False, fault
         self._exited = False
@@ -49,7 +51,7 @@ class KilledServer:
         self._ask({"kill": SERVER_NAME})
 
     def exited(self) -> bool:
-        """Its process has ended; whether that was the testbed's doing."""
+        """Note that the server's process has ended; return True if a fault killed it."""
         if self.killed:
             self._exited = True
             self.last_end = time.monotonic()
@@ -57,11 +59,11 @@ class KilledServer:
 
     @property
     def due(self) -> float:
-        """When it is to be started again; infinite if it is there, or has not ended yet."""
+        """The time of the server's next start; infinite if it is alive, or has not ended yet."""
         return self._back if self._exited else math.inf
 
     def start_again(self, training: float | None) -> None:
-        """Start it.
+        """Start the server again; it restores its last checkpoint.
 
         Args:
             training: when training began.

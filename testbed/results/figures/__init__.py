@@ -1,1 +1,1 @@
-"""Figures: accuracy against ingress, ingress over time, faults beside them."""
+"""Figures of accuracy against ingress and of ingress over time, with the faults marked."""

@@ -1,8 +1,8 @@
-"""Accuracy against ingress or against updates: a line per curve, a band over seeds, a star at a goal.
+"""Accuracy against ingress or updates: a line per curve, a band over seeds, stars at an accuracy.
 
-A star is where a curve first reaches the accuracy asked for, as the table of ``reaching`` says: at
-the mean of its runs' bytes and accuracies there, filled if all its runs reached it and hollow if
-some did not. Below it stand the faults that struck, if any did (``fault_strip``).
+A star is where a curve first reaches the accuracy asked for, as in the table of ``reaching``: at the
+mean of its runs' bytes and accuracies there, filled if all its runs reached it and hollow if some did
+not. Faults, if any, are drawn below the plot (``fault_strip``).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Against: TypeAlias = Measure | Literal["iteration"]
 _MARKED = 8
-"""Markers on each curve, however many evaluations it has."""
+"""Markers on each curve, for any number of evaluations."""
 
 
 def draw(
@@ -31,10 +31,10 @@ def draw(
 
     Args:
         figure: of one column.
-        curves: drawn in this order; one without an evaluation only has its name.
+        curves: drawn in this order; one without an evaluation is only in the legend.
         against: which bytes the x axis counts, or ``iteration`` (always linear).
-        linear: whether an axis of bytes is.
-        accuracy: percent; where curves first reach it is marked.
+        linear: True for a linear axis of bytes.
+        accuracy: percent; the points where curves first reach it are marked.
     """
     from matplotlib.ticker import FuncFormatter
 
@@ -51,7 +51,7 @@ def draw(
     else:
         panels.lowest.set_xlabel(f"PS ingress, {against} bytes")
     if drawn:
-        # Before the stars, which lie on the curves, so that the goal's line cannot widen the plot.
+        # Before the stars, which lie on the curves, so that the accuracy's line cannot widen the plot.
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, 0), min(top, 101))
         axes.margins(x=0.02)
@@ -75,8 +75,8 @@ def draw(
 def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) -> None:
     mean = curve.mean
     x = mean.iteration if against == "iteration" else getattr(mean, f"{against}_bytes")
-    # The evaluation before any push has no place on a log axis (greetings would take up most of
-    # it); one that is not a number, nowhere.
+    # The evaluation before any push is not drawn on a log axis, most of which greetings would take
+    # up; an accuracy that is not a number is not drawn at all.
     shown = np.isfinite(mean.accuracy)
     if against != "iteration" and not linear:
         shown &= mean.iteration > 0
@@ -91,13 +91,13 @@ def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) ->
         mean.accuracy[shown],
         label=curve.title,
         marker=style.marker(i),
-        markevery=(i % every, every),  # staggered, so that markers of close curves do not hide
+        markevery=(i % every, every),  # staggered, so that markers of close curves do not overlap
         **style.line_style(i),
     )
 
 
 def _stars(axes: "Axes", rows: Sequence[Reach], against: Against, accuracy: float) -> None:
-    """Mark where the accuracy is reached, and draw its line if any curve does."""
+    """Mark the points where the accuracy is reached, and draw its line if any curve reaches it."""
     for i, row in enumerate(rows):
         x = row.iteration if against == "iteration" else getattr(row, f"{against}_bytes")
         if x is None or row.accuracy is None:

@@ -1,7 +1,7 @@
-"""Where faults stand on a curve's axes: a mark each, or one for several that no figure can tell apart.
+"""Marks of faults on a curve's axes: one each, or one for several that no figure can separate.
 
 A fault has an iteration and times; the bytes that had come in by then are read off the curve, so that
-a mark stands under the point of the curve at which it happened.
+a mark is under the point of the curve at which the fault began.
 """
 
 from collections import Counter, defaultdict
@@ -25,13 +25,13 @@ KIND_COLOURS: Mapping[str, str] = {
 }
 OTHER_COLOUR = "#8C8C8C"
 FEW = 5
-"""Workers that crash, up to which their marks say all; of more, a curve says how many are alive."""
+"""Maximum number of crashed workers that only marks show; above it, a curve shows the number alive."""
 _SPANS = 30
-"""Marks of one kind on a curve up to which it is drawn how long each lasted."""
+"""Maximum number of marks of one kind on a curve that are drawn with their durations."""
 _BINS = 400
-"""Marks of a curve, of one kind if they are more at most."""
+"""Maximum number of a curve's faults with a mark each; above it, those of a kind share this many."""
 _NAMED = 4
-"""Devices that a mark names; of more it says how many they are."""
+"""Maximum number of devices that a mark names; above it, the mark gives their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Mark:
 
     Attributes:
         kind: of the fault.
-        server: whether it struck the server.
-        at: where it stands: ``iteration``, ``time``, ``host_time``, ``payload``, ``message``, ``wire``.
-        until: where it was over, likewise; None where it was not, or is not shown.
-        text: what happened to whom, and when.
+        server: True if it struck the server.
+        at: its place: ``iteration``, ``time``, ``host_time``, ``payload``, ``message``, ``wire``.
+        until: the place of its end, likewise; None if it has no end, or the end is not shown.
+        text: the fault, its devices and its time in words.
     """
 
     kind: str
@@ -74,7 +74,7 @@ def marks(curve: Curve) -> tuple[Mark, ...]:
 
 
 class _Positions:
-    """Turns moments into places on the axes."""
+    """Converts moments into places on the axes."""
 
     def __init__(self, curve: Curve) -> None:
         mean = curve.mean
@@ -109,7 +109,7 @@ def _mark(strikes: Sequence[Strike], seed: str, position: _Positions, *, spans: 
 
 
 def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]:
-    """A mark for all of one kind that fall into the same bin of iterations."""
+    """Return one mark for all faults of a kind in the same bin of iterations, the server's apart."""
     last = max(strike.began.iteration for strike in strikes)
     width = max(1, -(-(last + 1) // _BINS))
     bins: dict[tuple[int, str, bool], list[Strike]] = defaultdict(list)
@@ -137,7 +137,7 @@ def _whom(strikes: Sequence[Strike]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """How many workers of a curve's runs are alive, a step at each entry; shape (steps,) each.
+    """The number of workers of a curve's runs that are alive, a step at each entry; shape (steps,).
 
     Attributes:
         at: ``iteration``, ``payload``, ``message`` and ``wire``, float64.
@@ -149,7 +149,7 @@ class Living:
 
 
 def living(curve: Curve) -> Living | None:
-    """Return how many workers are alive over the length of a curve; None of one without crashes."""
+    """Return the number of workers alive along a curve; None without crashes or evaluations."""
     counted = [alive(run.faults, run.manifest.workers) for run in curve.runs]
     mean = curve.mean
     if not len(mean) or all(len(iterations) == 1 for iterations, _ in counted):

@@ -1,8 +1,8 @@
-"""Faults in figures: a strip below a plot, with a row of ticks and bars for each curve that had any.
+"""Faults in figures: a strip below a plot, with a row of ticks and bars for each curve with faults.
 
-A tick is where a fault began, a bar how long it lasted where they are few; the colour is the kind, the
-line through a row the curve's own. Where many workers crash, a panel says how many are alive. A server
-that was killed is a line across the plot.
+A tick is the beginning of a fault; a bar is its duration, if there are few. The colour is that of the
+kind, the line through a row is the curve's own. If many workers crash, a panel shows how many are
+alive. A line across the plot is a server's death.
 """
 
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 _ROW, _LIVING = 0.13, 0.5
 """Heights of a row of the strip and of the panel of workers, inches."""
 _LINES = 4
-"""Server kills of a figure up to which each is a line across the plot."""
+"""Maximum number of server kills that are lines across the plot; above it, none is drawn there."""
 FEW_TICKS = 40
-"""Marks of a row that may have the usual width; more of them are thinner."""
+"""Maximum number of marks of a row with the usual width; above it, all are thinner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The axes of a figure, from above; the lower ones are None where there is nothing for them."""
+    """The axes of a figure from the top; the lower ones are None if they would be empty."""
 
     main: "Axes"
     living: "Axes | None" = None
@@ -45,12 +45,12 @@ class Panels:
 
     @property
     def lowest(self) -> "Axes":
-        """The one that has the label of x."""
+        """The axes that have the label of x."""
         return self.strip or self.living or self.main
 
 
 def panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
-    """Make the axes that some curves need, and the figure taller by what faults add to it."""
+    """Make the axes that some curves need, and the figure taller by those for faults."""
     rows = sum(map(_struck, curves))
     if not rows:
         return Panels(figure.subplots())
@@ -64,10 +64,10 @@ def panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
 
 
 def draw(of: Panels, curves: Sequence[Curve], against: str) -> tuple[list["Artist"], list[str]]:
-    """Draw the faults of some curves; returns what the legend has to say of them.
+    """Draw the faults of some curves; return the legend's handles and labels for them.
 
     Args:
-        against: what x is: ``iteration``, ``payload``, ``message`` or ``wire``.
+        against: the quantity of x: ``iteration``, ``payload``, ``message`` or ``wire``.
     """
     if of.strip is None:
         return [], []
@@ -96,7 +96,7 @@ def draw(of: Panels, curves: Sequence[Curve], against: str) -> tuple[list["Artis
 
 
 def draw_over_time(axes: "Axes", curve: Curve) -> set[str]:
-    """Mark the faults of one curve along the top of its plot over time; returns their kinds."""
+    """Mark the faults of one curve along the top of its plot over time; return their kinds."""
     found, limits = marks(curve), axes.get_xlim()
     if found:
         axes.set_ylim(top=1.12 * axes.get_ylim()[1])
@@ -112,7 +112,7 @@ def draw_over_time(axes: "Axes", curve: Curve) -> set[str]:
 
 
 def legend(kinds: set[str]) -> tuple[list["Artist"], list[str]]:
-    """Ticks in the colours of some kinds, and the kinds."""
+    """Return the legend's ticks in the colours of some kinds, and the kinds."""
     from matplotlib.lines import Line2D
 
     names = list(in_order(kinds))
@@ -124,7 +124,7 @@ def legend(kinds: set[str]) -> tuple[list["Artist"], list[str]]:
 
 
 def colour_of(kind: str) -> str:
-    """The colour of a kind of fault."""
+    """Return the colour of a kind of fault."""
     return KIND_COLOURS.get(kind, OTHER_COLOUR)
 
 
@@ -133,7 +133,7 @@ def _struck(curve: Curve) -> bool:
 
 
 def _placed(curve: Curve, against: str) -> list[Mark]:
-    """The marks that have a place: without an evaluation, nobody knows what had come in."""
+    """Return the marks that have a place: without an evaluation, the ingress by then is unknown."""
     return [m for m in marks(curve) if against == "iteration" or m.at[against] > 0]
 
 

@@ -1,7 +1,6 @@
-"""Figures for a paper, SVG and PNG: what to draw of some runs, and under which names.
+"""Figures for a paper, as SVG and PNG: which ones are drawn of some runs, and their file names.
 
-Runs that differ only in their seed are one curve (``curves``); how figures look is in
-``figure_style``.
+Runs that differ only in their seed are one curve (``curves``); ``style`` has the look of figures.
 """
 
 from collections.abc import Sequence
@@ -25,8 +24,8 @@ def write_figures(runs: Sequence[Run], directory: Path, accuracy: float = ACCURA
 
     Args:
         runs: at least one.
-        directory: made if it is not there.
-        accuracy: percent; where curves first reach it is marked.
+        directory: made if it does not exist.
+        accuracy: percent; the points where curves first reach it are marked.
 
     Raises:
         NoRunError: a journal cannot be read.
@@ -66,8 +65,8 @@ def write_figure(
         runs: their curves are drawn in this order.
         path: ends in ``.svg``, ``.png`` or ``.pdf``.
         against: which bytes the x axis counts, or ``iteration``.
-        linear: whether an axis of bytes is linear, in place of logarithmic.
-        accuracy: percent; where curves first reach it is marked.
+        linear: True for a linear axis of bytes, False for a logarithmic one.
+        accuracy: percent; the points where curves first reach it are marked.
 
     Raises:
         NoRunError: a journal cannot be read.

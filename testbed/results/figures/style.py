@@ -1,8 +1,8 @@
-"""How figures look, and how they are written: the same bytes from the same runs.
+"""The look of figures, and writing them: the same runs give the same bytes.
 
 Matplotlib's objects are used without pyplot, so that nothing is drawn on a screen and no figure is
-kept alive. A curve keeps its colour, marker and dashes in every figure; the three differ together,
-so that neither colour blindness nor a black-and-white print merges two curves.
+kept alive. A curve keeps its colour, marker and dashes in every figure; all three change from curve to
+curve, so that neither colour blindness nor a black-and-white print merges two curves.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Draw: TypeAlias = "Callable[[Figure], None]"
-"""Draws into an empty figure, which has the size of one column."""
+"""A function that draws into an empty figure of the size of one column."""
 
-# Okabe and Ito's palette, its yellow left out (too pale for a line) and its black last.
+# Okabe and Ito's palette, without its yellow (too pale for a line), its black last.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # No star among them: it marks where an accuracy is reached.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
@@ -58,18 +58,18 @@ STYLE: dict[Any, Any] = {
 COLUMN = 3.4
 """Width of a paper's column, inches."""
 HEIGHT = 2.6
-"""Height of the plot in it, inches; what stands above and below it comes on top."""
+"""Height of the plot in it, inches; legends and remarks add to it."""
 _LEGEND_LINE = 0.145
 _REMARK_LINE = 0.12
 
 
 def line_style(i: int) -> dict[str, Any]:
-    """Colour and dashes of the curve at place ``i``."""
+    """Return the colour and dashes of the curve at place ``i``."""
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": _DASHES[i % len(_DASHES)]}
 
 
 def marker(i: int) -> str:
-    """Marker of the curve at place ``i``."""
+    """Return the marker of the curve at place ``i``."""
     return _MARKERS[i % len(_MARKERS)]
 
 
@@ -128,7 +128,7 @@ def remarks_below(figure: "Figure", remarks: Sequence[str]) -> None:
 
 
 def nothing_to_draw(axes: "Axes", why: str) -> None:
-    """Say so in the middle of an empty plot."""
+    """Write the reason in the middle of an empty plot."""
     axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes)
 
 
@@ -154,6 +154,6 @@ def log_bytes_axis(axes: "Axes") -> None:
 
 
 def _short(count: float) -> str:
-    """``1e6`` as ``1 MB``: like ``as_bytes``, without zeros after the point."""
+    """Return ``1e6`` as ``1 MB``: like ``as_bytes``, without zeros after the point."""
     number, unit = as_bytes(count).split()
     return f"{float(number):g} {unit}"

@@ -36,7 +36,7 @@ _PANEL = 1.7
 
 
 def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[Ingress]) -> None:
-    """Draw a panel for each curve: bytes per second, the kinds on top of each other; faults at its top.
+    """Draw a panel for each curve: bytes per second, the kinds stacked, with faults at the top.
 
     Every panel has axes of its own: runs take different times, and rates differ a hundredfold.
     """
@@ -65,7 +65,7 @@ def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
 
 
 def draw_by_worker(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[Ingress]) -> None:
-    """Draw for each curve the share of workers that sent at most so much, relative to the mean."""
+    """Draw each curve's cumulative distribution of a worker's ingress, relative to the mean."""
     axes = figure.subplots()
     for i, (curve, one) in enumerate(zip(curves, ingress, strict=True)):
         count = len(one.workers)
@@ -89,7 +89,7 @@ def draw_by_worker(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
 
 
 def draw_staleness(figure: "Figure", curves: Sequence[Curve]) -> None:
-    """Draw the curves' histograms as outlines, so that they can be told apart."""
+    """Draw the curves' histograms of staleness as outlines, so that they can be told apart."""
     axes = figure.subplots()
     bars = histograms(curves)
     for i, (curve, shares) in enumerate(zip(curves, bars.shares, strict=True)):

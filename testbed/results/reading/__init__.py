@@ -1,1 +1,1 @@
-"""Reading run directories: which runs are meant, and what their files say."""
+"""Reading run directories: finding the runs that a person means, and loading their files."""

@@ -1,10 +1,10 @@
-"""Curves: what one line of a chart shows, one run or several that differ only in their seed.
+"""Curves: each is one line of a chart, for one run or for several that differ only in their seed.
 
 Completed runs of one experiment and one label, whose resolved specs are equal but for the seed, are
 one curve: the mean of their accuracies with the band from the lowest to the highest. A run that did
-not complete stays a curve of its own: it would cut the mean short where it stopped. So does a second
-run of a seed: what differs between it and the first is not the seed (it joins the second runs of the
-other seeds).
+not complete is a curve of its own: it would cut the mean short where it stopped. A second run of a
+seed differs from the first in something other than the seed; it forms a curve with the second runs of
+the other seeds.
 """
 
 import json
@@ -28,7 +28,7 @@ _COUNTED = ("time", *(f"{measure}_bytes" for measure in MEASURES))
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A curve's points, all of shape (points,); those of a single run are its evaluations.
+    """A curve's points, all of shape (points,); for a single run, its evaluations.
 
     Attributes:
         iteration: int64, updates applied.
@@ -56,7 +56,7 @@ class Curve:
     """One run, or several that differ only in their seed. Made by ``curves_of``.
 
     Attributes:
-        name: tells it from the other curves, e.g. ``adacomp-0.01``.
+        name: distinguishes it from the other curves, e.g. ``adacomp-0.01``.
         runs: at least one, in the order in which they were given.
     """
 
@@ -70,7 +70,7 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """The name, and how many seeds it is the mean of or how its only run ended."""
+        """The name, with the number of seeds or, if its only run did not complete, how it ended."""
         if len(self.runs) > 1:
             return f"{self.name} ({len(self.runs)} seeds)"
         ended = self.runs[0].ended
@@ -80,15 +80,14 @@ class Curve:
     def mean(self) -> Mean:
         """The mean over the runs at each iteration at which any of them was evaluated.
 
-        Averaged are, at the same iteration: the accuracies, the ingress bytes (the mean curve's x is
-        the mean of the bytes that each run had received by that iteration) and the times. A run that
-        was not evaluated at an iteration counts with the line between its neighbouring evaluations;
-        nothing is extrapolated, so that the curve begins where the last run begins to have
-        accuracies that are numbers, and ends where the first ceases to. A single run is left as it
-        is, with its gaps.
+        Accuracies, ingress bytes (the mean curve's x is the mean of the bytes that each run had
+        received by that iteration) and times are averaged at the same iteration. For a run that was
+        not evaluated at an iteration, they are interpolated between its neighbouring evaluations.
+        Nothing is extrapolated: the curve begins where the last run begins to have finite
+        accuracies, and ends where the first ceases to. A single run is left as it is, with its gaps.
 
         Raises:
-            NoRunError: a journal is of another make.
+            NoRunError: a journal has another format.
         """
         if len(self.runs) == 1:
             curve = self.runs[0].evaluations
@@ -131,7 +130,7 @@ def curves_of(runs: Sequence[Run]) -> tuple[Curve, ...]:
 
 
 def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
-    """What runs of one curve have in common; None if the run has no spec that can be read."""
+    """Return what the runs of one curve have in common; None if the run's spec cannot be read."""
     try:
         spec: Any = yaml.safe_load(run.specification)
     except yaml.YAMLError:
@@ -140,13 +139,13 @@ def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
         return None
     rest = {key: value for key, value in spec.items() if key != "seed"}
     if isinstance(rest.get("network"), dict):
-        # Whether links were measured before training changes nothing of the training.
+        # Measuring the links before training does not change the training.
         rest["network"] = {key: one for key, one in rest["network"].items() if key != "probe"}
     return run.manifest.experiment, run.algorithm, json.dumps(rest, sort_keys=True, default=str)
 
 
 def _common_grid(iterations: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """Every iteration that lies within all of these (each in order)."""
+    """Return every iteration that lies within the range of all arrays (each in order)."""
     grid = np.unique(np.concatenate(iterations))
     if not all(len(iteration) for iteration in iterations):
         return grid[:0]

@@ -1,8 +1,8 @@
-"""The faults of a run: what struck which device, when, and how long it lasted.
+"""The faults of a run: which devices they struck, when, and for how long.
 
-``faults.jsonl`` has a line where a fault begins and another where it is over. They are paired here, one
-``Strike`` for each device struck. A line that is cut off, or that says nothing known here, is left out;
-an end without a beginning as well. A strike without an end lasted for good, or still does.
+``faults.jsonl`` has a line for a fault's beginning and another for its end. They are paired here, one
+``Strike`` for each device struck. A line that is cut off or not understood is left out, and so is an
+end without a beginning. A strike without an end lasted for good, or still lasts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,18 +17,18 @@ from testbed.device_names import SERVER_NAME
 from testbed.results.reading.records import FaultRecord
 
 KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
-"""In the order in which tables and legends have them; others come after them."""
+"""The kinds of faults in the order of tables and legends; others come after them."""
 CRASHES = ("freeze", "kill")
-"""The kinds after which a device takes no part in the run any more, until they are over."""
+"""The kinds that take a device out of the run until they are over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something happened.
+    """A point in time of a run.
 
     Attributes:
-        iteration: the version that there was.
-        time: seconds of the run's clock since training began; ``host_time`` the host's.
+        iteration: the version at that time.
+        time: seconds of the run's clock since training began; ``host_time`` those of the host's.
     """
 
     iteration: int
@@ -38,14 +38,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault that befell one device.
+    """A fault that struck one device.
 
     Attributes:
         kind: one of ``KINDS``.
         rule: the place of its rule in the experiment file's list, from 0.
         device: ``worker-3``, or ``server``.
-        began: when.
-        ended: when it was over; None if that is not recorded.
+        began: its beginning.
+        ended: its end; None if none is recorded.
     """
 
     kind: str
@@ -67,7 +67,8 @@ def read_faults(directory: Path) -> tuple[Strike, ...]:
 def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
     """Return a strike for each device of each beginning, with the end that belongs to it.
 
-    Of several of a rule at one device, the first to begin is the first to end; a kill ends a freeze.
+    If a rule struck a device several times, the first to begin is the first to end; a kill ends a
+    freeze.
     """
     strikes: list[Strike] = []
     pending: dict[str, dict[tuple[str, int], list[int]]] = {}
@@ -90,13 +91,13 @@ def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
 
 
 def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
-    """Kinds in the order of ``KINDS``."""
+    """Return kinds in the order of ``KINDS``."""
     places = {kind: i for i, kind in enumerate(KINDS)}
     return tuple(sorted(kinds, key=lambda kind: (places.get(kind, len(KINDS)), kind)))
 
 
 def struck(strikes: Iterable[Strike]) -> dict[str, int]:
-    """How many different devices each kind struck."""
+    """Count the different devices that each kind struck."""
     devices: dict[str, set[str]] = {}
     for strike in strikes:
         devices.setdefault(strike.kind, set()).add(strike.device)
@@ -104,22 +105,22 @@ def struck(strikes: Iterable[Strike]) -> dict[str, int]:
 
 
 def went_down(strikes: Iterable[Strike]) -> int:
-    """How many workers were frozen or killed, for however long."""
+    """Count the workers that were frozen or killed, for any length of time."""
     return len({strike.device for strike in _of_workers(strikes)})
 
 
 def crashed(strikes: Iterable[Strike]) -> int:
-    """How many workers were frozen or killed and did not come back."""
+    """Count the workers that were frozen or killed and did not come back."""
     return len({strike.device for strike in _of_workers(strikes) if strike.ended is None})
 
 
 def alive(
     strikes: Sequence[Strike], workers: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the iterations at which the number of workers alive changed, and the number from there on.
+    """Return the iterations at which the number of workers alive changed, and the number from then on.
 
-    Alive is who is neither frozen nor killed. The first entry is iteration 0 with all workers, unless
-    some were struck there; both arrays have the shape (changes + 1,), int64.
+    A worker is alive if it is neither frozen nor killed. The first entry is iteration 0 with all
+    workers, unless some were struck there; both arrays have the shape (changes + 1,), int64.
     """
     turns = [(s.began.iteration, 0, s.device) for s in _of_workers(strikes)]
     turns += [(s.ended.iteration, 1, s.device) for s in _of_workers(strikes) if s.ended is not None]

@@ -1,9 +1,9 @@
-"""From what a person types to the runs it means.
+"""Finding the runs that a person names.
 
 A runs folder holds ``experiment/time-seed/algorithm`` directories. A run or an execution can be
 named by its path, by these parts, by the experiment alone (its newest execution) or as ``latest``.
-A directory that looks like a run and cannot be read is kept aside with its error, so that one
-broken directory does not hide the others.
+A directory that looks like a run but cannot be read is returned with its error, so that one broken
+directory does not hide the others.
 """
 
 import difflib
@@ -22,7 +22,7 @@ class Execution:
     """One execution of an experiment file: its runs, one per algorithm, in the order they began.
 
     Attributes:
-        directory: where it lies.
+        directory: its path.
         runs: the runs that can be read; at least one unless ``unreadable`` has one.
         unreadable: for each other run directory, why it cannot be read.
     """
@@ -33,12 +33,12 @@ class Execution:
 
     @property
     def id(self) -> str:
-        """``experiment/time-seed``."""
+        """The id ``experiment/time-seed``."""
         return "/".join(self.directory.parts[-2:])
 
     @property
     def started(self) -> datetime | None:
-        """When its first run began; None if none of them can be read."""
+        """The time at which its first run began; None if none of the runs can be read."""
         return min((run.manifest.started for run in self.runs), default=None)
 
 
@@ -56,7 +56,7 @@ def resolve(text: str, runs_root: Path) -> tuple[Run, ...]:
         runs_root: the runs folder.
 
     Raises:
-        NoRunError: nothing is named so (the nearest names are told), or it cannot be read.
+        NoRunError: nothing has that name (the message gives the nearest), or it cannot be read.
     """
     if text == "latest":
         executions = find(runs_root)
@@ -80,14 +80,14 @@ def resolve(text: str, runs_root: Path) -> tuple[Run, ...]:
 
 
 def distinct_names(runs: Sequence[Run]) -> tuple[str, ...]:
-    """A short name for each run: the label; the experiment and the seed where they are needed."""
+    """Return a short name for each run: the label, with experiment and seed where they are needed."""
     return distinct([names_of([run]) for run in runs])
 
 
 def names_of(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What some runs of one experiment and label may be called together, the shortest first.
+    """Return possible names for some runs of one experiment and label together, the shortest first.
 
-    The last one, the first run's id, is no other's.
+    The last name, the first run's id, is unique.
     """
     label, experiment = runs[0].algorithm, runs[0].manifest.experiment
     seeds = ("seed " if len(runs) == 1 else "seeds ") + ", ".join(
@@ -103,10 +103,10 @@ def names_of(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def distinct(candidates: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Pick for each thing the first of its names that no other has in the same place, or its last.
+    """Pick from each list the first name that no other list has in the same place, or the last.
 
     Args:
-        candidates: for each thing the same number of names, the shortest first.
+        candidates: lists of names of equal length, the shortest name first.
     """
     times = [Counter(names) for names in zip(*candidates, strict=True)]
     return tuple(

@@ -1,9 +1,9 @@
 """Ingress over time and by worker: from the packet capture's accounting, or from the updates.
 
-The capture tells wire bytes by kind. A run without one (capture off, an older run, one that was
-killed) still has its updates: then it is message bytes, at the moment the server applied them, and
-``remarks`` says so. It also says so wherever a capture lost packets or ended early. The evaluator's
-traffic is left out, as from every count.
+The capture counts wire bytes by kind. A run without one (capture off, an older run, one that was
+killed) still has its updates: its ingress is then in message bytes, at the moments of its pushes, and
+``remarks`` says so. ``remarks`` also says where a capture lost packets or ended early. The
+evaluator's traffic is left out, as from every count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ KINDS = {
     "other_bytes": "other",
     "message_bytes": "messages (no capture)",
 }
-"""The kinds of ingress, by column, as people read them; the last is that of runs without capture."""
+"""The names of the kinds of ingress by column; the last is that of runs without capture."""
 _BINS = 600
-"""Points in time at most, so that a report of a long run stays small and its chart legible."""
+"""Maximum number of bins, so that the report of a long run stays small and its chart legible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """What entered the parameter server from the workers of a curve's runs.
+    """The bytes that entered the parameter server from the workers of a curve's runs.
 
     Attributes:
         start: second since training began at which the first bin begins; may be negative.
         width: seconds in a bin (the last may be shorter).
         rates: for each kind of bytes (``KINDS``) that occurred, bytes per second in each bin,
             mean over the runs; float64, shape (bins,).
-        workers: names, the least sender first; those of all runs.
-        worker_bytes: float64, shape (workers,): what each sent in the whole run.
-        worker_shares: float64, shape (workers,): that ÷ the mean over the workers of its run.
-        remarks: what a reader of these numbers must know, a sentence each.
+        workers: names of the workers of all runs, in the order of their shares, the least first.
+        worker_bytes: float64, shape (workers,): bytes that each sent in the whole run.
+        worker_shares: float64, shape (workers,): those bytes ÷ the mean over the workers of its run.
+        remarks: caveats on these numbers, a sentence each.
     """
 
     start: int
@@ -57,13 +57,13 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """One run's bytes: by kind for each second in which there were any, and by worker.
+    """One run's bytes: by kind for each second that has any, and by worker.
 
     Attributes:
         second: int64, shape (seconds,): those seconds since training began, ascending.
-        sums: float64, shape (seconds,): for each kind.
+        sums: for each kind, its bytes in each second, float64, shape (seconds,).
         workers: bytes by the workers' names.
-        captured: whether a capture has counted them.
+        captured: True if a capture counted them.
     """
 
     second: npt.NDArray[np.int64]
@@ -81,12 +81,12 @@ def ingress_of(curve: Curve) -> Ingress:
     like.
 
     Raises:
-        NoRunError: the updates' journal is of another make.
+        NoRunError: the updates' journal has another format.
     """
     remarks: list[str] = []
     try:
         if any(run.manifest.clock == "virtual" for run in curve.runs):
-            # When bytes passed the link says nothing about when they did by the run's clock.
+            # The time at which bytes passed the link means nothing by the virtual clock.
             raise FileNotFoundError
         counted = [_captured(run) for run in curve.runs]
         remarks += [remark for run in curve.runs for remark in capture_remarks(run)]
@@ -113,7 +113,7 @@ def ingress_of(curve: Curve) -> Ingress:
 
 
 def capture_remarks(run: Run) -> tuple[str, ...]:
-    """What must be said wherever numbers from this run's capture are shown; nothing if all is well."""
+    """Return the caveats to show with numbers from this run's capture; none if all is well."""
     if run.summary.traffic is None:
         return ("whether its capture lost packets is not known: the run left no account of it",)
     capture = run.summary.traffic.capture
@@ -129,7 +129,7 @@ def capture_remarks(run: Run) -> tuple[str, ...]:
 
 
 def merged_remarks(titles: Sequence[str], ingress: Sequence[Ingress]) -> tuple[str, ...]:
-    """The curves' remarks, each once, with the curves that it is about."""
+    """Return the curves' remarks, each once, with the curves that it is about."""
     about: dict[str, list[str]] = {}
     for title, one in zip(titles, ingress, strict=True):
         for remark in one.remarks:
@@ -175,9 +175,9 @@ def _applied(run: Run) -> _Counted:
 def _by_second(
     second: npt.NDArray[np.integer], sizes: Mapping[str, npt.NDArray[np.int64]]
 ) -> tuple[npt.NDArray[np.int64], dict[str, Floats]]:
-    """The seconds that occur, and the sums of ``sizes`` (each of ``second``'s shape) in each.
+    """Return the seconds that occur, and the sums of ``sizes`` (each of ``second``'s shape) in each.
 
-    Of those that do not occur nothing is kept: a run may last for more seconds than memory has bytes.
+    Other seconds are not stored: a run may last for more seconds than memory has bytes.
     """
     known, place = np.unique(second.astype(np.int64), return_inverse=True)
     return known, {
@@ -187,7 +187,7 @@ def _by_second(
 
 
 def _mean_rates(counted: Sequence[_Counted]) -> tuple[int, int, dict[str, Floats]]:
-    """The first second that all runs have, the bins' width, and each kind's mean over the runs."""
+    """Return the first second that all runs have, the bins' width, and each kind's mean rates."""
     if not all(len(one.second) for one in counted):
         return 0, 1, {kind: np.zeros(0) for kind in counted[0].sums}
     start = max(int(one.second[0]) for one in counted)
@@ -213,8 +213,8 @@ def _by_worker(
     sent: list[float] = []
     shares: list[float] = []
     for run, one in zip(runs, counted, strict=True):
-        # A worker that crashed before it sent anything is one of them all the same.
-        # Of peers, the one whose link was captured sends nothing to itself.
+        # A worker that crashed before it sent anything counts as well.
+        # Among peers, the one whose link was captured sends nothing to itself.
         expected = run.manifest.workers - bool(run.summary.peers and one.captured)
         silent = max(0, expected - len(one.workers))
         totals = [*one.workers.values(), *[0] * silent]

@@ -1,9 +1,9 @@
-"""The journals of a run: what it wrote, row by row, while it went.
+"""Reading the journals of a run, which it writes row by row.
 
-A run that ended left parquet files. One that is going, or whose orchestrator was killed, has Arrow
+A run that ended left Parquet files. A run that is going, or whose orchestrator was killed, has Arrow
 IPC streams in their place, which may stop anywhere: in the schema, in a batch's header, in its
-values. Every batch that is complete is returned and what follows is left out; nothing is guessed.
-``curve.csv`` is flushed at each evaluation, so it may know more of them than the stream does.
+values. Every complete batch is returned and the rest is left out; nothing is guessed. ``curve.csv``
+is flushed at each evaluation, so it may have more evaluations than the stream.
 """
 
 import csv
@@ -50,14 +50,14 @@ ACCOUNTING = {
 
 
 class NoRunError(SpecError):
-    """What was named is no run, or cannot be read as one."""
+    """There is no run of the given name or path, or it cannot be read."""
 
 
 def read_updates(directory: Path) -> Any:
     """Return a run's pushes as a ``pyarrow.Table`` with the columns ``UPDATES``.
 
     Raises:
-        NoRunError: a journal is there but has not these columns.
+        NoRunError: the journal exists but lacks some of these columns.
     """
     return _journal(directory, "updates", UPDATES)
 
@@ -66,7 +66,7 @@ def read_evaluations(directory: Path) -> Any:
     """Return a run's evaluations as a ``pyarrow.Table`` with the columns ``EVALUATIONS``.
 
     Raises:
-        NoRunError: a journal is there but has not these columns.
+        NoRunError: the journal exists but lacks some of these columns.
     """
     table = _journal(directory, "evaluations", EVALUATIONS)
     if (directory / "evaluations.parquet").exists():
@@ -76,14 +76,14 @@ def read_evaluations(directory: Path) -> Any:
 
 
 def read_accounting(directory: Path) -> Any:
-    """Return what a run's capture counted, a ``pyarrow.Table`` with the columns ``ACCOUNTING``.
+    """Return the counts from a run's capture, a ``pyarrow.Table`` with the columns ``ACCOUNTING``.
 
     One row per second since training began (negative before), device and direction (``ingress`` is
-    towards the parameter server); ``wire_bytes`` is the sum of the kinds behind it.
+    towards the parameter server); ``wire_bytes`` is the sum of the columns after it.
 
     Raises:
-        NoRunError: it is there but cannot be read, or has not these columns.
-        FileNotFoundError: there is none: capture was off, or the run did not get to write it.
+        NoRunError: the file exists but cannot be read, or lacks some of these columns.
+        FileNotFoundError: there is none: capture was off, or the run ended before it was written.
     """
     import pyarrow as pa
 
@@ -97,10 +97,10 @@ def read_accounting(directory: Path) -> Any:
 
 
 def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
-    """Return those of some columns that a journal has, as it has them, a ``pyarrow.Table``.
+    """Return those of some columns that a journal has, in its own types, as a ``pyarrow.Table``.
 
     Args:
-        name: the journal's, without its suffix.
+        name: the journal's file name without its suffix.
     """
     import pyarrow as pa
 
@@ -116,11 +116,11 @@ def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
 
 
 def _rows(directory: Path, name: str, schema: Any) -> Any:
-    """All rows of a journal; an empty table of the schema where there is none."""
+    """Return all rows of a journal; an empty table of the schema if there is none."""
     import pyarrow as pa
 
     table = schema.empty_table()
-    # The stream disappears when the parquet file is complete, which may be between two looks.
+    # The stream disappears when the parquet file is complete, which may be between two attempts.
     for path in (f"{name}.parquet", f"{name}.arrows", f"{name}.parquet"):
         try:
             data = (directory / path).read_bytes()
@@ -137,18 +137,18 @@ def _parquet(data: bytes) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
-    # Without threads: one of Arrow's that lets go of ``data`` while the interpreter ends aborts the
-    # process (seen in 10 of 60 processes that read and ended).
+    # Without threads: an Arrow thread that releases ``data`` while the interpreter exits aborts the
+    # process (seen in 10 of 60 processes that read and exited).
     file = parquet.ParquetFile(pa.BufferReader(data), pre_buffer=False)
     return file.read(use_threads=False)
 
 
 def _columns(table: Any, schema: Any, what: str) -> Any:
-    """The schema's columns of a table, in its types; ``what`` is the subject of the error."""
+    """Return the schema's columns of a table, in its types; ``what`` is the subject of the error."""
     import pyarrow as pa
 
     if "applied" in schema.names and "applied" not in table.column_names:
-        # Before there were algorithms that drop pushes, every one was applied.
+        # Runs made before there were algorithms that drop pushes applied all of them.
         table = table.append_column("applied", pa.array([True] * table.num_rows, pa.bool_()))
     missing = [column for column in schema.names if column not in table.column_names]
     if missing:
@@ -160,7 +160,7 @@ def _columns(table: Any, schema: Any, what: str) -> Any:
 
 
 def _whole_batches(data: bytes, schema: Any) -> Any:
-    """Every complete batch of an Arrow IPC stream that may be cut off anywhere."""
+    """Return every complete batch of an Arrow IPC stream that may be cut off anywhere."""
     import pyarrow as pa
 
     try:
@@ -179,14 +179,14 @@ def _whole_batches(data: bytes, schema: Any) -> Any:
 
 
 def _curve_csv(path: Path) -> Any:
-    """The evaluations in ``curve.csv`` up to its last complete line; None without such a file."""
+    """Return the evaluations in ``curve.csv`` up to its last complete line; None without the file."""
     import pyarrow as pa
 
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
-    # A line without its end may be a number without its last digits: it is not read.
+    # A line without its end may have a number without its last digits: it is not read.
     complete = text[: text.rfind("\n") + 1].splitlines()
     rows: list[dict[str, float | int]] = []
     for line in csv.DictReader(complete):

@@ -1,7 +1,7 @@
-"""What the files of a run directory say about the run: manifest, summary, events, faults.
+"""The contents of a run directory's files: manifest, summary, events, faults.
 
-Keys that are not known here are left unread, so that a directory written by a later version of the
-same format can be shown; one that is missing has a default where older versions did not write it.
+Unknown keys are ignored, so that a directory written by a later version of the same format can be
+read; a key that older versions did not write has a default.
 """
 
 import math
@@ -14,12 +14,12 @@ Ended: TypeAlias = Literal["running", "completed", "interrupted", "failed"]
 
 
 def _number(value: object) -> object:
-    """NaN and infinity say no more than null: nothing was measured that can be compared."""
+    """Return None for NaN and infinity: like null, they are no measurement that can be compared."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _aware(value: datetime) -> datetime:
-    """Times are UTC where they do not say otherwise."""
+    """Return a time with its zone: UTC if it has none."""
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -42,19 +42,19 @@ class Host(_Record):
 
 
 class DeviceClass(_Record):
-    """A class of devices: its name, and its workers' or peers' numbers."""
+    """A class of devices: its name, and the numbers of its workers or peers."""
 
     name: str
     devices: tuple[int, ...]
 
 
 class Resumed(_Record):
-    """A session of a run behind its first.
+    """A session of a run after its first.
 
     Attributes:
-        version: from which it went on.
-        host_seconds: of training in all sessions before, what was lost of them too.
-        at: when it began.
+        version: the version from which it went on.
+        host_seconds: seconds of training in all earlier sessions, lost training included.
+        at: the time at which it began.
     """
 
     version: int
@@ -63,7 +63,7 @@ class Resumed(_Record):
 
 
 class Shaped(_Record):
-    """How one direction of a link should be: bit/s (None: not limited), seconds, share of packets."""
+    """One direction of a link as asked: bit/s (None: not limited), seconds, share of packets."""
 
     rate: float | None = None
     delay: float = 0.0
@@ -71,14 +71,14 @@ class Shaped(_Record):
 
 
 class Measured(_Record):
-    """How one direction of a link was, by a probe before training.
+    """One direction of a link as a probe measured it before training.
 
     Attributes:
-        rate: bit/s on the wire; None if none was asked.
-        at_least: whether it may be more, because the host could not send any faster.
+        rate: bit/s on the wire; None if no rate was asked.
+        at_least: True if the rate may be higher, because the host could not send any faster.
         delay: seconds.
         loss: share of ``packets``.
-        loss_between: the interval in which the share lies that the link loses.
+        loss_between: the interval in which the link's own share of loss lies.
     """
 
     rate: Number = None
@@ -93,10 +93,10 @@ class Direction(_Record):
     """One direction of one link, as asked and as measured.
 
     Attributes:
-        measured: None if it was not; why stands in ``unmeasured`` if it cannot be, and in ``failed`` if
-            it could not be.
-        off: which of rate, delay and loss are not as asked.
-        drained: whether all that was sent came through, or was lost, within some seconds.
+        measured: None if it was not measured; the reason is in ``unmeasured`` if it cannot be measured
+            at all, and in ``failed`` if the attempt failed.
+        off: those of rate, delay and loss that are not as asked.
+        drained: True if all packets sent came through, or were lost, within some seconds.
     """
 
     device: str
@@ -110,16 +110,16 @@ class Direction(_Record):
 
     @property
     def wrong(self) -> bool:
-        """Return True if it is not as asked, or could not be measured."""
+        """True if it is not as asked, did not drain, or could not be measured."""
         return bool(self.off or self.failed or not self.drained)
 
 
 class Links(_Record):
-    """What a probe before training found of the links that are shaped.
+    """The results of a probe of the shaped links before training.
 
     Attributes:
-        shaped, probed: how many links are shaped, and how many of them were measured.
-        seconds: that it took.
+        shaped, probed: number of links that are shaped, and of those that were measured.
+        seconds: duration of the probe.
         unmeasured: why nothing was measured; None if something was.
     """
 
@@ -133,8 +133,8 @@ class Links(_Record):
 class Manifest(_Record):
     """``manifest.json``: what was run, where and by which versions.
 
-    ``classes`` are the experiment's device classes, or what the factors of its times make of the
-    devices; none if all are alike. ``links`` is None where no link is shaped, or nobody looked.
+    ``classes`` are the experiment's device classes, or else those that the factors of its times make;
+    empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
     """
 
     format: int
@@ -171,12 +171,12 @@ class Capture(_Record):
 
     Attributes:
         records: packets in it.
-        dropped: packets that passed and are not in it: the kernel had no room for them.
+        dropped: packets that are missing because the kernel had no room for them.
         left_out: packets that came after the bound on its size was reached.
-        bytes: what it takes on disk.
-        files: their names.
+        bytes: its size on disk.
+        files: the names of its files.
         error: why it ended early; None if it did not.
-        complete: whether it holds the whole run.
+        complete: True if it holds the whole run.
     """
 
     records: int = 0
@@ -189,11 +189,11 @@ class Capture(_Record):
 
 
 SERVER_KILLED = "the server was killed, and could not tell what it had received"
-"""The reason for which there may be connections that no server has told of."""
+"""The reason why connections may be missing from the server's account."""
 
 
 class Difference(_Record):
-    """Two ledgers that should be equal to the byte and are not; device None for all together."""
+    """Two ledgers that should be equal to the byte and are not; device None for the whole link."""
 
     ledgers: str
     device: str | None = None
@@ -203,9 +203,9 @@ class Difference(_Record):
 
 
 class Traffic(_Record):
-    """What the run says about its count of bytes.
+    """The checks of a run's byte counts.
 
-    ``reconciled`` is None where the ledgers were not compared: capture was off, or the run did not
+    ``reconciled`` is None if the ledgers were not compared: capture was off, or the run did not
     come to its end; or there was no wire, and its bytes are ``modelled``.
     """
 
@@ -216,13 +216,13 @@ class Traffic(_Record):
 
 
 class Peer(Ingress):
-    """Bytes that entered one peer from the others, and what became of its model."""
+    """Bytes that entered one peer from the others, and a hash of its final model."""
 
     parameters_sha256: str | None = None
 
 
 class LeftOut(_Record):
-    """Evaluations that were due and left out: how many, of which updates in words, and why."""
+    """Evaluations that were due and left out: their number, their updates in words, the reason."""
 
     count: int
     updates: str
@@ -230,15 +230,15 @@ class LeftOut(_Record):
 
 
 class Summary(_Record):
-    """``summary.json``: what came out. Accuracies in percent, durations in seconds.
+    """``summary.json``: the results of a run. Accuracies in percent, durations in seconds.
 
-    ``training_seconds`` are those of the run's clock, ``host_seconds`` the host's; updates per second
-    are by the host's. ``peers`` are those of a run without a server: everything until their connections
-    were closed. ``faults`` are the numbers of devices that each kind of fault struck.
-    ``evaluations_left_out`` are those for which there was no room while the evaluator could not follow.
+    ``training_seconds`` are by the run's clock, ``host_seconds`` and updates per second by the host's.
+    ``peers`` are those of a run without a server: all their ingress until their connections were
+    closed. ``faults`` has the number of devices that each kind of fault struck.
+    ``evaluations_left_out`` are those for which there was no room while the evaluator was too slow.
 
-    Where ``reconstructed``, the run left no summary and the numbers are those of its journals:
-    bytes are a lower bound (wire bytes as of the last evaluation), what no journal tells is None. So is
+    If ``reconstructed``, the run left no summary and the numbers are those of its journals: bytes are a
+    lower bound (wire bytes as of the last evaluation), and values that no journal has are None. So is
     ``traffic`` in runs made before there were captures.
     """
 
@@ -264,7 +264,7 @@ class Summary(_Record):
 class Event(_Record):
     """One line of ``events.jsonl``; time in seconds since the run began.
 
-    Without the time between the sessions of a run that was resumed.
+    The time between the sessions of a resumed run does not count.
     """
 
     time: float
@@ -274,10 +274,10 @@ class Event(_Record):
 
 
 class FaultRecord(_Record):
-    """One line of ``faults.jsonl``: a fault begins, or is over, at some devices.
+    """One line of ``faults.jsonl``: the beginning or the end of a fault at some devices.
 
     Times in seconds since training began, by the run's clock and by the host's; ``iteration`` is the
-    version that there was, ``duration`` what the rule says, in seconds of the run's clock.
+    version at that time, ``duration`` that of the rule, in seconds of the run's clock.
     """
 
     fault: str

@@ -1,8 +1,8 @@
 """One run, read from its directory.
 
 Only the manifest is read at once, so that listing hundreds of runs costs little; the summary, the
-curve and the journals are read when they are asked for and then kept. A run whose orchestrator was
-killed has no summary: one is put together from its journals, and says so (``reconstructed``).
+curve and the journals are read on first use and then kept. A run whose orchestrator was killed has no
+summary: one is put together from its journals and marked as ``reconstructed``.
 """
 
 import json
@@ -31,7 +31,7 @@ class Evaluations:
     """A run's evaluations, one entry each, in order.
 
     Attributes:
-        iteration: int64, updates applied when the server reached this evaluation.
+        iteration: int64, updates applied when the server reached this evaluation point.
         time: float64, seconds since training started.
         accuracy: float64, percent of the test set; NaN where it could not be measured.
         loss: float64; NaN or infinite after a divergence.
@@ -50,7 +50,7 @@ class Evaluations:
         return len(self.iteration)
 
     def first_reaching(self, accuracy: float) -> int | None:
-        """Index of the first evaluation with at least this accuracy (percent), or None."""
+        """Return the index of the first evaluation with at least this accuracy (percent), or None."""
         reached = np.flatnonzero(self.accuracy >= accuracy)
         return int(reached[0]) if len(reached) else None
 
@@ -62,7 +62,7 @@ class Evaluations:
 
     @property
     def diverged_at(self) -> int | None:
-        """Iteration of the first evaluation whose loss was not a finite number, or None."""
+        """The iteration of the first evaluation whose loss was not a finite number, or None."""
         bad = np.flatnonzero(~np.isfinite(self.loss))
         return int(self.iteration[bad[0]]) if len(bad) else None
 
@@ -79,7 +79,7 @@ class Run:
         """Read the run in ``directory``.
 
         Raises:
-            NoRunError: there is no such directory, or it is not a run's.
+            NoRunError: there is no such directory, or it is not a run's or cannot be read.
         """
         directory = directory.resolve()
         path = directory / "manifest.json"
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """``experiment/time-seed/algorithm``, as ``testbed ls`` prints it."""
+        """The id ``experiment/time-seed/algorithm``, as ``testbed ls`` prints it."""
         return "/".join(self.directory.parts[-3:])
 
     @property
@@ -118,7 +118,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """How the run ended and what came out, or what is known so far."""
+        """The run's end and its results, or those known so far."""
         try:
             content = json.loads((self.directory / "summary.json").read_bytes())
             return Summary.model_validate(content | {"reconstructed": False})
@@ -127,13 +127,13 @@ class Run:
 
     @property
     def clock(self) -> str:
-        """What ran it, by which clock, for people."""
+        """The engine and the clock of the run in words."""
         manifest = self.manifest
         return f"{manifest.engine}, {manifest.clock} clock"
 
     @property
     def trained(self) -> str:
-        """How long training took, by the run's clock and, if that is virtual, by the host's."""
+        """The duration of training in words, by the run's clock and, if virtual, also by the host's."""
         summary = self.summary
         took = as_duration(summary.training_seconds)
         if self.manifest.clock == "wall":
@@ -142,27 +142,27 @@ class Run:
 
     @property
     def ended(self) -> Ended:
-        """How the run ended; ``running`` only while its orchestrator lives."""
+        """The run's status; ``running`` only while its orchestrator lives."""
         return self.summary.ended
 
     @cached_property
     def evaluations(self) -> Evaluations:
-        """The run's evaluations. Raises NoRunError if their journal is of another make."""
+        """The run's evaluations. Raises NoRunError if their journal has another format."""
         table = read_evaluations(self.directory)
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
         return Evaluations(**columns)
 
     @cached_property
     def pushes(self) -> Any:
-        """What was pushed, dropped pushes too, a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
+        """All pushes, dropped ones too, as a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
 
-        Raises NoRunError if their journal is of another make.
+        Raises NoRunError if their journal has another format.
         """
         return read_updates(self.directory)
 
     @cached_property
     def payload_of_no_update(self) -> int:
-        """Bytes of payload that came in by the last update with pushes that the journal has not."""
+        """Payload bytes that came in by the last update with pushes that are not in the journal."""
         if self.summary.ended != "completed" or self.summary.peers:
             return 0
         journalled = int(self.pushes.column("payload_bytes").to_numpy().sum())
@@ -178,7 +178,7 @@ class Run:
 
     @cached_property
     def specification(self) -> str:
-        """The resolved experiment file of this run, as text; empty if it is not there."""
+        """The resolved experiment file of this run, as text; empty if it is missing."""
         try:
             return (self.directory / "spec.yaml").read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -186,7 +186,7 @@ class Run:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """What happened during the run, in order; a line cut off by a kill is left out."""
+        """The events of the run, in order; a line cut off by a kill is left out."""
         try:
             lines = (self.directory / "events.jsonl").read_bytes().splitlines()
         except FileNotFoundError:
@@ -206,9 +206,9 @@ class Run:
 
     @cached_property
     def rules(self) -> tuple[Any, ...]:
-        """The rules of its faults as its experiment file has them; none if that cannot be read.
+        """The rules of its faults as in its experiment file; none if the file cannot be read.
 
-        Those of the file's list come first, then those of each device class, as the records count.
+        Those of the file's list come first, then those of each device class, in the records' order.
         """
         try:
             spec = yaml.safe_load(self.specification)
@@ -225,7 +225,7 @@ class Run:
         ended, reason = self.manifest.ended, self.manifest.reason
         if ended == "running" and not self._orchestrator_lives():
             ended, reason = "interrupted", KILLED
-        # Either journal may be ahead of the other when both stop in the middle.
+        # If both journals were cut off, either may be ahead of the other.
         pushed_to = int(pushes.column("iteration").to_numpy().max()) if pushes.num_rows else 0
         count = max(pushed_to, int(evaluations.iteration[-1]) if len(evaluations) else 0)
         seconds = max(
@@ -252,7 +252,7 @@ class Run:
         )
 
     def _orchestrator_lives(self) -> bool:
-        """Whether the process that the manifest names is there, and is not another of that id."""
+        """Return True if the process that the manifest names is alive, not another of the same id."""
         try:
             process = psutil.Process(self.manifest.pid)
             # Creation times are boot time plus ticks, and the boot time shifts when a clock is set.

@@ -1,4 +1,4 @@
-"""Histograms of staleness: how many updates the server applied between a pull and its push."""
+"""Histograms of staleness: the number of updates applied between a pull and its push."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from testbed.results.reading.curves import Curve, Floats
 
 _BARS = 60
-"""Bars at most, so that a histogram is legible with hundreds of workers."""
+"""Maximum number of bars, so that a histogram is legible with hundreds of workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Histograms:
     """The staleness of the updates of some curves, in bars of one width.
 
     Attributes:
-        width: of a bar, in updates; the first begins at 0.
+        width: width of a bar, in updates; the first begins at 0.
         shares: for each curve, percent of its updates in each bar, float64, shape (bars,); as many
             bars as it needs, none without updates.
     """
@@ -29,7 +29,7 @@ def histograms(curves: Sequence[Curve]) -> Histograms:
     """Return the curves' histograms, the updates of all seeds of a curve taken together.
 
     Raises:
-        NoRunError: a journal is of another make.
+        NoRunError: a journal has another format.
     """
     staleness = [np.concatenate([run.staleness for run in curve.runs]) for curve in curves]
     largest = max((int(of_curve.max()) for of_curve in staleness if len(of_curve)), default=0)

@@ -1,1 +1,1 @@
-"""The report: one HTML file that needs nothing else."""
+"""The report of some runs: one HTML file that needs nothing else."""

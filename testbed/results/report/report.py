@@ -1,9 +1,9 @@
-"""``report.html``: the results of some runs in one file that needs nothing else, for years.
+"""``report.html``: the results of some runs in one file that needs nothing else, even years later.
 
-The page makes no request: plotly.js and the data are in it, the letters are the reader's own, and
-its Content-Security-Policy forbids the network and every script but the two that were put in (by
-their hashes), whatever a run directory may hold. Text from files is escaped by the template.
-Without scripts the page still has the table, the specs and the figures' numbers.
+The page makes no request: plotly.js and the data are in it, the fonts are the reader's own, and its
+Content-Security-Policy forbids the network and every script but the page's own two (by their hashes),
+for any content of a run directory. The template escapes text from files. Without scripts the page
+still has the table, the specs and the figures' numbers.
 """
 
 import base64
@@ -52,12 +52,12 @@ def write_report(
 
     Args:
         runs: at least one; of one experiment or of several.
-        path: where to; an earlier report there is replaced at once, when the new one is complete.
+        path: an earlier report there is replaced in one step, when the new one is complete.
         accuracy: the accuracy to reach, percent; the page lets its reader ask for another.
-        baseline: what the ratios refer to, as for ``reaching.baseline_of``.
+        baseline: the curve that the ratios refer to, as for ``reaching.baseline_of``.
 
     Raises:
-        NoRunError: a journal cannot be read, or no curve is called like the baseline.
+        NoRunError: a journal cannot be read, or no curve has the baseline's name.
         TestbedError: the file cannot be written.
     """
     text = _page(runs, accuracy, baseline)
@@ -126,7 +126,7 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
 
 
 def _details(name: str, run: Run) -> dict[str, Any]:
-    """What the template says about one run beside the table."""
+    """Return the template's values for one run, other than those of the table."""
     manifest, summary = run.manifest, run.summary
     host = manifest.host
     facts = {
@@ -164,7 +164,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
 
 
 def _data(curves: Sequence[Curve], ingress: Sequence[Ingress], reached: Reaching) -> str:
-    """What the charts show, as JSON that cannot end the element it stands in."""
+    """Return the charts' data as JSON that cannot end the element around it."""
     bars = histograms(curves)
     charts = [
         _chart(curve, one) | {"staleness": shares.round(4).tolist(), **_look(i)}
@@ -188,11 +188,11 @@ def _look(i: int) -> dict[str, str]:
 
 
 def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
-    """One curve's points, each of its runs' for what it takes to reach an accuracy, its traffic."""
+    """Return one curve's points, those of each run (for reaching an accuracy), faults and traffic."""
     mean = curve.mean
     several = len(curve.runs) > 1
     return {
-        # Plotly reads a little HTML in names: what looks like it is shown as it is written.
+        # Plotly interprets some HTML in names: escaped, it is shown as it is written.
         "name": html.escape(curve.title, quote=False),
         "iteration": mean.iteration.tolist(),
         "time": _finite(mean.time),
@@ -236,7 +236,7 @@ def _rounded(at: Mapping[str, float]) -> dict[str, float]:
 
 
 def _living(curve: Curve) -> dict[str, list[float]] | None:
-    """How many workers are alive, where more of them crashed than marks can tell."""
+    """Return the number of workers alive; None if marks suffice for the workers that crashed."""
     found = living(curve)
     if found is None or max(went_down(run.faults) for run in curve.runs) <= FEW:
         return None
@@ -253,7 +253,7 @@ def _resource(name: str) -> str:
 
 
 def _script(text: str) -> str:
-    """Script text as the page's parser will see it, which is what its hash is taken of."""
+    """Return script text as the page's parser will see it, because its hash is taken of that."""
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
 
 

@@ -1,7 +1,7 @@
-"""What each class of devices sent: a row for every class of a run.
+"""The table of what each class of devices sent: a row for every class of a run.
 
-Who is in which class stands in the run's manifest; the numbers come from its journal of pushes, and
-are those of a run that is still going, or was cut off, as well.
+The members of a class are in the run's manifest; the numbers come from its journal of pushes, also
+for a run that is still going or was cut off.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ class ClassRow:
     """One class of one run.
 
     Attributes:
-        name: of the class.
-        devices: how many there are.
-        sent: updates that reached the server, or of a peer its steps; a late worker's report that
-            it has finished is none.
-        applied, dropped: of these.
+        name: the class's name.
+        devices: number of its devices.
+        sent: updates that reached the server, or a peer's steps; a late worker's report that it has
+            finished does not count.
+        applied, dropped: number of those updates.
         share: of all classes' updates sent, 0 to 1; None if there are none.
         staleness_mean: of the updates applied; None if there are none.
         payload_bytes: of the updates sent.
@@ -51,7 +51,7 @@ class ClassRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As text, a cell for each of ``HEADINGS``."""
+        """The row as text, a cell for each of ``HEADINGS``."""
         return (
             self.name,
             q.as_count(self.devices),
@@ -65,10 +65,10 @@ class ClassRow:
 
 
 def class_rows(run: Run) -> tuple[ClassRow, ...]:
-    """The classes of a run, in the order of its file; none if its devices are all alike.
+    """Return a row for each class of a run, in the order of its file; none if all devices are alike.
 
     Raises:
-        NoRunError: its journal is of another make.
+        NoRunError: its journal has another format.
     """
     classes = run.manifest.classes
     if not classes:
@@ -100,5 +100,5 @@ def class_rows(run: Run) -> tuple[ClassRow, ...]:
 
 
 def records(rows: Sequence[ClassRow]) -> list[dict[str, Any]]:
-    """The rows for ``json.dumps``: exact numbers, null for what is not known."""
+    """Return the rows for ``json.dumps``: exact numbers, null for unknown values."""
     return [asdict(row) for row in rows]

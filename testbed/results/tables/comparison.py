@@ -1,6 +1,6 @@
-"""Several runs in a table: what each reached, and how many bytes of ingress it took.
+"""The table of several runs: the accuracy that each reached, and its bytes of ingress.
 
-``compare`` computes the numbers; the three renderings (a terminal, a pipe, a script) only differ in
+``compare`` computes the numbers; the three renderings (for a terminal, a pipe, a script) differ only in
 form. No rendering ever cuts content: a narrow terminal gets the table turned on its side.
 """
 
@@ -33,7 +33,7 @@ class Row:
     """One run's results.
 
     Attributes:
-        name: tells the run from the others of the comparison.
+        name: distinguishes the run from the others.
         run: its id, ``experiment/time-seed/algorithm``.
         ended, reason: how it ended and, unless it completed, why.
         updates: applied by the server.
@@ -44,7 +44,7 @@ class Row:
         staleness_mean: updates applied between an update's pull and its application, on average.
         wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
             for; None if none did.
-        crashed: workers that a fault froze or killed, and that did not come back.
+        crashed: workers that a fault froze or killed and that did not come back.
     """
 
     name: str
@@ -68,13 +68,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other.
+    """Several runs to compare.
 
     Attributes:
         rows: one per run, in the order in which they were given.
         baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
         accuracy: the accuracy to reach, percent.
-        warnings: what makes a run's byte counts doubtful, a sentence each.
+        warnings: reasons why a run's byte counts are doubtful, a sentence each.
     """
 
     rows: tuple[Row, ...]
@@ -151,7 +151,7 @@ def compare(
         baseline: as for ``reaching.baseline_of``: without it, the first curve labelled ``asgd``.
 
     Raises:
-        NoRunError: a journal cannot be read, or no curve is called like the baseline.
+        NoRunError: a journal cannot be read, or no curve has the baseline's name.
         ValueError: there is no run.
     """
     if not runs:
@@ -196,9 +196,9 @@ def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Ro
 
 
 def for_terminal(comparison: Comparison, width: int) -> "Table":
-    """Return the comparison as a rich table that fits ``width`` characters where it can.
+    """Return the comparison as a rich table that fits ``width`` characters if it can.
 
-    Where it does not fit, every run becomes a column; what is still too wide is wrapped, not cut.
+    If it does not fit, every run becomes a column; cells that are still too wide are wrapped, not cut.
     """
     from rich.console import Console
     from rich.measure import Measurement
@@ -248,7 +248,7 @@ def plain_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def records(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison for ``json.dumps``: exact numbers, null for what is not known."""
+    """Return the comparison for ``json.dumps``: exact numbers, null for unknown values."""
     return {
         "accuracy": comparison.accuracy,
         "baseline": comparison.baseline,

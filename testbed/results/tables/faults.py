@@ -1,4 +1,4 @@
-"""The faults of some runs in a table, a line for each rule of an experiment file that struck."""
+"""The table of the faults of some runs: a line for each rule of an experiment file that struck."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +15,8 @@ HEADINGS = ("run", "rule", "fault", "devices", "times", "first", "last")
 def rows(names: Sequence[str], runs: Sequence[Run]) -> tuple[tuple[str, ...], ...]:
     """Return a row of text for each rule that struck in each run: see ``HEADINGS``.
 
-    ``devices`` is how many different ones it struck, ``times`` how often it struck any (a partition of
-    ten devices is once); first and last are the iterations and the run's clock.
+    ``devices`` is the number of different devices that it struck, ``times`` how often it struck (a
+    partition of ten devices is once); ``first`` and ``last`` are iterations and the run's clock.
     """
     return tuple(
         row for name, run in zip(names, runs, strict=True) for row in _rows_of_run(name, run)
@@ -46,7 +46,7 @@ def _when(strike: Strike) -> str:
 
 
 def in_a_line(run: Run) -> str:
-    """``freeze of 12 workers, kill of the server``; empty if nothing struck."""
+    """Return a run's faults as ``freeze of 12 workers, kill of the server``; empty without faults."""
     parts = []
     found = struck(run.faults)
     for kind in in_order(found):
@@ -59,7 +59,7 @@ def in_a_line(run: Run) -> str:
 
 
 def in_words(rule: object) -> str:
-    """A rule of the experiment file as people read it; one that is not understood, as it stands.
+    """Return a rule of the experiment file in words; one that is not understood, unchanged as text.
 
     ``{who: each, when: {probability: 0.0004}, how: freeze}`` is ``each worker, with probability
     0.0004 after each push: freeze for good``.
@@ -69,7 +69,7 @@ def in_words(rule: object) -> str:
     what, lasting = _how(rule.get("how")), rule.get("lasting")
     who = _who(rule.get("who", "each"))
     if (found := _one_known(rule.get("when"))) and found[0] == "trace":
-        # Whom it strikes with what stands in there.
+        # The devices and the faults are in that file.
         return f"{who}, as {Path(str(found[1])).name} says".removeprefix("each worker, ")
     if rule.get("who") == SERVER_NAME:
         late = " at once" if lasting is None else f" after {lasting}"
@@ -108,7 +108,7 @@ def _when_in_words(when: object) -> str:
 
 
 def _one_known(when: object) -> tuple[str, Any] | None:
-    """The only key of a mapping that has a value, and the value."""
+    """Return the only key of a mapping that has a value, and the value; None if not exactly one."""
     known = [(k, v) for k, v in when.items() if v is not None] if isinstance(when, Mapping) else []
     return known[0] if len(known) == 1 else None
 
@@ -121,7 +121,7 @@ def _how(how: object) -> str:
 
 
 def _short(value: object) -> str:
-    """``0.0400%`` as ``0.04 %`` and ``5.0`` as ``5``."""
+    """Return ``0.0400%`` as ``0.04 %`` and ``5.0`` as ``5``."""
     text, percent = str(value).removesuffix("%"), " %" if str(value).endswith("%") else ""
     try:
         return f"{float(text):g}{percent}"

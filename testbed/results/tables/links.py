@@ -1,4 +1,4 @@
-"""What a probe found of a run's shaped links: asked beside measured, a row for each kind of link."""
+"""The table of a probe of a run's shaped links: as asked and as measured, a row per kind of link."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ HEADINGS = (
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """Directions of links of which the same is asked; each that is wrong has a row of its own."""
+    """Directions of links with the same settings; each that is wrong has a row of its own."""
 
     directions: Sequence[Direction]
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As text, a cell for each of ``HEADINGS``."""
+        """The row as text, a cell for each of ``HEADINGS``."""
         first = self.directions[0]
         alone = len(self.directions) == 1
         whose = first.device if alone else f"{len(self.directions):,} links"
@@ -71,7 +71,7 @@ class LinkRow:
 
 
 def link_rows(run: Run) -> tuple[LinkRow, ...]:
-    """The kinds of links of a run that were probed; none if none was."""
+    """Return a row for each kind of link of a run that was probed; none without a probe."""
     links = run.manifest.links
     groups: dict[object, list[Direction]] = {}
     for one in links.directions if links else ():
@@ -81,7 +81,7 @@ def link_rows(run: Run) -> tuple[LinkRow, ...]:
 
 
 def in_a_sentence(run: Run) -> dict[str, str]:
-    """What the probe found, as a fact; empty of a run that shapes no link."""
+    """Return the probe's result in a sentence, under its heading; empty if no link is shaped."""
     links = run.manifest.links
     if links is None:
         return {}
@@ -93,7 +93,7 @@ def in_a_sentence(run: Run) -> dict[str, str]:
 
 
 def _range(values: Iterable[float | None], text: Callable[[float], str]) -> str:
-    """The least and the most of what is known."""
+    """Return the least and the greatest of the known values as text."""
     known = [value for value in values if value is not None]
     if not known:
         return q.UNKNOWN

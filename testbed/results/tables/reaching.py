@@ -1,8 +1,8 @@
-"""What it takes to reach an accuracy: the table of AdaComp's Fig. 3 (§V-C: 97 %, "191 times less").
+"""The table of the bytes to reach an accuracy: AdaComp's Fig. 3 (§V-C: 97 %, "191 times less").
 
-Each run counts with the first of its evaluations that reached the accuracy; a curve of several seeds
-with the mean over those of its runs that did, and says how many did. A curve of which none did keeps
-its best accuracy, which, as in the paper, is the mean over its runs of the best of each.
+Each run counts with its first evaluation that reached the accuracy; a curve of several seeds with the
+mean over those of its runs that reached it, and with their number. A curve of which no run did has
+only its best accuracy, which, as in the paper, is the mean over its runs of the best of each.
 """
 
 import difflib
@@ -18,19 +18,19 @@ from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.reading.journals import NoRunError
 
 ACCURACY = 97.0
-"""Percent; the accuracy that the paper's comparison asks for, unless another is asked for."""
+"""The accuracy to reach by default, percent: that of the paper's comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where a curve first reached the accuracy asked for.
+    """The point where a curve first reached the accuracy asked for.
 
     Attributes:
-        name: the curve's.
+        name: the curve's name.
         runs, seeds: its runs' ids and seeds.
-        reached: how many of the runs reached the accuracy; the next five are None if none did.
-        iteration: updates applied by then, mean over those runs, as are the next.
-        accuracy: percent, at those evaluations: at least what was asked for.
+        reached: number of the runs that reached the accuracy; the next five are None if none did.
+        iteration: updates applied by then; like the next four, the mean over those runs.
+        accuracy: percent, at those evaluations: at least the accuracy asked for.
         payload_bytes, message_bytes, wire_bytes: ingress by then.
         payload_ratio, message_ratio, wire_ratio: these bytes ÷ the baseline's; None if either did
             not reach the accuracy.
@@ -54,7 +54,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """What it takes each of some curves to reach an accuracy.
+    """The updates and bytes that each of some curves needs to reach an accuracy.
 
     Attributes:
         rows: one for each curve, in the order in which they were given.
@@ -105,7 +105,7 @@ def baseline_of(curves: Sequence[Curve], wanted: str | None = None) -> Curve:
             labelled ``asgd``, or else the first.
 
     Raises:
-        NoRunError: no curve is called so.
+        NoRunError: no curve has that name.
     """
     if wanted is None:
         return next((curve for curve in curves if curve.label == "asgd"), curves[0])
@@ -129,7 +129,7 @@ def reaching(
     baseline: str | None = None,
     measure: Measure = "wire",
 ) -> Reaching:
-    """Compute what it takes each curve to reach an accuracy.
+    """Compute the updates and bytes that each curve needs to reach an accuracy.
 
     Args:
         curves: at least one.
@@ -138,7 +138,7 @@ def reaching(
         measure: the bytes whose ratio is shown; the rows have all three.
 
     Raises:
-        NoRunError: a journal cannot be read, or no curve is called like the baseline.
+        NoRunError: a journal cannot be read, or no curve has the baseline's name.
     """
     base = baseline_of(curves, baseline)
     of_base = _reached(base, accuracy)
@@ -163,7 +163,7 @@ def reaching(
 
 
 def records(table: Reaching) -> dict[str, Any]:
-    """Return the table for ``json.dumps``: exact numbers, null for what is not known."""
+    """Return the table for ``json.dumps``: exact numbers, null for unknown values."""
     return {
         "accuracy": table.accuracy,
         "baseline": table.baseline,
@@ -172,7 +172,7 @@ def records(table: Reaching) -> dict[str, Any]:
 
 
 def _reached(curve: Curve, accuracy: float) -> dict[str, Any]:
-    """The fields of ``Reach`` that are means over the runs that reached the accuracy."""
+    """Return ``reached`` and the fields of ``Reach`` that are means over the runs that reached it."""
     first = [(run.evaluations, run.evaluations.first_reaching(accuracy)) for run in curve.runs]
     points = [(evaluations, i) for evaluations, i in first if i is not None]
     names = ("iteration", "accuracy", *(f"{measure}_bytes" for measure in MEASURES))
@@ -186,5 +186,5 @@ def _reached(curve: Curve, accuracy: float) -> dict[str, Any]:
 
 
 def _ratio(values: dict[str, Any], baseline: dict[str, Any], name: str) -> float | None:
-    """None where either is not known or 0 (an accuracy that the initial parameters have)."""
+    """Return a ratio; None if either is unknown or 0 (if the initial parameters have the accuracy)."""
     return values[name] / baseline[name] if values[name] and baseline[name] else None

@@ -1,4 +1,4 @@
-"""Whether a run's three ledgers of bytes agreed, in a sentence."""
+"""Sentences on a run's byte counts and gaps: if its three ledgers agreed, and what was left out."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,19 +9,19 @@ from testbed.results.reading.run import Run
 
 
 class Verdict(NamedTuple):
-    """What is to be said, and how: ``good``, ``bad`` or ``unknown``."""
+    """A state (``good``, ``bad`` or ``unknown``) and the sentence on it."""
 
     state: str
     text: str
 
     @property
     def doubtful(self) -> bool:
-        """Whether whoever sees the run's byte counts has to know."""
+        """True if it must be shown with the run's byte counts."""
         return self.state == "bad" or "dropped" in self.text
 
 
 def verdict(run: Run) -> Verdict:
-    """Return it, with what a capture that is not whole means for its numbers."""
+    """Return the verdict on a run's ledgers, with the number of packets that the capture dropped."""
     traffic = run.summary.traffic
     if traffic is None:
         return Verdict("unknown", "not checked: the run left no account of its traffic")
@@ -43,14 +43,14 @@ def verdict(run: Run) -> Verdict:
 
 
 def no_update(run: Run) -> dict[str, str]:
-    """What came in with pushes that are no update of the run, as a fact; empty if nothing did."""
+    """Return the payload of pushes that are no update of the run, under its heading; empty if none."""
     count = run.payload_of_no_update
     why = "of devices that a fault ended meanwhile, or made again behind a checkpoint"
     return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
 
 
 def left_out(run: Run) -> dict[str, str]:
-    """Which evaluations were left out, as a fact; empty if none was."""
+    """Return the evaluations that were left out, under their heading; empty if none was."""
     found = run.summary.evaluations_left_out
     if found is None:
         return {}
@@ -59,13 +59,13 @@ def left_out(run: Run) -> dict[str, str]:
 
 
 def only_untold(reasons: Iterable[str]) -> bool:
-    """Whether ledgers differ, and only by what a killed server could not tell of."""
+    """Return True if ledgers differ, and only by the reports that a killed server could not make."""
     return set(reasons) == {SERVER_KILLED}
 
 
 def _of_differences(differences: Sequence[Difference], lost: str) -> Verdict:
     if only_untold(one.reason for one in differences):
-        # Of all else there is no difference: streams that it did tell of, frames, bytes, packets.
+        # All else agrees: the streams that it did report, frames, bytes, packets.
         untold = sum(one.found for one in differences)
         return Verdict(
             "unknown",

@@ -1,1 +1,1 @@
-"""The evaluator, and what waits for it: parameters that are to be evaluated."""
+"""The evaluator, and the parameters that wait for their evaluation."""

@@ -1,9 +1,9 @@
-"""The evaluator: a device that only observes. It measures every version that the server sends it.
+"""The evaluator: a device that only observes, and measures every version that it is sent.
 
-It pushes nothing and asks for nothing: the server sends it parameters when an evaluation is due, at
-once or, if it is behind, from a queue, so that workers never wait for it. Its results go to the
-orchestrator over the host, not over the emulated network; the server is only told that it has one, and
-need not remember those parameters any more.
+It pushes nothing and asks for nothing: the server (or the evaluated peer) sends it parameters when an
+evaluation is due, at once or, if the evaluator is late, from a queue. Its results go to the
+orchestrator over the host, not over the emulated network; the server only receives a FINISHED, after
+which it need not keep those parameters any more.
 """
 
 import socket
@@ -54,4 +54,4 @@ def evaluate(
                 return
             except (ConnectionError, TimeoutError):
                 if settings.faults.server_absence is None:
-                    raise  # otherwise it may have been killed, and comes back
+                    raise  # otherwise the server may have been killed, and comes back

@@ -1,4 +1,4 @@
-"""The evaluations that a server has asked for and of which it has heard nothing yet."""
+"""The evaluations that a server has asked for and that have no result yet."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from testbed.updates import as_bytes
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An evaluation that was asked for, and where the server's ledger stood then.
+    """An evaluation that was asked for, and the server's byte counts at that time.
 
     Attributes:
         when: by the run's clock, in seconds since training began.
@@ -28,17 +28,17 @@ class Asked:
 class Evaluations:
     """Snapshots on their way to the evaluator, the oldest first.
 
-    Of a server that writes checkpoints they are kept until the evaluator has told of them, so that one
-    that comes back has evaluated what this one did not hear of.
+    A server that writes checkpoints keeps them until the evaluator has reported them, so that a
+    restored server can have those evaluated that have no result yet.
     """
 
     def __init__(self, size: int, *, remembered: bool, spill: int | None = None) -> None:
-        """None yet.
+        """Begin without evaluations.
 
         Args:
             size: of the parameters, in bytes.
-            remembered: whether they are wanted for checkpoints.
-            spill: descriptor of a file for those that memory is not to hold; None: there is none.
+            remembered: True if checkpoints are to hold them.
+            spill: descriptor of a file for snapshots that memory is not to hold; None: there is none.
         """
         self._waiting = SnapshotQueue(size, spill, limited=remembered)
         self._remembered = remembered
@@ -46,24 +46,24 @@ class Evaluations:
         self._sent: deque[tuple[int, bytes]] = deque()
 
     def __len__(self) -> int:
-        """How many were not sent yet."""
+        """Return the number of snapshots that were not sent yet."""
         return len(self._waiting)
 
     @property
     def crowded(self) -> bool:
-        """Return True if some wait for which there is no room."""
+        """True if snapshots wait for which there is no room."""
         return self._waiting.crowded
 
     @property
     def unheard(self) -> int:
-        """How many the evaluator has told nothing of."""
+        """The number of evaluations that the evaluator has not reported."""
         return len(self._asked)
 
     def ask(self, asked: Asked, parameters: memoryview, *, always: bool = False) -> None:
         """Have these parameters evaluated; they are copied.
 
         Args:
-            always: whether memory holds them where there is no room for them.
+            always: keep them in memory even if there is no room for them.
 
         Raises:
             NoRoomError: there is no room for them; they are not evaluated.
@@ -72,11 +72,11 @@ class Evaluations:
         self._asked[asked.version] = asked
 
     def next(self) -> tuple[int, bytes]:
-        """The oldest that was not sent yet, which is now: (version, parameters).
+        """Take the oldest snapshot that was not sent yet, to send it: (version, parameters).
 
         Raises:
             IndexError: there is none.
-            UnreadableError: it is lost, and will not be evaluated.
+            UnreadableError: the snapshot is lost, and will not be evaluated.
         """
         try:
             taken = self._waiting.get()
@@ -88,16 +88,16 @@ class Evaluations:
         return taken
 
     def heard(self, version: int) -> None:
-        """The evaluator has told of a version's accuracy."""
+        """Note that the evaluator has reported a version's accuracy."""
         self._asked.pop(version, None)
         while self._sent and self._sent[0][0] <= version:
             self._sent.popleft()
 
     def state(self) -> list[Any]:
-        """Those of which nothing was heard, for a checkpoint.
+        """Return the evaluations without a result, for a checkpoint.
 
         Raises:
-            OSError: one cannot be read.
+            OSError: a snapshot cannot be read.
         """
         return [
             (*astuple(self._asked[version]), np.frombuffer(parameters, np.float32))
@@ -105,7 +105,7 @@ class Evaluations:
         ]
 
     def restore(self, state: Iterable[Any]) -> Iterator[Asked]:
-        """Ask for those of a checkpoint; yields each."""
+        """Ask for the evaluations of a checkpoint, and yield each."""
         for *fields, vector in state:
             asked = Asked(*fields)
             self.ask(asked, as_bytes(vector), always=True)

@@ -1,8 +1,8 @@
-"""A queue of parameter vectors that waits for the evaluator, in bounded memory.
+"""A queue of parameter vectors that wait for the evaluator, in bounded memory.
 
-The server does not wait for the evaluator. The first few snapshots wait in memory, the others in a
-``Spill``. Where that has no room left, or a limit is reached, a snapshot is not taken in, and whoever
-brings it is told why: an evaluation is then left out, or waited for.
+The first few snapshots wait in memory, the others in a ``Spill``. If that has no room left, or a limit
+is reached, the queue refuses a snapshot with the reason, and the caller leaves the evaluation out, or
+waits.
 """
 
 from collections import deque
@@ -12,15 +12,15 @@ from testbed.roles.evaluation.spill import Spill
 
 IN_MEMORY = 32
 LIMIT = 256 << 20
-"""Bytes of a queue that has a limit: the queue of a server that stores it in every checkpoint."""
+"""Bytes of a limited queue, which is the queue of a server that stores it in every checkpoint."""
 
 
 class NoRoomError(Exception):
-    """There is no room for a snapshot; says why."""
+    """There is no room for a snapshot; the message says why."""
 
 
 class UnreadableError(Exception):
-    """A snapshot that waited cannot be read; it is in the queue no more.
+    """A snapshot that waited cannot be read; it is removed from the queue.
 
     Attributes:
         version: the snapshot's.
@@ -32,16 +32,16 @@ class UnreadableError(Exception):
 
 
 class SnapshotQueue:
-    """First in, first out."""
+    """A first-in, first-out queue of snapshots."""
 
     def __init__(self, size: int, spill: int | None = None, *, limited: bool = False) -> None:
         """Make a queue.
 
         Args:
             size: of each snapshot, in bytes.
-            spill: descriptor of the file for what memory is not to hold; None: there is none.
-            limited: whether no more than ``LIMIT`` bytes are to wait, or ``IN_MEMORY`` snapshots if
-                those are more.
+            spill: descriptor of the file for snapshots that memory is not to hold; None: there is none.
+            limited: True if at most ``LIMIT`` bytes may wait, or ``IN_MEMORY`` snapshots if those are
+                more.
         """
         self._spill = None if spill is None else Spill(spill, size)
         self._most = max(IN_MEMORY, LIMIT // size) if limited else None
@@ -53,7 +53,7 @@ class SnapshotQueue:
 
     @property
     def crowded(self) -> bool:
-        """Return True if some are kept for which there was no room."""
+        """True if snapshots are kept for which there was no room."""
         too_many = self._most is not None and len(self._waiting) > self._most
         return too_many or self._in_memory > IN_MEMORY
 
@@ -61,7 +61,7 @@ class SnapshotQueue:
         """Append a copy of the parameters of one version.
 
         Args:
-            always: whether it is kept in memory where there is no room for it elsewhere.
+            always: keep it in memory if there is no room for it elsewhere.
 
         Raises:
             NoRoomError: there is no room.
@@ -92,10 +92,10 @@ class SnapshotQueue:
             ) from error
 
     def all(self) -> Iterator[tuple[int, bytes]]:
-        """The snapshots that wait, the oldest first; none is taken.
+        """Yield the snapshots that wait, the oldest first, without taking them.
 
         Raises:
-            OSError: one cannot be read.
+            OSError: a snapshot cannot be read.
         """
         for version, snapshot in self._waiting:
             if isinstance(snapshot, int):
@@ -105,11 +105,11 @@ class SnapshotQueue:
                 yield version, snapshot
 
     def get(self) -> tuple[int, bytes]:
-        """Take the oldest: (version, parameters).
+        """Take the oldest snapshot: (version, parameters).
 
         Raises:
             IndexError: the queue is empty.
-            UnreadableError: it cannot be read.
+            UnreadableError: the snapshot cannot be read.
         """
         version, snapshot = self._waiting.popleft()
         if not isinstance(snapshot, int):

@@ -1,25 +1,25 @@
-"""Room for snapshots in a file of the run directory, which is handed over open and has no name.
+"""Room for snapshots in a file without a name in the run directory, which a process receives open.
 
-A process that may write nothing else (a container's root is read-only, and its /tmp is small) can be
-handed a descriptor. The file is divided into slots of one size; slots that were read are used again, so
-that it is never longer than what waits at one time.
+So a process can use it that may write no other file (a container's root is read-only, and its /tmp is
+small). The file is divided into slots of one size. Slots that were read are used again, so that the
+file is never longer than the most snapshots that waited at one time.
 """
 
 import contextlib
 import os
 
 ROOM_LEFT = 64 << 20
-"""Bytes of the file system that are left to everything else that the run writes."""
+"""Bytes of the file system that are left free for everything else that the run writes."""
 
 
 class Spill:
-    """The slots of one process; nobody else uses them at the same time."""
+    """The slots of one process; no other process uses them at the same time."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         """Begin with an empty file.
 
         Args:
-            descriptor: of the file; what a process that was killed left in it goes.
+            descriptor: of the file; what a killed process left in it is removed.
             size: of a slot, in bytes.
         """
         self._descriptor = descriptor
@@ -29,7 +29,7 @@ class Spill:
         os.ftruncate(descriptor, 0)
 
     def write(self, snapshot: memoryview) -> int:
-        """Write a snapshot, of a slot's size; returns its slot.
+        """Write a snapshot of a slot's size, and return its slot.
 
         Raises:
             OSError: there is no room for it, or it cannot be written.
@@ -53,7 +53,7 @@ class Spill:
         return slot
 
     def read(self, slot: int) -> bytes:
-        """A slot's snapshot.
+        """Return a slot's snapshot.
 
         Raises:
             OSError: it cannot be read.
@@ -69,7 +69,7 @@ class Spill:
         return b"".join(parts)
 
     def free(self, slot: int) -> None:
-        """Use a slot again; when all of them are free, the file's room is given back."""
+        """Mark a slot as free; when all slots are free, give the file's space back."""
         self._free.append(slot)
         if len(self._free) == self._slots:
             self._free.clear()
@@ -86,5 +86,5 @@ class Spill:
             )
 
     def _cut(self) -> None:
-        with contextlib.suppress(OSError):  # the room is not given back, and that is all
+        with contextlib.suppress(OSError):  # the space is not given back, and nothing worse happens
             os.ftruncate(self._descriptor, self._slots * self._size)

@@ -1,4 +1,4 @@
-"""A peer's connections: meeting the other peers, sending to them, receiving from them, parting."""
+"""A peer's connections to the other peers: connecting, sending, receiving and disconnecting."""
 
 import hmac
 import math
@@ -25,18 +25,18 @@ from testbed.wire.encodings import DENSE
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
 MEETING_TIMEOUT = 60.0
-"""Seconds that peers have to find each other."""
+"""Seconds that peers have to connect to each other."""
 EVALUATOR_TIMEOUT = 600.0
 """Seconds that the evaluator may take for one evaluation, when a peer waits for it."""
 PARTING_TIMEOUT = 30.0
-"""Seconds that peers have to close their connections."""
+"""Seconds that peers have to close their connections after training."""
 
 
 class PeerConnections:
     """All connections of one peer.
 
     Attributes:
-        selector: where more may be registered that ``turn`` is to wait for.
+        selector: what ``turn`` waits for; the peer may register more.
         report: to the orchestrator.
         payload_bytes, message_bytes: received from other peers.
     """
@@ -50,12 +50,12 @@ class PeerConnections:
         report: Report,
         spill: int | None = None,
     ) -> None:
-        """Listen.
+        """Begin to listen.
 
         Args:
-            parameters: the model's size, which the others' must equal.
-            longest: the longest body of an update in bytes.
-            spill: descriptor of the file for what waits for the evaluator, if there is one.
+            parameters: the model's size, which must equal the others'.
+            longest: the longest body of an update, in bytes.
+            spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
         """
         self.selector = selectors.EpollSelector()
         self.payload_bytes = 0
@@ -83,8 +83,10 @@ class PeerConnections:
     def meet(self) -> None:
         """Connect to all peers with lower numbers, and wait until all others have connected.
 
+        The evaluated peer also waits for the evaluator.
+
         Raises:
-            OSError: some of them cannot be found, or have another secret or model.
+            OSError: some peers cannot be reached, or have another secret or model.
         """
         deadline = time.monotonic() + MEETING_TIMEOUT
         for number in range(self._number):
@@ -110,7 +112,7 @@ class PeerConnections:
             self.turn(1.0)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"peer {number} does not answer")
-        if connection.socket.fileno() < 0:  # why was told when it was closed
+        if connection.socket.fileno() < 0:  # the reason was reported when it was closed
             raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
         connection.device = number
         self._peers[number] = connection
@@ -131,25 +133,25 @@ class PeerConnections:
     # -- the loop
 
     def given(self) -> dict[int, int]:
-        """Bytes that were given to be sent to each peer so far, for ``left``."""
+        """Return the bytes that were handed to ``send`` so far, by receiving peer; for ``left``."""
         return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
 
     def left(self, given: Mapping[int, int]) -> bool:
-        """Whether all that had been given by then has left, as far as its receivers are there."""
+        """Return True if the kernel has taken all ``given`` bytes, except those for peers now gone."""
         return all(c.sent_bytes >= given.get(n, 0) for n, c in self._peers.items())
 
     def turn(
         self, patience: float | None, leave: OrderChannel | None = None, reading: int | None = -1
     ) -> bool:
-        """Wait for whatever comes first, and serve it.
+        """Wait for the next events, and handle them.
 
         Args:
-            patience: seconds to wait at most; None: without end.
-            leave: also wait for its being readable.
-            reading: read from this peer only, from nobody if None, from all if -1.
+            patience: seconds to wait at most; None: without limit.
+            leave: a channel of orders; also wait until it is readable.
+            reading: read from this peer only, from no peer if None, from all if -1.
 
         Returns:
-            Whether ``leave`` is readable.
+            True if ``leave`` is readable.
         """
         if reading != self._reading:
             before, self._reading = self._reading, reading
@@ -168,7 +170,7 @@ class PeerConnections:
         return readable
 
     def _watch(self, connection: Connection) -> None:
-        """Wait for what there is to wait for on a connection, and for nothing else."""
+        """Update what ``selector`` waits for on a connection."""
         read = connection.device not in self._peers or self._reading in (-1, connection.device)
         connection.watch(self.selector, read and not connection.ended)
 
@@ -185,7 +187,7 @@ class PeerConnections:
             if not connection.stopped:
                 self._close(connection, None)
                 return
-            connection.ended = True  # it still reads what is sent to it
+            connection.ended = True  # the other side still reads what is sent to it
         except (WireError, BrokenConnectionError, ValueError) as error:
             self._close(connection, f"{error}")
             return
@@ -239,7 +241,7 @@ class PeerConnections:
         connection.send([header(Kind.WELCOME, self._size)])
 
     def _close(self, connection: Connection, reason: str | None) -> None:
-        """Close a connection; without a reason, the peer did."""
+        """Close a connection; ``reason`` is None if the other side closed it."""
         if connection is not self._evaluator and not (self._parting and reason is None):
             why = reason or "it closed the connection"
             text = f"connection to peer {self._number} closed: {why}"
@@ -260,14 +262,14 @@ class PeerConnections:
             self._peers.pop(connection.device, None)
 
     def lost(self) -> Iterator[int]:
-        """Peers whose connections broke since this was asked last."""
+        """Yield the peers whose connections broke since the last call."""
         while self._lost:
             yield self._lost.pop()
 
     # -- sending and receiving
 
     def send(self, receiver: int, pieces: Pieces) -> None:
-        """Send to a peer, as much as the kernel takes now; ``turn`` sends the rest."""
+        """Send to a peer as much as the kernel takes now; ``turn`` sends the rest."""
         connection = self._peers.get(receiver)
         if connection is None:
             return
@@ -279,12 +281,12 @@ class PeerConnections:
             self._close(connection, f"{error}")
 
     def frames(self) -> Iterator[tuple[int, Frame]]:
-        """The updates that have come, with their senders, in the order in which they came."""
+        """Yield the updates that have come, with their senders, in the order in which they came."""
         while self._received:
             yield self._received.popleft()
 
     def next_from(self, sender: int, waiting: Callable[[], None] = lambda: None) -> Frame | None:
-        """Wait for the next update of one peer, and read from nobody else; None if it is gone.
+        """Wait for the next update of one peer, reading from no other; return None if it is gone.
 
         Args:
             waiting: called at least once a second meanwhile.
@@ -300,25 +302,25 @@ class PeerConnections:
             waiting()
 
     def has_from(self, sender: int) -> bool:
-        """Return True if ``next_from`` has something to read or return, its end included."""
+        """Return True if ``next_from`` has something to read or to return, the peer's end included."""
         connection = self._peers.get(sender)
         if connection is None or connection.ended or unread(connection.socket):
             return True
         return any(peer == sender for peer, _ in self._received)
 
     def under_way(self) -> list[int]:
-        """The peers whose kernels have not received everything that was sent to them."""
+        """Return the peers whose kernels have not received all bytes sent to them."""
         return [n for n, c in self._peers.items() if c.pending or under_way(c.socket)]
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
-        """Send a copy of the parameters to the evaluator, when it is ready for it.
+        """Send a copy of the parameters to the evaluator, when the evaluator is ready for it.
 
-        Where there is no room for what waits for the evaluator, under the virtual clock this waits
-        until there is: evaluations are a part of the result, and the host's time is none. Under the
-        wall clock the evaluation is left out, and that is reported.
+        If the queue has no room, under the virtual clock this waits until there is room: evaluations
+        are a part of the result, and the host's time is not. Under the wall clock the evaluation is
+        left out (unless it is the last one), and that is reported.
         """
         if self._evaluator is None:
-            return  # it was given up, and the run fails for that
+            return  # it was given up, and the run fails because of that
         virtual = self._settings.timing.clock == "virtual"
         last = iteration >= self._settings.training.updates
         try:
@@ -331,7 +333,7 @@ class PeerConnections:
             self._close(self._evaluator, f"{error}")
         began = time.monotonic()
         while virtual and self._snapshots.crowded and self._evaluator is not None:
-            # Nothing else is served: what a peer is to do next is the clock's to say.
+            # Nothing else is handled: the clock decides what a peer does next.
             room = select.poll()
             room.register(self._evaluator.socket, select.POLLOUT)
             if room.poll(1000):
@@ -339,7 +341,7 @@ class PeerConnections:
             self._give_up_evaluator(began)
 
     def _give_up_evaluator(self, since: float) -> None:
-        """Wait no longer for an evaluator that has told nothing for long.
+        """Close the evaluator's connection if nothing has come over it for too long.
 
         Args:
             since: when the wait began, in seconds of CLOCK_MONOTONIC.
@@ -367,7 +369,7 @@ class PeerConnections:
     # -- the end
 
     def part(self) -> None:
-        """Send what is pending, then end all connections, and read what others still send."""
+        """Send pending bytes, then end all connections, and read what the others still send."""
         self._parting = True
         self._accepting.close()
         for stranger in list(self._strangers):
@@ -387,7 +389,7 @@ class PeerConnections:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Let the evaluator finish its backlog, however long that takes in all, and go."""
+        """Let the evaluator finish its backlog, at any length in all, and disconnect it."""
         said, began = False, time.monotonic()
         while self._evaluator is not None:
             evaluator = self._evaluator

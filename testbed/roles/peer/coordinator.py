@@ -1,8 +1,8 @@
-"""The coordinator of peers: who begins when, what is written down, and when it is enough.
+"""The coordinator of peers: it starts them, records their steps, and ends the run.
 
-Where there is a server, it knows how far the run is. Among peers nobody does, so that a process beside
-the emulated network is told of every step over the host. Under the wall clock it only listens, says
-when to evaluate and when to stop; under the virtual clock it runs the clock.
+A server knows how far its run is; no peer does. So peers report every step, over the host, to this
+process outside the emulated network. Under the wall clock it only receives reports and says when to
+evaluate and when to stop; under the virtual clock it runs the clock.
 """
 
 import selectors
@@ -28,13 +28,13 @@ from testbed.training.times import Times
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
 PARTING_TIMEOUT = 60.0
-"""Seconds that peers have to part when training is over, which they wait for each other for, too."""
+"""Seconds that peers have to disconnect when training is over, including waits for each other."""
 PATIENCE = 30.0
-"""Seconds without a word from a peer that is waited for, after which that is told."""
+"""Seconds of waiting for one peer's report after which a warning is reported, again and again."""
 
 
 class Coordinator:
-    """Coordinates one run; a ``testbed.clock.mesh.MeshStage``."""
+    """The coordinator of one run; a ``testbed.clock.mesh.MeshStage``."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Coordinator:
         tells: bool,
         line: DeviceLine,
     ) -> None:
-        """Prepare.
+        """Make the coordinator of a run.
 
         Args:
             leaves: the channels to the peers, by their numbers.
-            computing: how many of them compute, from 0 on.
-            tells: whether peers tell what an arrival brought about: they may not be ready to compute,
-                or answer.
+            computing: the number of peers that compute; they have the lowest numbers.
+            tells: True if peers report the result of an arrival: they may not be ready to compute, or
+                they may answer.
             line: where to write its processor time.
         """
         self._settings = settings
@@ -76,7 +76,7 @@ class Coordinator:
         self._last_report = 0.0
 
     def run(self) -> None:
-        """Wait until the peers have met, run, and wait until they have parted."""
+        """Wait until the peers are connected, run, and wait until they have disconnected."""
         self._report.send(listening=None)
         for met in range(self._settings.workers):
             self._await(met, "met")
@@ -99,7 +99,7 @@ class Coordinator:
         evaluated = self._settings.network.evaluated_peer
         others = [number for number in range(self._settings.workers) if number != evaluated]
         for number in (*others, evaluated):
-            # The evaluated one parts when the evaluator has all its results, and gives up by itself.
+            # The evaluated peer disconnects when the evaluator has finished, or gives up by itself.
             told = self._await(number, "parted", None if number == evaluated else until)
             if told is None and number not in self._gone:
                 text = f"it has not parted within {PARTING_TIMEOUT:g} s of the training's end"
@@ -113,10 +113,10 @@ class Coordinator:
             peers=peers,
         )
 
-    # -- hearing
+    # -- reports from peers
 
     def _listen(self, patience: float) -> bool:
-        """Hear what peers tell, for so long at most; whether one told more than what it waits for."""
+        """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
         heard = False
         for key, _ in self._selector.select(patience):
             told = self._leaves[key.data].hear()
@@ -138,13 +138,15 @@ class Coordinator:
                 self._clock.remove(peer)
 
     def _await(self, peer: int, what: str, until: float | None = None) -> dict[str, Any] | None:
-        """Wait for a peer to tell something, past all else that it tells; None if it is gone.
+        """Wait for a peer's report that has the key ``what``; return None if the peer is gone.
+
+        Earlier reports of that peer are dropped.
 
         Args:
-            until: a moment of CLOCK_MONOTONIC after which it is not waited for; None: it always is.
+            until: a moment of CLOCK_MONOTONIC at which waiting ends; None: it does not end.
 
         Raises:
-            RunError: it waits for what will never come, so that nothing can happen any more.
+            RunError: the peer waits for what will never come, so that nothing can happen any more.
         """
         self._standstill.begin()
         silent_since = time.monotonic()
@@ -164,10 +166,10 @@ class Coordinator:
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
 
     def _give(self, peer: int, what: OrderKind, number: int = 0) -> None:
-        """Give a peer an order; wait while it is far behind.
+        """Give a peer an order; wait while its queue is full.
 
         Raises:
-            RunError: it waits for what will never come, so that nothing can happen any more.
+            RunError: the peer waits for what will never come, so that nothing can happen any more.
         """
         leave = self._leaves[peer]
         if leave.give(what, number, wait=False):
@@ -204,7 +206,7 @@ class Coordinator:
             self._look_after()
 
     def _count(self, peer: int, told: dict[str, Any]) -> None:
-        """Count what a peer sent; when it arrives nobody here knows."""
+        """Count the messages and the step that a peer reports; times of arrival are not known here."""
         for message in told.get("answered") or told.get("messages", ()):
             self._service.count(message[0], Message(*message))
         if "base" in told:
@@ -235,13 +237,13 @@ class Coordinator:
         self._give(peer, OrderKind.BEGIN)
 
     def finish(self, peer: int) -> Step | None:
-        """Tell a peer that its computation is over, and hear what it sent."""
+        """Tell a peer that its computation is over; return its step, or None if it is gone."""
         self._give(peer, OrderKind.FINISHED)
         told = self._await(peer, "base")
         return None if told is None else self._step(peer, told)
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
-        """Tell a peer that another one's message has arrived; returns what it sends for it."""
+        """Tell a peer that another peer's message has arrived; return the messages sent in answer."""
         self._give(receiver, OrderKind.ARRIVED, sender)
         if not self._tells:
             return ()
@@ -250,21 +252,21 @@ class Coordinator:
         return [] if told is None else [Message(*message) for message in told["messages"]]
 
     def ready(self, peer: int) -> bool:
-        """Whether a peer may compute its next gradient, as far as was heard of it."""
+        """Return True if a peer may compute its next gradient, by its last report."""
         return self._ready[peer]
 
     def host_time(self) -> float:
-        """Seconds of the host's clock since training began."""
+        """Return the seconds of the host's clock since training began."""
         return time.monotonic() - self._started
 
     # -- the service's observer
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """A step was taken."""
+        """Record a step."""
         self._report.row(row, version)
 
     def checkpoint(self) -> None:
-        """Have the evaluated peer send its model to the evaluator."""
+        """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""
         service = self._service
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message = sum(service.payload_bytes), sum(service.message_bytes)

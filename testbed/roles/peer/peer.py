@@ -1,11 +1,11 @@
 """A peer: it owns a model, computes, sends to the other peers and takes in what they send.
 
-Peers meet by the plan: each listens, and connects to those with lower numbers, so that every two have
-one connection. One thread does everything: it computes, and otherwise waits for whatever its sockets
-and the coordinator have to say, so that a peer that has much to send never keeps others from sending.
+Each peer listens, and connects to the peers with lower numbers, so that every two have one connection.
+One thread does everything: it computes, and otherwise waits for its sockets and for the coordinator, so
+that a peer that has much to send never keeps others from sending.
 
-Under the wall clock it takes updates in as they come and steps when its durations are over. Under the
-virtual clock it does what the coordinator says has happened, in that order, and nothing else.
+Under the wall clock it takes updates in as they come, and takes a step when its durations are over.
+Under the virtual clock it follows the coordinator's orders, one after the other, and does nothing else.
 """
 
 import hashlib
@@ -28,8 +28,7 @@ from testbed.updates import as_bytes
 from testbed.wire.frames import Frame, header
 
 LOOK_PERIOD = 1.0
-"""Seconds between two looks for peers that are gone, while the clock has nothing to say; and at the
-least between two claims."""
+"""Seconds between two looks for lost peers while no order comes, and at least between two claims."""
 
 
 class Peer:
@@ -62,10 +61,10 @@ class Peer:
         self._claimed = 0.0
 
     def run(self, times: DeviceTimes | None) -> None:
-        """Meet the others, work until the coordinator says STOP, and part from them.
+        """Connect to the others, work until the coordinator says STOP, and disconnect.
 
         Args:
-            times: how long it computes and waits; None if it computes nothing.
+            times: durations of its computations and waits; None if it computes nothing.
         """
         self._meeting.meet()
         self._leave.tell(met=self._number)
@@ -113,7 +112,7 @@ class Peer:
     def _turn_until(
         self, reached: Callable[[], bool], until: float | None, order: OrderKind | None = None
     ) -> None:
-        """Take in what comes until something is so, a moment has come or an order; or STOP."""
+        """Take in what comes until ``reached`` returns True, until a moment, an order, or STOP."""
         while not self._stopped:
             self._take_in()
             if reached():
@@ -125,7 +124,7 @@ class Peer:
                 return
 
     def _obey_wall(self, patience: float | None) -> OrderKind | None:
-        """Wait for whatever comes first; returns what the coordinator said, if it did."""
+        """Wait for the next events; return the coordinator's order, if one came."""
         if not self._meeting.turn(patience, self._leave):
             return None
         order = self._leave.take()
@@ -155,7 +154,7 @@ class Peer:
         while True:
             while not meeting.turn(LOOK_PERIOD, self._leave, reading=None):
                 looked = time.monotonic()
-                # Nothing to do: read what there is, after which a connection may have ended.
+                # Nothing to do: read what has arrived, after which a connection may have ended.
                 if meeting.turn(0.0, self._leave):
                     break
                 self._tell_losses()
@@ -185,7 +184,7 @@ class Peer:
         self._claim(sender, time.monotonic())
 
     def _claim(self, sender: int | None, looked: float) -> None:
-        """Tell the coordinator what this peer waits for, unless it is there or was told a second ago.
+        """Claim what this peer waits for, unless that is there, or the last order or claim is recent.
 
         Args:
             sender: the peer whose message is waited for; None for the clock's next order.
@@ -199,10 +198,10 @@ class Peer:
         under_way = self._meeting.under_way()
         self._leave.claim(sender, orders=self._orders, looked=looked, under_way=under_way)
 
-    # -- what it does
+    # -- actions
 
     def _receive(self, sender: int, frame: Frame) -> list[Message]:
-        """Take an update in; returns what was sent because of it."""
+        """Take an update in, and return the messages that were sent because of it."""
         sent = self._computation.receive(sender, self._computation.decode(frame))
         self._send(sent, self._half.version)
         return [message for sending in sent for message in sending.messages]

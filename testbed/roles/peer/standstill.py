@@ -1,16 +1,17 @@
-"""Peers that wait for each other, under the virtual clock: noticed by facts, not by a time limit.
+"""Peers that wait for each other under the virtual clock, found without a time limit.
 
-A peer that waits claims so, about once a second, over the clock's channel (``Leave.claim``). It waits
-either for a message of another peer, of which it has nothing left to read, or for the clock's next
-order, and has none. The claim also names the peers to which something of its own is still under way.
+A peer that waits claims so about once a second, over the clock's channel (``OrderChannel.claim``). It
+waits either for a message of another peer, from which it has nothing left to read, or for the clock's
+next order. The claim also names the peers to which bytes of its own are still under way.
 
 The coordinator awaits one peer and gives no orders meanwhile. It follows the claims from that peer to
-the one that it waits for, and so on, to a peer that waits for an order or that was met before. None of
-these peers can ever go on if none has anything under way to the one that waits for it, and each looked
-again, in the same wait, after all had claimed so once: what a peer had sent before its first claim had
-reached the other's kernel by then, and the other's later look would have seen it there.
+the peer that it waits for, and so on, up to a peer that waits for an order or is in the chain already.
+None of these peers can ever go on if none has bytes under way to the peer that waits for it, and each
+looked again, in the same wait, after all of them had claimed once: bytes that a peer sent before its
+first claim had reached the other's kernel by then, and the other's later look would have found them.
 
-A busy host, a frozen process or a slow link make a peer claim nothing, or that something is under way.
+A busy host, a frozen process or a slow link makes a peer claim nothing, or that bytes are under way: a
+run that is merely slow is never ended.
 """
 
 import time
@@ -23,12 +24,12 @@ from testbed.device_names import peer_name
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One wait of a peer; equal as long as it lasts and nothing moves.
+    """One wait of a peer, as a claim states it; equal as long as it lasts and no bytes move.
 
     Attributes:
         sender: the peer whose message is waited for; None for the clock's next order.
-        orders: how many orders the waiting peer has taken so far.
-        under_way: the peers whose kernels have not received everything that was sent to them.
+        orders: the number of orders that the waiting peer has taken so far.
+        under_way: the peers whose kernels have not received all bytes sent to them.
     """
 
     sender: int | None
@@ -37,7 +38,7 @@ class Wait:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Wait":
-        """Return the wait that a claim, as the coordinator heard it, is about."""
+        """Return the wait that a claim, as the coordinator received it, is about."""
         return cls(told["waits_for"], told["orders"], frozenset(told["under_way"]))
 
 
@@ -46,8 +47,8 @@ class _Claims:
     """A peer's claims of one wait; moments are seconds of CLOCK_MONOTONIC.
 
     Attributes:
-        heard: when the first was heard.
-        looked: when the peer began to look at what the newest says.
+        heard: when the first claim was received.
+        looked: when the peer began the look that the newest claim reports.
     """
 
     wait: Wait
@@ -56,19 +57,19 @@ class _Claims:
 
 
 class PeerStandstill:
-    """The coordinator's side: what peers claimed while it awaited one of them."""
+    """The coordinator's side: the claims of peers while it awaits one of them."""
 
     def __init__(self) -> None:
         self._began = 0.0
         self._claims: dict[int, _Claims] = {}
 
     def begin(self) -> None:
-        """Begin to await a peer: what was claimed before counts for nothing."""
+        """Begin to await a peer: earlier claims do not count."""
         self._began = time.monotonic()
         self._claims.clear()
 
     def hear(self, peer: int, told: Mapping[str, Any]) -> None:
-        """Take in a claim of a peer."""
+        """Take in a peer's claim."""
         wait, looked = Wait.of(told), float(told["looked"])
         if looked < self._began:
             return
@@ -79,7 +80,7 @@ class PeerStandstill:
             known.looked = looked
 
     def found(self, awaited: int) -> str | None:
-        """Return who waits for whom, in words, if the awaited peer can never go on."""
+        """Return which peer waits for which, in words, if the awaited peer can never go on."""
         chain: list[int] = []
         peer: int | None = awaited
         while peer is not None and peer not in chain:

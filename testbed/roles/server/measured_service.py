@@ -1,4 +1,4 @@
-"""The service of an emulated server, which also notes how long its updates took to apply."""
+"""The parameter service of an emulated server, which also measures how long updates take to apply."""
 
 from time import monotonic_ns
 
@@ -10,7 +10,7 @@ from testbed.updates import Layout, Update
 
 
 class MeasuredService(ParameterService):
-    """Decides as any service does, and writes durations on the board."""
+    """A parameter service that also writes on the board how long each push took to apply."""
 
     made_anew = frozenset({"_line"})
 

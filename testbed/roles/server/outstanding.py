@@ -1,11 +1,10 @@
-"""What each worker has been sent and told, and has not answered: from which it can be put there again.
+"""Messages and orders that each worker has received and not answered, to bring it back to that point.
 
-A server that is killed takes with it what its workers' messages would have met. One that comes back
-from a checkpoint sends them again what they had, at the versions of that moment, and has the clock's
-orders given again; a worker's computation depends on nothing else, but for how many mini-batches it
-had drawn before.
+A server that is restored from a checkpoint sends its workers again the versions that they had at that
+moment, and gives them the clock's orders again. A worker's computation depends on nothing else, except
+on how many mini-batches it had drawn before.
 
-Nothing of it is needed where no server is killed.
+They are kept only where the server writes checkpoints.
 """
 
 from collections import deque
@@ -20,14 +19,14 @@ from testbed.updates import FloatVector
 
 @dataclass(slots=True)
 class Computing:
-    """A computation whose outcome the server has not read.
+    """A computation whose result the server has not read.
 
     Attributes:
-        key: of the vector that it is made at.
-        version: of that.
-        drawn: how many computations this incarnation had begun before.
-        told: whether the worker was told of its end.
-        late: and whether it then only reports.
+        key: of the vector at which it is computed.
+        version: of that vector.
+        drawn: the number of computations that this incarnation of the worker had begun before.
+        told: True if the worker was told that the computation is over.
+        late: True if the worker then only reports that it has finished.
     """
 
     key: Hashable
@@ -39,7 +38,11 @@ class Computing:
 
 @dataclass(slots=True)
 class SentWorker:
-    """One worker; ``there`` holds what it was sent and has not computed at, ``newest`` what it has."""
+    """The outstanding vectors and computations of one worker.
+
+    ``there`` are the vectors (key, version) that it was sent and has not computed at, ``newest`` is the
+    newest version that has arrived, ``last`` the key of the vector that it was sent last.
+    """
 
     there: deque[tuple[Hashable, int]] = field(default_factory=deque)
     computing: deque[Computing] = field(default_factory=deque)
@@ -50,17 +53,17 @@ class SentWorker:
 
 
 STORED: tuple[type, ...] = (Computing, SentWorker)
-"""What its state is made of, beside plain values and arrays."""
+"""The types in the state of ``Outstanding``, in addition to plain values and arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What a worker is sent and told so that it goes on from where it was.
+    """The messages and orders after which a worker goes on from where it was.
 
     Attributes:
-        base: the vector that it was sent last, if the next answer only says what of it has changed.
+        base: the vector that it was sent last, if the next answer only states its changes.
         frames: the versions to send, in their order, each with its vector.
-        orders: what the clock is to tell it; the first says how many mini-batches it had drawn.
+        orders: the clock's orders; the first says how many computations had drawn mini-batches.
     """
 
     base: FloatVector | None
@@ -69,26 +72,26 @@ class Again:
 
 
 class Outstanding(Stateful):
-    """Of all workers of a run."""
+    """The outstanding messages and orders of all workers of a run."""
 
     made_anew = frozenset({"_asks", "_changed"})
 
     def __init__(self, workers: int, *, asks: bool, changed: bool) -> None:
-        """Nobody was sent anything yet.
+        """Begin with nothing outstanding.
 
         Args:
-            asks: whether workers ask, and compute at each answer.
-            changed: whether answers only say what has changed since the one before.
+            asks: True if workers ask, and compute at each answer.
+            changed: True if an answer only states what has changed since the answer before it.
         """
         self._asks = asks
         self._changed = changed
         self._sent: CountedCopies[FloatVector] = CountedCopies()
         self._workers = [SentWorker() for _ in range(workers)]
 
-    # -- what happens
+    # -- events
 
     def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:
-        """A worker was sent a version; of what has a key that was met before, no copy is made."""
+        """Note that a worker was sent a version; the vector is copied if its key is new."""
         state = self._workers[worker]
         if state.lost:
             return
@@ -101,14 +104,14 @@ class Outstanding(Stateful):
             state.last = key
 
     def arrived(self, worker: int, version: int) -> None:
-        """It has that version: older ones are of no more use to it."""
+        """Note that a version has arrived at a worker, which needs no older one any more."""
         state = self._workers[worker]
         state.newest = version
         while state.there and state.there[0][1] < version:
             self._sent.release(state.there.popleft()[0])
 
     def begun(self, worker: int, version: int) -> None:
-        """It computes at that version, and nothing else any more."""
+        """Note that a worker computes at a version, and has dropped a computation not yet over."""
         state = self._workers[worker]
         if state.computing and not state.computing[-1].told:
             self._sent.release(state.computing.pop().key)
@@ -118,16 +121,16 @@ class Outstanding(Stateful):
         state.drawn += 1
 
     def told(self, worker: int, *, late: bool) -> None:
-        """It was told that its computation is over."""
+        """Note that a worker was told that its computation is over."""
         computing = self._workers[worker].computing[-1]
         computing.told, computing.late = True, late
 
     def received(self, worker: int) -> None:
-        """What it had to say of the first of its computations was read."""
+        """Note that the message of a worker's first computation was read."""
         self._sent.release(self._workers[worker].computing.popleft().key)
 
     def lose(self, worker: int) -> None:
-        """Nothing more will come of it."""
+        """Note that a worker can send nothing more."""
         state = self._workers[worker]
         for key, _ in state.there:
             self._sent.release(key)
@@ -138,17 +141,17 @@ class Outstanding(Stateful):
         self._workers[worker] = SentWorker(lost=True)
 
     def returned(self, worker: int) -> None:
-        """It is back with nothing, after it was lost."""
+        """Note that a lost worker is back, with nothing outstanding."""
         self._workers[worker] = SentWorker()
 
     def is_lost(self, worker: int) -> bool:
-        """Whether nothing more will come of it."""
+        """Return True if a worker can send nothing more."""
         return self._workers[worker].lost
 
-    # -- again
+    # -- restoring a worker
 
     def again(self, worker: int) -> Again:
-        """What brings a worker that has forgotten everything to where it was."""
+        """Return what brings a worker that has forgotten everything back to where it was."""
         state = self._workers[worker]
         drawn = state.computing[0].drawn if state.computing else state.drawn
         frames = [(one.version, self._sent[one.key]) for one in state.computing]
@@ -164,12 +167,12 @@ class Outstanding(Stateful):
         return Again(base, frames, orders)
 
     def _orders(self, state: SentWorker) -> list[tuple[OrderKind, int]]:
-        """The orders of one that is sent every version."""
+        """Return the orders for a worker that is sent every version."""
         orders: list[tuple[OrderKind, int]] = []
         follows = False  # whether a computation begins with the end of the one before
         for at, one in enumerate(state.computing):
             if not follows:
-                # In between it may have begun what it then dropped.
+                # In between, it may have begun computations that it then dropped.
                 orders += [(OrderKind.RESUME, one.drawn), (OrderKind.ARRIVED, one.version)]
             follows = one.late
             if one.late:

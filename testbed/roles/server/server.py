@@ -1,20 +1,20 @@
-"""The parameter server: one thread that takes in what arrives, in the order in which it arrives.
+"""The parameter server: one thread that handles messages in the order in which they arrive.
 
-What it decides is ``testbed.training.parameter_service``'s; here are its sockets. Under the virtual
-clock the order is the clock's (``testbed.roles.server.virtual_server``); all the rest is the same.
+``testbed.training.parameter_service`` makes the decisions; this module has the sockets. Under the
+virtual clock the order is the clock's (``testbed.roles.server.virtual_server``); all else is the same.
 
-It answers pulls and takes in pushes until the asked number of updates is reached, then says STOP to
-everybody, reads out what is still on its way (so that every byte the kernel counted is accounted
+The server answers pulls and takes in pushes until the run's number of updates is reached. Then it says
+STOP to all devices, reads what is still on its way (so that every byte the kernel counted is accounted
 for) and reports the final parameters. It sends the evaluator a copy of the parameters whenever an
-evaluation is due and never waits for anybody: an evaluation for which there is no room any more, while
-others wait for the evaluator, is left out, and that is reported.
+evaluation is due. Under the wall clock it never waits for a device: an evaluation for which the queue
+has no room is left out, and that is reported.
 
-Training begins when every worker has greeted, or when no further one has for some seconds; pulls
-that come earlier wait for that, so that all workers start from version 0 together.
+Training begins when every worker has greeted, or when no further worker has for some seconds; earlier
+pulls wait until then, so that all workers start from version 0 together.
 
-Whatever is malformed, oversized or foreign closes the connection it came over, with the reason in
-the run's events, and nothing else. An error of the server's own (of its files, its memory, its channel)
-is nobody's doing: it ends the server, with the reason.
+Input that is malformed, oversized or foreign closes the connection it came over, with the reason in the
+run's events, and has no other effect. An error of the server's own (of its files, its memory, its
+channel) ends the server, with the reason.
 """
 
 import hmac
@@ -50,35 +50,34 @@ from testbed.wire.frames import HEADER, SECRET_SIZE, Frame, Kind, Receiver, head
 GREETING_TIMEOUT = 10.0
 """Seconds that a connection may stay silent before its greeting."""
 GATHERING_TIMEOUT = 30.0
-"""Seconds without a further greeting after which training begins with the workers that are there."""
+"""Seconds without a further greeting after which training begins with the connected workers."""
 TOO_LATE = 1.0
-"""Seconds that whoever has not greeted has to do so when training is over."""
+"""Seconds that a connection without a greeting may stay open when training is over."""
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
 EVALUATOR_TIMEOUT = 600.0
 """Seconds that the evaluator may take for one evaluation, when training waits for it or is over."""
 RETURN_TIMEOUT = 30.0
-"""Seconds that a worker which was killed and comes back may take for that."""
+"""Seconds that a killed worker may take to come back, in addition to its planned absence."""
 SUSPECTED_TIMEOUT = 5.0
-"""Seconds that suspected workers have for that."""
+"""Seconds that suspected workers have to close their connections after STOP."""
 REPORT_PERIOD = 0.2
 """Seconds between two reports of applied updates."""
 
 
 class Server:
-    """Serves one run; see ``serve``.
+    """The server of one run; see ``serve``.
 
-    One that has come back waits for the workers in ``_awaited``, which were there before.
+    A restored server waits for the workers in ``_awaited``, which were connected before.
     """
 
-    # Whether it waits for an evaluator that cannot follow, where evaluations have no room any more,
-    # instead of leaving some out.
+    # True if the server waits for a slow evaluator when the queue has no more room, instead of leaving
+    # evaluations out.
     _waits_for_evaluator = False
 
     _accepting: Accepting  # from ``serve`` on
 
     def __init__(self, serving: Serving) -> None:
-        """Prepare."""
         settings, half, layout = serving.settings, serving.half, serving.layout
         self._settings = settings
         self._report = Report(serving.channel)
@@ -91,7 +90,7 @@ class Server:
         self._size = len(half.parameters)
         self._selector = selectors.EpollSelector()
         self._codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
-        # One read takes a whole dense push and the pull behind it.
+        # One read takes a whole dense push and the pull after it.
         self._scratch = memoryview(bytearray(len(self._parameters) + 4096))
         self._greeting = {Kind.HELLO: SECRET_SIZE}
         self._working = {Kind.PUSH: self._codec.longest}
@@ -119,7 +118,7 @@ class Server:
         self._last_departure = -math.inf
 
     def serve(self) -> None:
-        """Listen, train, drain; returns when the last connection is closed."""
+        """Listen, train and drain; return when the last connection is closed."""
         listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(self._report.event, "warning")
         self._accepting = Accepting(listener, self._selector, warn)
@@ -173,13 +172,13 @@ class Server:
         self._sent(connection)
 
     def _broke(self, connection: Connection, error: BrokenConnectionError) -> None:
-        """Nothing more can be sent: what arrived before is still taken in, and then the end is seen."""
+        """Note that nothing more can be sent; what arrived before is still read, up to the end."""
         connection.pending = b""
         connection.broken = f"{error}"
         self._watch(connection)
 
     def _open(self, accepted: socket.socket, address: str, port: int) -> None:
-        """Begin with a connection, which is a stranger's."""
+        """Set up a new connection, whose device is not known yet."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         receiver = Receiver(self._greeting, self._scratch)
@@ -190,8 +189,8 @@ class Server:
         self._connections.add(connection)
 
     def _watch(self, connection: Connection) -> None:
-        """Ask to be told when there is room for what is pending, and refill it for the evaluator."""
-        # As many as the kernel takes: nothing would tell that there is room for another one.
+        """Update what is waited for on a connection; to the evaluator, send what it has room for."""
+        # As many as the kernel takes: with nothing pending, room for another one is not reported.
         while not connection.pending and connection is self._evaluator and self._evaluations:
             try:
                 version, parameters = self._evaluations.next()
@@ -203,11 +202,11 @@ class Server:
         connection.watch(self._selector, self._reads(connection))
 
     def _reads(self, connection: Connection) -> bool:
-        """Whether a connection is read from now."""
+        """Return True if a connection is to be read from now."""
         return True
 
     def _look_after(self) -> None:
-        """Now and then: report, and see who is missing."""
+        """Report, and look for silent connections and missing workers, once per ``REPORT_PERIOD``."""
         now = time.monotonic()
         if now - self._last_report < REPORT_PERIOD:
             return
@@ -228,14 +227,14 @@ class Server:
         self._report.flush()
 
     def _suspect_silent(self) -> None:
-        """Leave out who has been silent for too long; others may have waited for it."""
+        """Suspect workers that have been silent for too long; others may have waited for them."""
         now = self._now()
         for worker in self._service.overdue(now):
             self._service.suspect(worker, now)
             self._go_on()
 
     def _check_workers(self) -> None:
-        """End the run if there are too few workers for another update."""
+        """End the run if too few workers are left for another update, or all of them wait."""
         needed = self._service.half.needed
         if self._service.stalled and not self._finished:
             self._report.event("error", "all workers wait for parameters, and nobody will push")
@@ -243,7 +242,7 @@ class Server:
         if len(self._workers) >= needed:
             return
         if time.monotonic() - self._last_departure < self._returns:
-            return  # somebody may come back
+            return  # a worker may come back
         left = f"{len(self._workers)} workers are left, and an update needs {needed}"
         self._report.event("error", left if self._workers else "no worker is left")
         self._finished = True
@@ -277,7 +276,7 @@ class Server:
     def _pushed(self, frame: Frame) -> Pushed:
         if frame.kind is Kind.FINISHED:
             return Pushed(frame.number, None, 0, math.nan)
-        # One that comes too late to be an update is counted, and not read.
+        # A push that is too late to be an update is counted, and not decoded.
         late = self._service.finished
         update = None if late else self._codec.decode(frame.encoding, frame.body)
         return Pushed(frame.number, update, len(frame.body), frame.loss)
@@ -292,17 +291,17 @@ class Server:
                 self._broke(connection, error)
 
     def _sent(self, connection: Connection) -> None:
-        """Some of what was pending has left."""
+        """Note that pending bytes were sent."""
         if not connection.pending:
             self._send_due()
 
     def _left(self, worker: int) -> None:
-        """A worker is gone, and others may have waited for it."""
+        """Note that a worker is gone; others may have waited for it."""
         self._service.leave(worker)
         self._go_on()
 
     def _go_on(self) -> None:
-        """Fewer workers are there: an update may have come about."""
+        """Go on with fewer workers, which may have led to an update."""
         if self._started is not None:
             self._tell_reached()
             self._finished = self._service.finished
@@ -316,7 +315,7 @@ class Server:
             raise WireError("a greeting without this run's secret")
         number = Who.of(frame.number).number
         if self._returns and number in self._workers and self._started is not None:
-            # It was killed while it could not be reached, so that nobody could tell.
+            # It was killed while its link was down, so that the end of its connection did not arrive.
             self._close(self._workers[number], "it came back over another connection")
         if number > self._settings.workers or number in self._workers:
             raise WireError(f"device {number} is not of this run, or is connected already")
@@ -354,10 +353,10 @@ class Server:
         self._send_due()
 
     def _before_training(self) -> None:
-        """Training begins, and nobody has been told."""
+        """Note that training begins, before that is reported."""
 
     def _answer(self, connection: Connection, number: int) -> int:
-        """Send a worker what it is due; returns the message's bytes."""
+        """Send a worker that is due its parameters, and return the message's bytes."""
         answer = self._service.answer(number)
         self._note(number, answer)
         length = sum(map(len, answer.body))
@@ -369,38 +368,38 @@ class Server:
         return len(head) + length
 
     def _note(self, number: int, answer: Answer) -> None:
-        """A worker is about to be sent this."""
+        """Note an answer that is about to be sent to a worker."""
 
     # -- the service's observer
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """A push was taken in, which led to this version."""
+        """Record a push that was taken in and led to ``version``."""
         self._report.row(row, version)
         self._tell_reached()
 
     def _tell_reached(self) -> None:
-        """Tell that a version is there at which something is to happen."""
+        """Report the versions reached at which faults are due."""
         while self._told_at is not None and self._service.half.version >= self._told_at:
             self._report.flush()
             self._report.send(reached=self._told_at)
             self._told_at = self._schedule.next_iteration(self._told_at)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """A worker has been silent for so many seconds, and is left out from now on."""
+        """Report that a worker, silent for ``silent`` seconds, is left out from now on."""
         self._report.send(suspected=worker, silent=silent, time=time, iteration=version)
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Something came of a suspected worker, which takes part again."""
+        """Report that a suspected worker has sent something, and takes part again."""
         self._report.send(welcomed=worker, time=time, iteration=version)
 
     def checkpoint(self) -> None:
-        """Note where the ledgers stand at this version, and send the version to the evaluator."""
+        """Handle an evaluation point: report the ledgers' totals, and have this version evaluated."""
         service = self._service
         version = service.half.version
         asked = Asked(version, self._now(), service.payload_bytes, service.message_bytes)
         self._report.checkpoint(*astuple(asked))
         try:
-            always = self._waits_for_evaluator or service.finished  # what the run came to is wanted
+            always = self._waits_for_evaluator or service.finished  # the result is never left out
             self._evaluations.ask(asked, self._parameters, always=always)
         except NoRoomError as error:
             self._report.left_out(version, f"{error}")
@@ -410,10 +409,10 @@ class Server:
     # -- checkpoints
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint of what there is now.
+        """Write a checkpoint of the current state.
 
         Raises:
-            RunError: there is no room; not to be taken for an error of the connection that led here.
+            RunError: it cannot be written; this is no error of the connection that led here.
         """
         assert self._checkpoints is not None
         version = self._service.half.version
@@ -428,7 +427,7 @@ class Server:
             ) from error
 
     def _state(self) -> dict[str, Any]:
-        """What a server that comes back has to know; it shares this one's memory."""
+        """Return the state for a checkpoint; it shares the server's memory."""
         return {
             "version": self._service.half.version,
             "time": self._now(),
@@ -438,22 +437,22 @@ class Server:
         }
 
     def _ask_again(self, evaluations: Iterable[Any]) -> None:
-        """Have those versions evaluated of which nothing was known when the checkpoint was written."""
+        """Ask again for the evaluations that had no result when the checkpoint was written."""
         for asked in self._evaluations.restore(evaluations):
             self._report.checkpoint(*astuple(asked), again=True)
 
     def _now(self) -> float:
-        """Seconds since training began by the run's clock."""
+        """Return the seconds since training began, by the run's clock."""
         assert self._started is not None
         return time.monotonic() - self._started
 
     # -- the end
 
     def _drain(self, listener: socket.socket) -> None:
-        """Say STOP and read until everybody has closed; the evaluator has its backlog first.
+        """Say STOP and read until all connections are closed; the evaluator first does its backlog.
 
-        Whoever calls only now (a worker that was killed, and is back) is told so: what it sends in its
-        greeting was captured, and has to be read.
+        A worker that connects only now (it was killed, and is back) receives STOP, too: its greeting
+        was captured, and has to be read.
         """
         self._report.flush()
         self._report.send(stopping=self._service.half.version)
@@ -481,7 +480,7 @@ class Server:
         self._accepting.close()
 
     def _give_up_evaluator(self, since: float) -> None:
-        """Wait no longer for an evaluator that has told nothing for long.
+        """Close the evaluator's connection if nothing has come over it for too long.
 
         Args:
             since: when the wait began, in seconds of CLOCK_MONOTONIC.
@@ -503,9 +502,9 @@ class Server:
         return bool(self._connections)
 
     def _is_nobody_s(self, connection: Connection) -> bool:
-        """Whether it has not greeted, or is what is left of a worker that was killed.
+        """Return True if a connection has not greeted, or is left over from a worker that was killed.
 
-        The end of a connection over a link that was down is heard of by nobody.
+        The end of a connection is never reported over a link that was down.
         """
         if connection.device is None:
             return True
@@ -514,11 +513,11 @@ class Server:
         )
 
     def _drain_patience(self, worker: int) -> float:
-        """Seconds that a worker has to close its connection after STOP."""
+        """Return the seconds that a worker has to close its connection after STOP."""
         return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
 
     def _say_stop(self, connections: Iterable[Connection]) -> None:
-        """Say STOP to those that were not told yet, and nothing behind it."""
+        """Say STOP over the connections that are not ending yet, and send nothing after it."""
         for connection in [one for one in connections if not one.ending]:
             try:
                 connection.send([header(Kind.STOP)])
@@ -530,7 +529,7 @@ class Server:
                 self._broke(connection, error)
 
     def _close(self, connection: Connection, reason: str | None) -> None:
-        """Close a connection; without a reason, the peer did."""
+        """Close a connection; ``reason`` is None if the other side did, or if no reason is reported."""
         partial = not connection.receiver.between_frames
         if connection.device is not None and not self._finished:
             reason = reason or "it closed the connection" + (" in mid-message" if partial else "")
@@ -539,7 +538,7 @@ class Server:
             self._report.event(
                 "warning", f"connection of {whose} closed: {reason}", connection.device
             )
-        self._report.flush()  # whoever hears that a worker is gone knows how often it pushed
+        self._report.flush()  # a worker's pushes are reported before its end
         if connection is not self._evaluator:
             self._report.connection(connection, reason)
         if connection.socket in self._selector.get_map():

@@ -1,4 +1,4 @@
-"""What a parameter server is made with, whatever its clock."""
+"""The parts that a parameter server is made with, under either clock."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ from testbed.updates import Layout
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One run's.
+    """The parts of one run's server.
 
     Attributes:
         settings: the run's.
-        half: the server's half of its algorithm.
+        half: the server's half of the algorithm.
         layout: of the parameters.
         channel: to the orchestrator.
-        board: where to write how the server stands, if there is one.
-        checkpoints: which it writes, if any.
-        came_back: if it is to go on from the last of them.
+        board: where to write the server's state, if there is a board.
+        checkpoints: the server's, if it writes any.
+        came_back: the restart, if the server goes on from the last checkpoint.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
     """
 

@@ -1,8 +1,8 @@
 """The parameter server under the virtual clock: the same server, in the clock's order.
 
 The clock runs in the server's process. Workers compute as soon as they have parameters, and send when
-the clock has told them that they have finished; the server reads from a worker when its message is
-what comes next, and from nobody else.
+the clock has told them that their computation is over. The server reads from a worker only when that
+worker's message is the next event, and meanwhile from no other worker.
 """
 
 import hmac
@@ -40,31 +40,31 @@ from testbed.wire.encodings import DENSE
 from testbed.wire.frames import HEADER, Frame, Kind, header
 
 PATIENCE = 30.0
-"""Seconds without a byte from a worker that is waited for, after which that is told."""
+"""Seconds of waiting for one worker's message after which a warning is reported, again and again."""
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
-"""Kinds after which a worker is not heard for a while."""
+"""Kinds of faults during which nothing arrives from a worker."""
 RETURN_TIMEOUT = 600.0
-"""Seconds that a worker which was killed has to greet, once it is to be back.
+"""Seconds that a killed worker has to greet, once it is due back.
 
-Without it the run comes to something else, and that a busy host must not decide.
+The run's result depends on whether it returns, and a busy host must not decide that.
 """
 COUNTED = ("updates", "evaluations", "faults", "suspicions")
-"""What the orchestrator is told of once, however often it comes about."""
+"""Reports that are counted, because the orchestrator drops those that a restored server repeats."""
 
 
 class VirtualServer(Server):
-    """Serves one run; a ``testbed.clock.stage.FaultStage``."""
+    """The server of one run; a ``testbed.clock.stage.FaultStage``."""
 
-    _waits_for_evaluator = True  # the host's time is no part of what a run comes to
+    _waits_for_evaluator = True  # the host's time is no part of a run's result
 
     def __init__(
         self, serving: Serving, *, times: Times, local_steps: int, leaves: list[OrderChannel]
     ) -> None:
-        """Prepare.
+        """Make the server of a run.
 
         Args:
             times: the devices', as the clock draws them.
-            local_steps: of each computation.
+            local_steps: gradients in each computation.
             leaves: the channels to the workers.
         """
         super().__init__(serving)
@@ -92,7 +92,7 @@ class VirtualServer(Server):
         # Frames of messages that came in one read with the message before them, by worker.
         self._read_ahead: dict[int, deque[Frame]] = {}
         self._keep = False
-        self._told_at = None  # at an iteration, too, it is the clock that has faults happen
+        self._told_at = None  # faults at an iteration are the clock's, too
         self._clock_runs = False
         self._away: dict[int, Connection | None] = {}
         self._greetings: dict[int, list[int]] = {}
@@ -129,11 +129,11 @@ class VirtualServer(Server):
             number = connection.device
             if number is None or connection is self._evaluator:
                 continue
-            # Who is stopped or cut off does not hear that the run is over, nor is it heard any more. Of
-            # one that was killed while it was cut off, nobody may ever hear that it is gone.
+            # A worker that is stopped or cut off does not receive STOP, and is not waited for. The end
+            # of a worker that was killed while it was cut off may never arrive.
             gone = self._workers.get(number) is not connection
             if gone or number in stopped or number in self._away:
-                # What it sent before its link went down for real was not waited for.
+                # Bytes that it sent before its link really went down may still be unread.
                 connection.read_out()
                 self._close(connection, None)
         for leave in self._leaves:
@@ -165,7 +165,7 @@ class VirtualServer(Server):
         }
 
     def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
-        """Be what the server was, and wait until its workers are there again."""
+        """Restore the checkpoint's state, and wait until the workers are connected again."""
         assert self._checkpoints is not None
         assert self._outstanding is not None
         assert self._listener is not None
@@ -205,7 +205,7 @@ class VirtualServer(Server):
             self._report.send(stands=record)
 
     def _greet_again(self, connection: Connection, number: int) -> None:
-        """Bring a worker to where it was at the checkpoint."""
+        """Bring a worker back to where it was at the checkpoint."""
         assert self._outstanding is not None
         again = self._outstanding.again(number)
         base = b"" if again.base is None else as_bytes(again.base)
@@ -230,22 +230,22 @@ class VirtualServer(Server):
             self._outstanding.sent(number, key, answer.version, answer.vector)
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """A push was taken in, which led to this version."""
+        """Record a push that was taken in and led to ``version``."""
         self._counts["updates"] += 1
         super().row(row, version)
 
     def checkpoint(self) -> None:
-        """Note where the ledgers stand at this version, and send the version to the evaluator."""
+        """Handle an evaluation point: report the ledgers' totals, and have this version evaluated."""
         self._counts["evaluations"] += 1
         super().checkpoint()
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """A worker has been silent for so many seconds, and is left out from now on."""
+        """Report that a worker, silent for ``silent`` seconds, is left out from now on."""
         self._counts["suspicions"] += 1
         super().suspected(worker, silent, time, version)
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Something came of a suspected worker, which takes part again."""
+        """Report that a suspected worker has sent something, and takes part again."""
         self._counts["suspicions"] += 1
         super().welcomed(worker, time, version)
 
@@ -266,7 +266,7 @@ class VirtualServer(Server):
             self._greet_again(connection, number)
             return
         if self._came_back and who.kills < self._came_back.kills:
-            self._close(connection, None)  # it came back behind the checkpoint, and is to be killed
+            self._close(connection, None)  # it came back after the checkpoint, and is to be killed
             return
         if number not in self._away:
             raise WireError(f"worker {number} comes when training has begun without it")
@@ -278,7 +278,7 @@ class VirtualServer(Server):
         self._greetings[number] = [frame.size]
 
     def _gathered(self) -> bool:
-        """Whether all workers are there, and whoever asks has asked."""
+        """Return True if all workers are there and, where workers ask, have asked."""
         if self._started is None:
             return False
         return not self._protocol.asks or all(map(self._service.is_asking, self._workers))
@@ -298,7 +298,7 @@ class VirtualServer(Server):
             self._wait_for_evaluator()
 
     def _wait_for_evaluator(self) -> None:
-        """Wait until there is room for what is to be evaluated, which is a part of the run's result."""
+        """Wait until there is room for more evaluations, which are a part of the run's result."""
         assert self._listener is not None
         began = time.monotonic()
         while self._evaluations.crowded and self._waits_for_evaluator:
@@ -307,10 +307,10 @@ class VirtualServer(Server):
             self._give_up_evaluator(began)
 
     def _sent(self, connection: Connection) -> None:
-        """Who is sent what is the clock's to say."""
+        """Do nothing: the clock decides which worker is sent what."""
 
     def _left(self, worker: int) -> None:
-        """The clock finds out when it comes to that worker, and not when the host does.
+        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker.
 
         Raises:
             RunError: the worker has gone because it was given an order that it cannot obey.
@@ -321,15 +321,15 @@ class VirtualServer(Server):
             self._claims(worker)
 
     def _check_workers(self) -> None:
-        """While the clock runs it finds out itself when nobody will push any more."""
+        """Check, unless the clock runs, which itself finds out when no worker will push any more."""
         if not self._clock_runs:
             super()._check_workers()
 
     def _suspect_silent(self) -> None:
-        """The clock knows who is silent, and for how long."""
+        """Do nothing: the clock knows which worker is silent, and for how long."""
 
     def _drain_patience(self, worker: int) -> float:
-        """Who is suspected is late by the clock's time only, and closes as fast as the others."""
+        """Return the same for all: a suspected worker is late only by the clock's time."""
         return DRAIN_TIMEOUT
 
     # -- reading
@@ -346,7 +346,7 @@ class VirtualServer(Server):
         if number is None or connection is self._evaluator or self._clock is None:
             super()._handle(connection, frame)
         elif connection is not self._workers.get(number):
-            # One that was killed, or one that the clock has not let come back yet, or never will.
+            # It was killed, or the clock has not let it come back yet, or never will.
             if connection is self._away.get(number):
                 self._greetings[number].append(frame.size)
         elif self._finished:
@@ -357,9 +357,9 @@ class VirtualServer(Server):
             self._take(number, frame)
 
     def _take(self, number: int, frame: Frame) -> None:
-        """Take a frame of the worker that is read: of its message, or of the one after that."""
+        """Take a frame of the worker that is read: of its message, or of its next message."""
         if len(self._sizes) >= self._expected:
-            # The clock has not come to that yet.
+            # The clock has not come to the next message yet.
             self._read_ahead.setdefault(number, deque()).append(frame.kept())
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
@@ -368,22 +368,22 @@ class VirtualServer(Server):
             self._sizes.insert(0, frame.size)
 
     def _apart(self, frame: Frame) -> Frame:
-        """A frame that stays as it is until the next one is apart.
+        """Return a frame that stays as it is until the next call.
 
-        A body that came in one read lies where all connections are read into, and others may be read
-        before the clock goes on.
+        A body that came in one read lies in memory into which all connections are read, and others may
+        be read before the clock goes on.
         """
         return frame.kept(self._memory) if frame.body.obj is self._scratch.obj else frame
 
     # -- the clock's stage
 
     def answer(self, worker: int) -> int:
-        """Send a worker that is due its parameters; returns the message's bytes."""
+        """Send a worker that is due its parameters, and return the message's bytes."""
         connection = self._workers.get(worker)
         if connection is None:
             return 0
         if self._came_back and self._outstanding and self._outstanding.is_lost(worker):
-            # It may have no more of what it was sent, and will not miss it.
+            # It can send nothing more, and may lack what it was sent before: it needs no parameters.
             return HEADER.size + sum(map(len, self._service.answer(worker).body))
         try:
             return self._answer(connection, worker)
@@ -392,14 +392,14 @@ class VirtualServer(Server):
             return 0
 
     def arrived(self, worker: int, version: int) -> None:
-        """Tell a worker that listens that parameters have arrived; one that asks sees them."""
+        """Tell a listening worker that parameters have arrived; a worker that asks sees that itself."""
         if self._outstanding is not None and not self._outstanding.is_lost(worker):
             self._outstanding.arrived(worker, version)
         if not self._protocol.asks:
             self._leaves[worker].give(OrderKind.ARRIVED, version)
 
     def compute(self, worker: int, version: int) -> None:
-        """The worker does so as soon as it can."""
+        """Note that a worker computes at a version, which it does as soon as it can."""
         if self._outstanding is not None:
             self._outstanding.begun(worker, version)
 
@@ -410,10 +410,11 @@ class VirtualServer(Server):
         self._leaves[worker].give(OrderKind.FINISHED)
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
-        """Wait for the message of a worker that has finished.
+        """Wait for the message of a worker that has finished, and return it; None if it is gone.
 
         Raises:
-            RunError: that worker waits for the server, so that nothing can happen any more.
+            RunError: the worker waits for the server, so that nothing can happen any more, or it was
+                given an order that it cannot obey.
         """
         connection = self._workers.get(worker)
         if connection is None:
@@ -423,7 +424,7 @@ class VirtualServer(Server):
         self._sizes.clear()
         self._watch(connection)
         kept = self._read_ahead.pop(worker, None) or deque()
-        while kept:  # what is again more than a message is kept again
+        while kept:  # frames beyond this message are kept again
             self._take(worker, kept.popleft())
         began = told = time.monotonic()
         suspicion = Suspicion()
@@ -445,7 +446,7 @@ class VirtualServer(Server):
         return Arrived(self._push, tuple(self._sizes))
 
     def _claims(self, worker: int) -> list[str]:
-        """Hear what a worker claims to wait for.
+        """Return what a worker has claimed, since the last call, to wait for.
 
         Raises:
             RunError: it was given an order that it cannot obey.
@@ -473,27 +474,27 @@ class VirtualServer(Server):
         return f"at {self._now():.6g} s of the run's clock"
 
     def host_time(self) -> float:
-        """Seconds of the host's clock since training began."""
+        """Return the seconds of the host's clock since training began."""
         assert self._started is not None
         return time.monotonic() - self._started
 
     def refuse(self, worker: int, error: ValueError) -> None:
-        """Close the connection of a worker that sent what it may not."""
+        """Close the connection of a worker that sent what it must not."""
         connection = self._workers.get(worker)
         if connection is not None:
             self._close(connection, f"{error}")
 
-    # -- what goes wrong
+    # -- faults
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Have the orchestrator make it real, and write it down."""
+        """Report the begin or end of a fault to the orchestrator, which carries it out."""
         self._counts["faults"] += 1
         self._standing.told(record)
         self._report.flush()
         self._report.send(**record)
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
-        """Have the orchestrator kill this process, unless it has come back from that already."""
+        """Have the orchestrator kill this process, unless it was restarted after that already."""
         if self._came_back is not None and number <= self._came_back.kills:
             self.fault(begin)
             self.fault(end)
@@ -504,12 +505,12 @@ class VirtualServer(Server):
             signal.pause()
 
     def lose(self, worker: int) -> None:
-        """The worker is where it is, and not heard any more."""
+        """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
         if self._outstanding is not None:
             self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
-        """Its connection ends when its process does; from here on nothing is taken in over it."""
+        """Note that a worker is killed: what its connection still brings, until it ends, is ignored."""
         connection = self._workers.pop(worker, None)
         self._read_ahead.pop(worker, None)
         if connection is not None:
@@ -521,7 +522,11 @@ class VirtualServer(Server):
             self._outstanding.lose(worker)
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """Wait until a worker that was killed has greeted, and asked if it does."""
+        """Wait until a killed worker has greeted and, where workers ask, has asked.
+
+        Returns:
+            Bytes of each of these messages; None if the worker did not come back.
+        """
         assert self._listener is not None
         expected = 2 if self._protocol.asks else 1
         deadline = time.monotonic() + RETURN_TIMEOUT

@@ -1,12 +1,12 @@
-"""The parameter server under the wall clock: one that may be killed, and comes back.
+"""The parameter server under the wall clock, which may be killed and restored from a checkpoint.
 
-Time does not stand still for it. What it applied behind its last checkpoint is lost with it; its
-workers connect again, ask again, and go on with the parameters that there are then. Nothing is done a
-second time: what they had sent to the dead one is no update.
+Time goes on meanwhile. Updates that it applied after its last checkpoint are lost with it; its workers
+connect again, ask again, and go on with the restored parameters. Nothing is done a second time: pushes
+to the killed server are no updates.
 
-A checkpoint is written when an update was applied, before anything else is read, so that none is ever
-written while gradients of the next version are gathered; and one when training has ended, if the server
-may be killed: one that comes back then has only to say so.
+A checkpoint is written when an update was applied, before anything else is read, so never while
+gradients of the next version are gathered. One more is written when training has ended, if the server
+may be killed: a server restored from it only has to say that training is over.
 """
 
 import socket
@@ -18,14 +18,14 @@ from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import Frame
 
 BACK_TIMEOUT = 2.0
-"""Seconds without a further worker coming back after which those that are there go on."""
+"""Seconds without another worker coming back after which the connected workers go on."""
 
 
 class WallServer(Server):
-    """Serves one run."""
+    """The server of one run, under the wall clock."""
 
-    # When one of those that are waited for came last. Whoever a fault strikes and brings back again
-    # and again in the meantime must not put the others off.
+    # When an awaited worker came back last. A worker that faults kill and bring back again and again in
+    # the meantime must not delay the others.
     _last_back: float
 
     def _train(self, listener: socket.socket) -> None:
@@ -40,14 +40,14 @@ class WallServer(Server):
             self._write_checkpoint()
 
     def _wait_for_the_others(self, listener: socket.socket) -> None:
-        """Training had ended: whoever was not told is on its way."""
+        """Wait for devices that are still to be told that training has ended."""
         while time.monotonic() - self._last_greeting < BACK_TIMEOUT and (
             self._awaited or (self._evaluations and self._evaluator is None)
         ):
             self._turn(listener)
 
     def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
-        """Be what the server was, but for its workers, who are on their way."""
+        """Restore the checkpoint's state; the workers are still to connect again."""
         assert self._checkpoints is not None
         state = self._checkpoints.newest()
         half = self._service.half
@@ -72,7 +72,7 @@ class WallServer(Server):
         return super()._state() | ledger
 
     def _before_training(self) -> None:
-        if self._checkpoints is not None:  # whoever knows of training may kill this server
+        if self._checkpoints is not None:  # once training is reported, this server may be killed
             self._write_checkpoint()
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
@@ -99,7 +99,7 @@ class WallServer(Server):
         super()._look_after()
 
     def _begin_again(self) -> None:
-        """Go on, once everybody is back who comes at once: an update may want several."""
+        """Go on once the awaited workers are back, because an update may need several of them."""
         if self._awaited or self._came_back is None or self._service.begun:
             return
         if self._came_back.training is None:

@@ -1,7 +1,7 @@
-"""Accepting connections, and not asking again and again while there is no descriptor for another one.
+"""Accepting connections, without a busy loop while no descriptor is free for another connection.
 
-A connection that cannot be accepted stays in the kernel's queue, where it makes the listener readable
-for ever. The listener is not watched then until a connection has been closed, or for a while.
+A connection that cannot be accepted stays in the kernel's queue, where it keeps the listener readable.
+The listener is then not watched until a connection has been closed, or a while has passed.
 """
 
 import errno
@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 
 REST = 1.0
-"""Seconds until it is tried again."""
+"""Seconds until accepting is tried again."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
-"""Errors that say nothing of the connection: this process or this host has no more to give."""
+"""Errors that are not the connection's: this process or this host has run out of a resource."""
 
 
 class Accepting:
-    """One listener's; it is watched by ``selector`` whenever a connection could be accepted."""
+    """Accepts connections of a listener, which ``selector`` watches while one can be accepted."""
 
     def __init__(
         self,
@@ -28,7 +28,8 @@ class Accepting:
         """Watch the listener.
 
         Args:
-            warn: told why a connection cannot be accepted; once, until one can be again.
+            warn: called with the reason why a connection cannot be accepted; if resources have run
+                out, only once until a connection is accepted again.
         """
         listener.setblocking(False)
         self._listener = listener
@@ -39,11 +40,11 @@ class Accepting:
         selector.register(listener, selectors.EVENT_READ)
 
     def accept(self, opened: Callable[[socket.socket, str, int], None]) -> None:
-        """Accept a connection, if there is one that can be.
+        """Accept a connection, if possible.
 
         Args:
-            opened: given the connection, its peer's address and port; may raise OSError if it has no
-                room for it.
+            opened: called with the connection and its other side's address and port; may raise OSError
+                if it has no room for the connection.
         """
         try:
             accepted, (address, port) = self._listener.accept()
@@ -59,7 +60,7 @@ class Accepting:
         self._warned = False
 
     def _failed(self, error: OSError) -> None:
-        if error.errno not in EXHAUSTED:  # the peer has gone already
+        if error.errno not in EXHAUSTED:  # the other side is gone already
             self._warn(f"a connection could not be accepted: {error}")
             return
         if not self._warned:
@@ -72,10 +73,10 @@ class Accepting:
         self._rests_until = time.monotonic() + REST
 
     def again(self, *, at_once: bool = False) -> None:
-        """Watch the listener again if it has rested for long enough.
+        """Watch the listener again if it has rested for ``REST`` seconds.
 
         Args:
-            at_once: whether it has in any case, because a descriptor is free.
+            at_once: watch it in any case, because a descriptor is free.
         """
         if self._rests_until is None:
             return
@@ -84,7 +85,7 @@ class Accepting:
             self._selector.register(self._listener, selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._rests_until is None:
             self._selector.unregister(self._listener)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""One connection as the server sees it: receiving frames, and sending without ever waiting."""
+"""One connection of a server or a peer: it receives frames, and never waits to send."""
 
 import contextlib
 import selectors
@@ -18,35 +18,35 @@ _TIME = struct.Struct("@qq")
 
 
 class BrokenConnectionError(OSError):
-    """This connection broke.
+    """The error of one connection that broke.
 
-    Every other ``OSError`` is this process's own (its files, its memory, its descriptors), and must not
-    cost a peer its connection.
+    Any other ``OSError`` is this process's own (its files, its memory, its descriptors), and must not
+    close a connection.
     """
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A peer of the server, or of another peer.
+    """A connection to another device.
 
     Attributes:
         socket: non-blocking.
-        address, port: the peer's.
-        receiver: its incoming frames.
-        opened: when it was accepted, seconds of CLOCK_MONOTONIC.
-        device: the number it greeted with; None before the greeting.
+        address, port: the other side's.
+        receiver: of the incoming frames.
+        opened: when it was opened, in seconds of CLOCK_MONOTONIC.
+        device: the other device's number; None before the greeting.
         received_bytes: bytes of all messages received.
         payload_bytes: bytes of the bodies of all pushes received.
-        sent_bytes: bytes that the kernel took of what was to be sent.
-        pending: what the kernel had no room for yet.
-        ending: whether nothing is to be sent after that.
+        sent_bytes: bytes that the kernel has taken for sending.
+        pending: bytes to send that the kernel had no room for yet.
+        ending: True if nothing is to be sent after ``pending``.
         local_port: this side's.
-        stopped: whether the peer has said that training is over.
-        ended: whether the peer sends nothing more.
-        broken: why nothing more can be sent; what had arrived before is still to be read.
-        stamped: whether the kernel tells when it received what is read; see ``stamp``.
-        arrived: when it received the last byte that was read, in nanoseconds since 1970; 0 if it was
-            not asked to tell.
+        stopped: True if the other side has said that training is over.
+        ended: True if the other side sends nothing more.
+        broken: why nothing more can be sent; what arrived before is still to be read.
+        stamped: True if the kernel reports when it received what is read; see ``stamp``.
+        arrived: when the kernel received the last byte that was read, in nanoseconds since 1970; 0 if
+            it does not report that.
     """
 
     socket: socket.socket
@@ -68,7 +68,7 @@ class Connection:
     arrived: int = 0
 
     def stamp(self) -> None:
-        """Have the kernel tell when it receives what will be read."""
+        """Have the kernel report when it receives what will be read."""
         self.socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self.stamped = True
 
@@ -76,8 +76,8 @@ class Connection:
         """Receive once and yield the frames that are complete.
 
         Raises:
-            EOFError: the peer has closed the connection.
-            WireError: the peer sent what it may not.
+            EOFError: the other side has closed the connection.
+            WireError: the other side sent what it must not.
             BrokenConnectionError: the connection broke.
         """
         try:
@@ -94,9 +94,9 @@ class Connection:
             yield frame
 
     def read_out(self) -> None:
-        """Receive what has arrived, for the ledger alone: it is no update any more.
+        """Receive what has arrived, only to count it: it is no update any more.
 
-        The kernel has acknowledged it, so that the capture counts it.
+        The kernel has acknowledged these bytes, so that the capture counts them.
         """
         with contextlib.suppress(EOFError, WireError, BrokenConnectionError):
             while unread(self.socket):
@@ -105,7 +105,7 @@ class Connection:
                         self.payload_bytes += len(frame.body)
 
     def _read(self, buffer: memoryview) -> int:
-        """Receive once, and note when the last of it arrived."""
+        """Receive once, and note when the last byte arrived; return the number of bytes."""
         count, ancillary, _, _ = self.socket.recvmsg_into([buffer], socket.CMSG_SPACE(_TIME.size))
         for _, kind, content in ancillary:
             if kind == _SO_TIMESTAMPNS:
@@ -114,10 +114,10 @@ class Connection:
         return count
 
     def send(self, pieces: Pieces) -> None:
-        """Send what the kernel takes now, keep a copy of the rest in ``pending``.
+        """Send what the kernel takes now, and keep a copy of the rest in ``pending``.
 
-        The copy is what makes a version that was pulled stay that version while later updates
-        change the parameters in place.
+        Because of the copy, a version that was pulled stays that version while later updates change
+        the parameters in place.
 
         Raises:
             BrokenConnectionError: the connection broke.
@@ -132,7 +132,7 @@ class Connection:
         self.sent_bytes += sum(map(len, pieces)) - len(self.pending)
 
     def watch(self, selector: selectors.BaseSelector, read: bool) -> None:
-        """Wait for something to read, if that is wanted, and for room for what is pending."""
+        """Watch for bytes to read if ``read`` is True, and for room if bytes are pending."""
         wanted = selectors.EVENT_READ if read else 0
         if self.pending:
             wanted |= selectors.EVENT_WRITE
@@ -141,13 +141,13 @@ class Connection:
             if wanted:
                 selector.register(self.socket, wanted, self)
         elif not wanted:
-            # Still registered, a connection that broke would be told of again and again.
+            # If it stayed registered, a broken connection would be reported again and again.
             selector.unregister(self.socket)
         elif key.events != wanted:
             selector.modify(self.socket, wanted, self)
 
     def end(self) -> None:
-        """Send nothing more after ``pending``: the peer sees the end of the stream behind it.
+        """Send nothing more after ``pending``: the other side then sees the end of the stream.
 
         Raises:
             BrokenConnectionError: the connection broke.

@@ -1,4 +1,4 @@
-"""Connecting: to the server, as workers and the evaluator do, or to a peer."""
+"""Connecting to the server, as workers and the evaluator do, or to a peer."""
 
 import socket
 import time
@@ -18,21 +18,21 @@ CONNECT_TIMEOUT = 20.0
 _RETRY = 0.05
 _RETRY_GREETING = 0.1
 _ALIVE_PERIOD = 5
-"""Seconds after which a silent server is asked whether it is still there, if it may be killed."""
+"""Seconds of silence after which the kernel probes a server that may be killed (keepalive)."""
 _ALIVE_COUNT = 127
-"""How often it may leave that unanswered: a link that is down for minutes is not its end."""
+"""Probes that may stay unanswered: a link that is down for minutes is not the server's end."""
 _INCARNATION, _KILLS = 32, 48
 """Bits of a greeting's number below the device's incarnation, and below the kills of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who greets the server: the number of a greeting.
+    """The identity in a greeting; its integer value is the greeting's number.
 
     Attributes:
         number: the device's; workers count from 0, the evaluator has ``settings.workers``.
-        incarnation: how often the device was killed and came back.
-        kills: how often the server had been killed when this process was started.
+        incarnation: the number of times that the device was killed and came back.
+        kills: the number of times that the server had been killed when this process was started.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Who:
 
     @classmethod
     def of(cls, number: int) -> "Who":
-        """Whose greeting has this number."""
+        """Return the identity that a greeting's number encodes."""
         incarnation = number >> _INCARNATION & (1 << _KILLS - _INCARNATION) - 1
         return cls(number & (1 << _INCARNATION) - 1, incarnation, number >> _KILLS)
 
@@ -54,8 +54,8 @@ class Greeted:
     """A connection over which the server has answered a greeting.
 
     Attributes:
-        goes_on: whether it is a server that has come back, and says from where this worker goes on.
-        base: the vector that the worker was sent last, if the next answer says what of it has changed.
+        goes_on: True if the server was restored, and says from where this worker goes on.
+        base: the vector that the worker was sent last, if the next answer only states its changes.
     """
 
     connection: socket.socket
@@ -64,10 +64,10 @@ class Greeted:
 
 
 def call(address: str, seconds: float) -> socket.socket:
-    """Connect to a device, as soon as it listens.
+    """Connect to a device as soon as it listens.
 
     Raises:
-        OSError: it does not within so many seconds.
+        OSError: it does not listen within ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -89,22 +89,22 @@ def connect(
     *,
     before: Callable[[], None] = lambda: None,
 ) -> Greeted:
-    """Connect to the server and greet it; one that may be away for a while is waited for.
+    """Connect to the server and greet it; wait for a server that may be away for a while.
 
     Args:
-        parameters: the model's size, which the server's must equal.
-        before: called when the server is there, and has not been greeted.
+        parameters: the model's size, which must equal the server's.
+        before: called when the connection is there, before the greeting.
 
     Raises:
         WireError: the server refused the greeting or has another model.
-        OSError: there is no way to the server.
+        OSError: the server cannot be reached.
     """
     absence = settings.faults.server_absence
     deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
     while True:
         connection = None
         try:
-            # It may die while it is being called, too.
+            # The server may also be killed during the call.
             connection = call(
                 settings.network.server_address, max(_RETRY, deadline - time.monotonic())
             )
@@ -121,7 +121,7 @@ def connect(
 
 
 def _notice_its_end(connection: socket.socket) -> None:
-    """Hear of the server's end even if the link was down when its kernel told of it, and only once."""
+    """Turn keepalive on, because the server's end may be reported only once, while the link is down."""
     for option, value in (
         (socket.TCP_KEEPIDLE, _ALIVE_PERIOD),
         (socket.TCP_KEEPINTVL, _ALIVE_PERIOD),

@@ -9,9 +9,9 @@ Pieces: TypeAlias = Sequence[bytes | memoryview]
 
 
 def send_available(connection: socket.socket, pieces: Pieces) -> bytes:
-    """Send what the kernel has room for, gathered by it; returns a copy of the rest.
+    """Send what the kernel has room for, in one call, and return a copy of the rest.
 
-    Pieces may lie in memory that changes after the call: what was not sent is a copy.
+    The pieces may lie in memory that changes after the call.
 
     Raises:
         OSError: the connection broke.

@@ -1,9 +1,9 @@
 """The worker that asks: pull, compute, compress, wait, push (paper 001, Algorithm 1).
 
-The parameters are received straight into the model's own memory (unless pulls bring only what
-changed) and a dense float32 gradient is sent from where it was computed. A push and the next pull
-leave in one call. While it waits, the worker listens, so that the end of training does not have to
-wait for it. A worker that is sent every version unasked is ``testbed.roles.worker.listener``.
+Parameters are received straight into the model's own memory (unless pulls bring only what changed),
+and a dense float32 gradient is sent from where it was computed. A push and the next pull are sent in
+one call. While it waits, the worker listens, so that the end of training does not have to wait for it.
+The worker that is sent every version unasked is in ``testbed.roles.worker.listener``.
 """
 
 import socket
@@ -30,10 +30,10 @@ def ask(  # noqa: PLR0917 - what a worker is made of
     *,
     asked: bool = False,
 ) -> None:
-    """Be a worker that asks, over a connection that has greeted, until the server says STOP.
+    """Run a worker that asks, over a greeted connection, until the server says STOP.
 
     Args:
-        asked: whether it has asked already, over another connection.
+        asked: True if it has asked already, over another connection.
     """
     pull = header(Kind.PULL)
     answers.listen()
@@ -50,7 +50,7 @@ def ask(  # noqa: PLR0917 - what a worker is made of
             answers.take(learner.parameters)
             gradient, loss = computation.gradient(learner, computation.draw())
             pieces = [*push(version, computation.encode(gradient), loss), pull]
-            # The gradient is there only for the turn; what is not sent in it is copied.
+            # The gradient is valid only during the turn; what is not sent by then is copied.
             at_once = pause.over()
             rest = send_available(connection, pieces) if at_once else b"".join(pieces)
         line.waiting()

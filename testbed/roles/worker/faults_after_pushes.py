@@ -1,10 +1,10 @@
-"""What strikes a worker behind its own pushes, under the wall clock.
+"""Faults that strike a worker after its own pushes, under the wall clock.
 
-The worker itself counts its pushes and knows from the seed which of them is followed by a fault, so
-that it is the same devices after the same number of pushes however fast anything goes. When that push
-has been answered, and before the next computation begins, it tells the orchestrator, which has the real
-thing done to it; a device that is to stop or to die does nothing more meanwhile. For the others the
-real thing comes a few milliseconds later.
+The worker counts its pushes and knows from the seed which of them a fault follows, so that the same
+devices are struck after the same number of pushes, at any speed. When such a push has been answered,
+and before the next computation begins, the worker reports the fault to the orchestrator, which carries
+it out. A worker that is to be frozen or killed does nothing more meanwhile. A slowdown takes effect at
+once, any other fault a few milliseconds later.
 """
 
 import time
@@ -19,7 +19,7 @@ _LONG = 3600.0
 
 
 class FaultsAfterPushes:
-    """One worker's pushes, and what follows them."""
+    """The pushes of one worker, and the faults that follow them."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class FaultsAfterPushes:
         tell: Callable[[dict[str, Any]], None],
         pushes: int = 0,
     ) -> None:
-        """Prepare.
+        """Begin with the worker's next push.
 
         Args:
             paces: of all devices, of which this one changes its own.
-            tell: the orchestrator, what happens.
-            pushes: how many this worker made in its earlier incarnations.
+            tell: reports a fault to the orchestrator.
+            pushes: the number of pushes that this worker made in its earlier incarnations.
         """
         self._schedule = schedule
         self._number = number
@@ -45,20 +45,24 @@ class FaultsAfterPushes:
 
     @classmethod
     def nothing(cls, number: int) -> Self:
-        """For a worker that nothing strikes behind its pushes."""
+        """Make an instance for a worker that no fault strikes after its pushes."""
         return cls(Schedule((), 0, number + 1), number, Paces(None, number + 1), lambda _: None)
 
     def paced(self, times: Draws) -> PacedTimes:
-        """This worker's times, at its pace."""
+        """Return this worker's times, at its pace."""
         return PacedTimes(times, self._paces, self._number)
 
     def pushed(self) -> None:
-        """A push has left."""
+        """Note that a push was sent."""
         self._pushes += 1
         self._unanswered = True
 
     def answered(self, version: int) -> None:
-        """Parameters of this version have come; returns when the worker may go on, if ever."""
+        """Apply the faults after an answered push; return when the worker may go on, if ever.
+
+        Args:
+            version: of the parameters that have arrived.
+        """
         if not self._unanswered:
             return
         self._unanswered = False
@@ -66,17 +70,17 @@ class FaultsAfterPushes:
         for fault in faults:
             if fault.kind == "slow":
                 self._paces[self._number] *= fault.factor
-            # The orchestrator knows the time.
+            # The orchestrator adds the time.
             record = fault.record("begin", [self._number], 0.0, version)
             self._tell(record | {"pushes": self._pushes})
         for fault in faults:
             self._stop(fault)
 
     def _stop(self, fault: Fault) -> None:
-        """Do nothing while a fault lasts that stops the device."""
+        """Sleep while a fault lasts that stops the device."""
         if fault.kind == "kill" or (fault.kind == "freeze" and fault.duration is None):
             while True:
-                time.sleep(_LONG)  # the end comes from outside
+                time.sleep(_LONG)  # until the process is killed from outside
         if fault.kind == "freeze":
             assert fault.duration is not None
             time.sleep(fault.duration)

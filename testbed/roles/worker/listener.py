@@ -1,8 +1,8 @@
 """The worker that is sent every version unasked: Push & Wait, Push & Interrupt (paper 004, §2).
 
-Two things happen to it: parameters arrive, and its computation ends. What it then does is decided by
-``worker_protocols``. Under the wall clock they happen when they happen; under the virtual clock it is
-told of both, and receives meanwhile what comes, so that the server never waits for it.
+Two events concern it: parameters arrive, and its computation ends. ``worker_protocols`` decides what it
+does then. Under the wall clock it sees both itself. Under the virtual clock it receives an order for
+each, and meanwhile reads what arrives, so that the server never waits for it.
 """
 
 import select
@@ -27,7 +27,7 @@ from testbed.wire.frames import Kind, header
 
 
 class Listener:
-    """A worker that listens, over a connection that has greeted."""
+    """A worker that listens, over a greeted connection."""
 
     def __init__(  # noqa: PLR0917 - what a worker is made of
         self,
@@ -49,14 +49,14 @@ class Listener:
         size = learners.own.layout.total
         self._gradient = np.empty(size, np.float32)
         self._loss = 0.0
-        # Versions that were received and may still be wanted, and memory for others.
+        # Versions that were received and may still be needed, and memory for others.
         self._received: dict[int, FloatVector] = {}
         self._spare: list[FloatVector] = []
         self._newest = -1
         self._stopped = False
 
     def by_wall_clock(self, times: Draws) -> None:
-        """Work until the server says STOP; durations are drawn and waited for."""
+        """Work until the server says STOP; draw the durations and wait for them to pass."""
         if not self._await(None):
             return
         training = time.monotonic()
@@ -74,7 +74,7 @@ class Listener:
                 return
 
     def by_virtual_clock(self, standstill: Standstill) -> None:
-        """Work until the clock says so; it says what has happened, and nothing else counts.
+        """Work by the clock's orders alone, until it says STOP.
 
         Raises:
             RunError: the clock says that a version has arrived that will never come, or that a
@@ -114,12 +114,12 @@ class Listener:
                     self._computation.draw_behind(order.number)
                 case _:
                     break
-        # A connection that is closed with STOP unread would be reset, and what it sent be lost.
+        # A connection that is closed with STOP unread would be reset, and its last bytes be lost.
         while not self._stopped:
             self._receive()
 
     def _receive_until(self, version: int, standstill: Standstill) -> None:
-        """Receive what comes, up to a version that the clock says has arrived; or STOP."""
+        """Receive versions, up to the one that the clock says has arrived, or until STOP."""
         while version not in self._received and not self._stopped:
             if self._newest >= version:
                 raise standstill.broken(
@@ -130,10 +130,10 @@ class Listener:
             self._receive()
 
     def _await(self, until: float | None) -> bool:
-        """Take parameters in until a moment, or None: until there are some to compute at.
+        """Receive parameters until a computation is to begin, or until a moment (None: any time).
 
         Returns:
-            Whether a computation is to begin; False at the end of the time, or of training.
+            True if a computation is to begin; False at the end of the time, or of training.
         """
         begin = False
         self._answers.listen()
@@ -154,7 +154,7 @@ class Listener:
             self._spare.append(self._received.pop(older))
 
     def _receive(self) -> int | None:
-        """Receive one version; None for STOP."""
+        """Receive one version, and return its number; None for STOP."""
         version = self._answers.wait()
         if version is None:
             self._stopped = True
@@ -167,7 +167,7 @@ class Listener:
         return version
 
     def _compute(self) -> None:
-        """Compute at the version that the protocol says."""
+        """Compute at the version that the protocol chose."""
         version = self._protocol.computing
         assert version is not None
         self._line.training()
@@ -179,7 +179,7 @@ class Listener:
         self._line.waiting()
 
     def _finish(self) -> int | None:
-        """Send what was computed, or say that it comes too late; returns the version that is next."""
+        """Send the update, or report that it is too late; return the version to compute at next."""
         version = self._protocol.computing
         assert version is not None
         finish = self._protocol.finished()

@@ -1,4 +1,4 @@
-"""When an asking worker may send what it has computed: by the wall clock, or by the virtual one."""
+"""The pause before an asking worker may send its update, by the wall clock or by the virtual one."""
 
 import select
 import socket
@@ -13,29 +13,29 @@ from testbed.roles.worker.pulling import STALLED
 from testbed.wire.frames import Kind
 
 LONGEST = 86_400.0
-"""Seconds that are waited for at once: the kernel takes no more than some days."""
+"""Seconds of the longest single wait: the kernel accepts no more than some days."""
 ORDER = "the clock's next order"
-"""What a worker waits for that has computed and may not send yet."""
+"""The claim of a worker that has computed and may not send yet: what it waits for."""
 
 
 class Pause(ABC):
-    """The time between parameters and push."""
+    """The time between the arrival of parameters and the push."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Parameters have arrived."""
+        """Note that parameters have arrived."""
 
     @abstractmethod
     def over(self) -> bool:
-        """Whether it may send at once."""
+        """Return True if the worker may send at once."""
 
     @abstractmethod
     def wait(self, connection: socket.socket) -> bool:
-        """Wait until it may send; False if training has ended."""
+        """Wait until the worker may send; return False if training has ended."""
 
 
 class WallPause(Pause):
-    """A computation lasts as long as was drawn, or as the host takes if that is longer."""
+    """A pause by the wall clock: as long as was drawn, or as the host computes if that is longer."""
 
     def __init__(self, times: Draws) -> None:
         self._times = times
@@ -55,7 +55,7 @@ class WallPause(Pause):
         return self._until <= time.monotonic()
 
     def wait(self, connection: socket.socket) -> bool:
-        # Meanwhile the server has nothing to say but STOP, of which one byte is enough to wake.
+        # Meanwhile the server sends nothing but STOP, of which one byte is enough to wake.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         poll = select.poll()
         poll.register(connection, select.POLLIN)
@@ -67,7 +67,7 @@ class WallPause(Pause):
 
 
 class VirtualPause(Pause):
-    """Until the virtual clock gets there."""
+    """A pause until the virtual clock gets there."""
 
     def __init__(self, standstill: Standstill) -> None:
         self._leave = standstill.leave
@@ -92,13 +92,13 @@ class VirtualPause(Pause):
             self._told = order.what
         if self._told is OrderKind.FINISHED:
             return True
-        # STOP comes over the network as well. A connection that is closed with it unread would be
-        # reset, and what it still has to send be lost.
+        # STOP comes over the network as well. A connection that is closed with STOP unread would be
+        # reset, and the bytes that it still has to send be lost.
         receive_header(connection, {Kind.STOP: 0})
         return False
 
     def _await_server(self, connection: socket.socket) -> None:
-        """Wait until the clock says something.
+        """Wait until the clock gives an order.
 
         Raises:
             ConnectionError: the connection has ended, and with it the clock, without a STOP.

@@ -1,12 +1,13 @@
-"""How a worker takes in the answers to its pulls.
+"""The answers to a worker's pulls, and how the worker waits for and receives them.
 
-It waits for an answer before it takes a turn at computing, so that no turn is spent on a slow link,
-and is woken once for it: SO_RCVLOWAT makes the connection readable when the whole answer is there
-(or the end of the stream behind a STOP). An answer longer than the kernel's buffers wakes early, and
-one that stands still is read as far as it came: where segments are long (loopback's are 64 KiB) the
-sender may wait for more window than is left before the mark, and nothing else would ever end that.
-The mark holds for whoever reads, too: a reader that has some and sleeps for the rest is not woken by
-less than the mark, so it is taken away before anything is read.
+A worker waits for an answer before it takes a turn at computing, so that no turn is spent on a slow
+link. It wakes once per answer: SO_RCVLOWAT makes the connection readable when the whole answer is there
+(or the end of the stream after a STOP). An answer longer than the kernel's buffers wakes it early.
+
+An answer that stalls is read as far as it came: where segments are long (loopback's are 64 KiB), the
+sender may wait for more window than is left before the mark, and nothing else would ever end that. The
+mark also holds while reading: a reader that has part of an answer and sleeps for the rest is not woken
+by less than the mark. So the mark is taken away before anything is read.
 """
 
 import math
@@ -27,7 +28,7 @@ from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, Kind
 
 STALLED = 1.0
-"""Seconds without a further byte after which an answer stands still."""
+"""Seconds without a further byte after which an answer has stalled."""
 
 
 class Answers(ABC):
@@ -36,7 +37,7 @@ class Answers(ABC):
     Usage, for each answer: ``listen``; ``wait``; then ``take`` what was announced.
 
     Attributes:
-        idle: called about once a second while nothing comes.
+        idle: called about once a second while nothing comes; None: nothing is called.
     """
 
     idle: Callable[[], None] | None = None
@@ -51,18 +52,18 @@ class Answers(ABC):
         self._there = 0
 
     def begin_with(self, parameters: FloatVector) -> None:
-        """These are what the answer before the first one brought, over another connection."""
-        return  # who needs to know says so
+        """Take over the parameters of the last answer that came over an earlier connection."""
+        return  # a subclass that needs them overrides this
 
     @abstractmethod
     def listen(self) -> None:
-        """Be woken by the next answer."""
+        """Set the mark so that the next answer wakes this worker."""
 
     def wait(self) -> int | None:
-        """Wait for the answer; returns the version that it brings, or None for a STOP.
+        """Wait for the answer, and return the version that it brings; None for a STOP.
 
         Raises:
-            WireError: it is not what this run's server answers.
+            WireError: it is no answer of this run's server.
             ConnectionError: the connection ended.
         """
         self.arrived(None)
@@ -73,15 +74,15 @@ class Answers(ABC):
 
     @abstractmethod
     def take(self, parameters: FloatVector) -> None:
-        """Receive what ``wait`` announced; ``parameters`` become those of its version.
+        """Receive the version that ``wait`` announced into ``parameters``.
 
         Raises:
-            WireError: it is not what this run's server answers.
+            WireError: it is no answer of this run's server.
             ConnectionError: the connection ended.
         """
 
     def arrived(self, seconds: float | None) -> bool:
-        """Wait for an answer, at most so many seconds; whether there is one (whole, where possible)."""
+        """Wait at most ``seconds`` for an answer; return True if there is one (whole, if possible)."""
         until = math.inf if seconds is None else time.monotonic() + seconds
         while not self._arrived.poll(1000 * min(STALLED, max(0.0, until - time.monotonic()))):
             if self.stands_still():
@@ -94,17 +95,17 @@ class Answers(ABC):
         return True
 
     def stands_still(self) -> bool:
-        """Whether some of an answer is there, and no more than when this was asked last."""
+        """Return True if some of an answer is there, and no more than at the last call."""
         before, self._there = self._there, unread(self._connection)
         return 0 < before == self._there
 
     def _wake_at(self, count: int) -> None:
-        """Make the connection readable from so many bytes on."""
+        """Make the connection readable from ``count`` bytes on."""
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
 
 class FullAnswers(Answers):
-    """Every answer is the whole vector, received straight into the model's memory."""
+    """Answers that are whole vectors, received straight into the model's memory."""
 
     def __init__(self, connection: socket.socket, layout: Layout) -> None:
         self._size = 4 * layout.total
@@ -123,10 +124,9 @@ class FullAnswers(Answers):
 
 
 class ChangedAnswers(Answers):
-    """An answer holds what changed since the one before; this side keeps the vector between them.
+    """Answers that hold the changes since the last answer; this side keeps the vector between them.
 
-    The vector is a copy of the worker's own, because the models that workers compute with are
-    shared among them.
+    The vector is the worker's own copy, because workers share the models that they compute with.
     """
 
     def __init__(self, connection: socket.socket, layout: Layout) -> None:
@@ -140,7 +140,7 @@ class ChangedAnswers(Answers):
         self._complete = True
 
     def listen(self) -> None:
-        # The first answer is the whole vector; later ones say how long they are.
+        # The first answer is the whole vector; later answers state their lengths.
         self._wake_at(HEADER.size + (0 if self._complete else 4 * len(self._own)))
 
     def wait(self) -> int | None:

@@ -6,7 +6,7 @@ from testbed.wire.frames import Kind, header
 
 
 def push(version: int, encoded: Encoded, loss: float) -> list[bytes | memoryview]:
-    """The pieces of a PUSH."""
+    """Return the pieces of a PUSH."""
     head = header(
         Kind.PUSH,
         version,

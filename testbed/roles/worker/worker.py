@@ -1,4 +1,4 @@
-"""A worker: its data, its half of the algorithm, its connection, and how it comes by parameters."""
+"""A worker: its data, its half of the algorithm, its connection, and how it gets parameters."""
 
 import socket
 import struct
@@ -25,8 +25,8 @@ from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.encodings import Codec
 
-# What a worker that is killed had handed to its kernel must not travel on without it: over a link that
-# was down it would still come when the next incarnation is at work.
+# Bytes that a killed worker had handed to its kernel must not be sent after its end: over a link that
+# was down, they would still arrive while the next incarnation works.
 _RESET, _LEAVE = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 
@@ -41,13 +41,13 @@ def work(  # noqa: PLR0917 - what a worker is made of
     line: DeviceLine | None = None,
     parking: FaultsAfterPushes | None = None,
 ) -> None:
-    """Be a worker until training ends.
+    """Run a worker until training ends.
 
     Args:
         part: the indices of its training images.
         leave: the virtual clock's channel; None under the wall clock.
-        line: where to write how it stands, if there is a board.
-        parking: what strikes it behind its pushes, if anything does.
+        line: where to write its state, if there is a board.
+        parking: the faults after its pushes, if there are any.
     """
     number, incarnation = who.number, who.incarnation
     parking = parking or FaultsAfterPushes.nothing(number)
@@ -85,7 +85,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             else:
                 listener.by_wall_clock(own_times)
 
-    # Whatever the clock told somebody who was killed, or told before it was killed itself, is over.
+    # Orders from before this worker, or the server with its clock, was killed do not count any more.
     forget = leave.forget if leave is not None else lambda: None
     while True:
         greeted = connect(settings, who, layout.total, before=forget)
