@@ -202,9 +202,9 @@ class AfflictedClock(StarClock):
             del self._conditions[worker].slow[strike]
         else:
             self._conditions[worker].slow[strike] = fault
-        self._have_pace(worker)
+        self._apply_pace(worker)
 
-    def _have_pace(self, worker: int) -> None:
+    def _apply_pace(self, worker: int) -> None:
         """Apply the rates and the factor that result from all faults that slow a worker down."""
         condition = self._conditions[worker]
         pace = Pace.under(condition.slow.values())
@@ -239,7 +239,7 @@ class AfflictedClock(StarClock):
         while condition.early:
             self._count_late(worker, condition.early.popleft())
         if state.ahead:
-            self._come_up_with(state)
+            self._clear_ahead(state)
         # The server's events about the worker stay: it does not know of the fault.
         self._move(
             worker,

@@ -139,7 +139,7 @@ class StarClock(Stateful):
             self._send_due()
         while self._events and not (self._service.finished or self.is_beyond):
             between()
-            self._tell_ahead()
+            self._announce_finishes()
             self._handle(*heapq.heappop(self._events))
 
     @property
@@ -196,7 +196,7 @@ class StarClock(Stateful):
         if state.protocol.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
-    def _tell_ahead(self) -> None:
+    def _announce_finishes(self) -> None:
         while self._certain and self._ahead < AHEAD:
             _, worker, begun = heapq.heappop(self._certain)
             state = self._workers.get(worker)
@@ -210,7 +210,7 @@ class StarClock(Stateful):
     def _finish(self, worker: int, state: _Worker) -> None:
         finish = state.protocol.finished()
         if state.ahead:
-            self._come_up_with(state)
+            self._clear_ahead(state)
         else:
             self._stage.finish(worker, finish.late)
         state.finished = True
@@ -298,14 +298,14 @@ class StarClock(Stateful):
         self._service.suspect(worker, self.now)
         self._send_due()  # others may have waited for it
 
-    def _come_up_with(self, state: _Worker) -> None:
+    def _clear_ahead(self, state: _Worker) -> None:
         state.ahead = False
         self._ahead -= 1
 
     def _remove(self, worker: int) -> None:
         state = self._workers.pop(worker)
         if state.ahead:
-            self._come_up_with(state)
+            self._clear_ahead(state)
         for arrived in state.waiting:  # sent, but too late to be an update
             self._count_late(worker, arrived)
         self._service.leave(worker)

@@ -37,17 +37,17 @@ def of_faults(contents: Contents) -> list[Conflict]:
     found = [
         (("faults", i, *path), text)
         for i, fault in enumerate(contents.faults)
-        for path, text in (*_nobody(contents, fault), *_impossible(contents, fault))
+        for path, text in (*_unknown_devices(contents, fault), *_unsupported(contents, fault))
     ]
     return found + [
         (("devices", "classes", i, "faults", j, *path), text)
         for i, one in enumerate(classes)
         for j, own in enumerate(one.faults)
-        for path, text in _impossible(contents, own)
+        for path, text in _unsupported(contents, own)
     ]
 
 
-def _nobody(contents: Contents, fault: FaultSpec) -> list[Conflict]:
+def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     """Return a conflict for each device, class or number of workers that the run does not have."""
     who, workers = fault.who, contents.devices.workers
     if who.number is not None and who.number > workers:
@@ -67,7 +67,7 @@ def _nobody(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     ]
 
 
-def _impossible(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
+def _unsupported(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's clock or its devices cannot do what the fault asks for."""
     how = fault.how
     if contents.clock == "virtual" and how.kind == "corrupt":

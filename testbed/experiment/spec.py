@@ -28,7 +28,7 @@ class Spec(Contents):
         return data
 
     @model_validator(mode="after")
-    def _possible(self) -> "Spec":
+    def _check_conflicts(self) -> "Spec":
         found = conflicts(self)
         if found:
             raise PydanticCustomError(

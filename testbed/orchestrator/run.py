@@ -100,8 +100,8 @@ class Run:
         self._left_out = LeftOut(mark.left_out if mark else ())
         self._training: float | None = None
         self._loaded = self._built = self._finished = self._others_started = False
-        self._once = Deduplication(resumption.counts if resumption else None)
-        self._attendance = Liveness([*plan.workers, EVALUATOR_NAME])
+        self._deduplication = Deduplication(resumption.counts if resumption else None)
+        self._liveness = Liveness([*plan.workers, EVALUATOR_NAME])
         self._missing: list[int] = []
         self._seen_as: dict[int, str] = {}  # devices, by process id as the fork server sees it
         self._complaints: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Run:
             {link.device_address: link.device for link in plan.links},
             plan.spec.traffic.capture,
         )
-        self._stopping = self._observed = self._behind = False
+        self._stopping = self._traffic_complete = self._just_restored = False
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._setting_up = SettingUp(host_seconds, len(plan.links) if alone else 0)
@@ -155,7 +155,7 @@ class Run:
             start=self._start,
             event=self._event,
             log=self._log,
-            once=self._once,
+            once=self._deduplication,
         )
         with contextlib.ExitStack() as opened:
             self._carry_out(opened)
@@ -322,7 +322,7 @@ class Run:
                     elif message is None:
                         selector.unregister(self._report)  # the agent reports why
                     else:
-                        self._hear(message)
+                        self._hear_role(message)
                 self._injection.turn()
                 wanted = selectors.EVENT_READ | self._agent.send_waiting() * selectors.EVENT_WRITE
                 selector.modify(self._control, wanted)
@@ -332,11 +332,11 @@ class Run:
                 late = self._setting_up.overdue(time.monotonic())
                 if self._training is None and late:
                     raise EndError("failed", late)
-                self._insist()
+                self._kill_overdue()
                 if self._complete() and not self._stopping:
                     self._stopping = True
                     self._ask({"stop": "traffic"})
-                if self._observed:
+                if self._traffic_complete:
                     raise EndError(*self._verdict())
 
     def _tell_progress(self) -> None:
@@ -344,15 +344,15 @@ class Run:
         if self._metrics:
             self._metrics.progress(self._progress)
 
-    def _insist(self) -> None:
+    def _kill_overdue(self) -> None:
         """Kill workers that did not end by themselves in time."""
-        for device, patience in self._attendance.overdue(time.monotonic()):
+        for device, patience in self._liveness.overdue(time.monotonic()):
             text = f"it did not end within {patience:g} s of the training's end and is killed"
             self._event("warning", text, device)
             self._ask({"kill": device})
 
     def _complete(self) -> bool:
-        if not self._finished or self._attendance.anybody:
+        if not self._finished or self._liveness.anybody:
             return False
         if self._ingress.unheard and not self._report.readable(0):
             # Every report of the devices was read, and no device is left to send more.
@@ -429,7 +429,7 @@ class Run:
                 for device, peer in self._peers.items():
                     peer["wire_bytes"] = seen["each"][device]
             case {"sampled": "the last time"}:
-                self._observed = True
+                self._traffic_complete = True
             case {"counter": counter}:
                 self._ingress.counted(counter["time"], counter["bytes"])
                 self._progress.wire_bytes = self._ingress.newest
@@ -468,10 +468,10 @@ class Run:
 
     def _start(self, device: str, role: dict[str, Any]) -> None:
         self._ask({"start": device, "role": role})
-        self._attendance.started(device)
+        self._liveness.started(device)
 
     def _exited(self, device: str, status: int, memory: int | None) -> None:
-        self._attendance.exited(device)
+        self._liveness.exited(device)
         if status == 0:
             return
         if self._injection.exited(device):
@@ -495,9 +495,9 @@ class Run:
 
     # -- messages of the roles
 
-    def _hear(self, message: Message) -> None:
+    def _hear_role(self, message: Message) -> None:
         self._setting_up.moved = time.monotonic()
-        new = self._once.new(message)
+        new = self._deduplication.new(message)
         if new is None:
             return
         if self._metrics:
@@ -531,7 +531,7 @@ class Run:
                 self._parameters[start:] = message.raw
             case {"finished": version, **ledger}:
                 self._finished = True
-                self._attendance.over(time.monotonic())
+                self._liveness.over(time.monotonic())
                 self._peers = ledger.pop("peers", {})
                 self._outcome.updates = version
                 self._ingress.total = ledger
@@ -557,14 +557,14 @@ class Run:
                     self._event("info" if expected else level, text, told)
             case {"suspected": number, "silent": silent, "time": when}:
                 device = self._names[number]
-                self._attendance.suspected(device, yes=True)
+                self._liveness.suspected(device, yes=True)
                 self._event(*self._outcome.suspects(silent, when), device)
             case {"welcomed": number, "time": when}:
                 device = self._names[number]
-                self._attendance.suspected(device, yes=False)
+                self._liveness.suspected(device, yes=False)
                 self._event(*self._outcome.welcomes(when), device)
             case _:
-                self._parted(message)
+                self._fault_or_connection(message)
 
     def _train(self, when: float) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
@@ -576,7 +576,7 @@ class Run:
         self._event("info", TRAINING, self._hub)
         self._progress.phase = "training"
 
-    def _parted(self, message: Message) -> None:
+    def _fault_or_connection(self, message: Message) -> None:
         """Handle a message about faults, checkpoints, or the end of connections."""
         match message.fields:
             case {"fault": _, "phase": _}:
@@ -589,15 +589,15 @@ class Run:
                 self._restored(version, rest.get("counts"))
                 self._injection.restored(version, there, rest.get("incarnations"))
             case {"keeping": version, "time": when}:
-                self._keeps(version, when)
+                self._note_checkpoint(version, when)
             case {"stands": record}:
                 self._injection.stands(record)
             case {"stopping": _}:
                 processes = standing_still.found(self._agent.process, self._seen_as)
-                self._attendance.stopping(time.monotonic(), processes)
+                self._liveness.stopping(time.monotonic(), processes)
                 self._injection.release()
             case {"stays": number}:
-                self._attendance.suspected(self._names[number], yes=True)
+                self._liveness.suspected(self._names[number], yes=True)
             case {"connection": number, **ledger}:
                 self._injection.closed(number)
                 device = None if number is None else self._names[number]
@@ -617,9 +617,9 @@ class Run:
             return
         if counts is not None:
             self._event("info", text, SERVER_NAME)
-            self._once.back_to(counts)
+            self._deduplication.back_to(counts)
             return
-        self._attendance.nobody_suspected()
+        self._liveness.nobody_suspected()
         mark = self._keeping.of(version)
         lost, evaluations = self._log.go_back(version, mark.updates)
         told = f"{text}; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
@@ -628,10 +628,10 @@ class Run:
         self._left_out.go_back(version)
         self._ingress.go_back(version, self._injection.server_exited, forgotten)
         self._outcome.updates = version
-        self._behind = True
+        self._just_restored = True
         del self._outcome.accuracies[evaluations:]
 
-    def _keeps(self, version: int, when: float) -> None:
+    def _note_checkpoint(self, version: int, when: float) -> None:
         """Note what belongs to a checkpoint that the server is about to write."""
         now = time.monotonic()
         elapsed = 0.0 if self._training is None else now - self._training
@@ -640,8 +640,8 @@ class Run:
         mark = Mark(
             version,
             elapsed,
-            counts["updates"] - self._once.to_come_again("updates"),
-            counts["faults"] - self._once.to_come_again("faults"),
+            counts["updates"] - self._deduplication.to_come_again("updates"),
+            counts["faults"] - self._deduplication.to_come_again("faults"),
             outcome.suspected,
             outcome.welcomed,
             outcome.workers_lost,
@@ -660,8 +660,8 @@ class Run:
             assert self._training is not None
             outcome.first_update = self._training + float(rows["host_time"][0]) - self._began
         outcome.took_in(rows, version)
-        if self._behind:
-            self._behind = False
+        if self._just_restored:
+            self._just_restored = False
             self._event("info", "training goes on", SERVER_NAME)
         self._progress.moved(outcome.host_seconds, version)
 

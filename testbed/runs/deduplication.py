@@ -19,32 +19,34 @@ class Deduplication:
         Args:
             had: the number of records of each kind so far, if the run is resumed.
         """
-        self._had: Counter[str] = Counter(had or {})
-        self._again: Counter[str] = Counter()
+        self._recorded: Counter[str] = Counter(had or {})
+        self._expected_again: Counter[str] = Counter()
 
     def back_to(self, counts: Mapping[str, int]) -> None:
         """Note that the server was restored to a checkpoint with ``counts`` records of each kind."""
-        self._again = Counter({name: self._had[name] - count for name, count in counts.items()})
+        self._expected_again = Counter(
+            {name: self._recorded[name] - count for name, count in counts.items()}
+        )
 
     def to_come_again(self, name: str) -> int:
         """Return the number of records of a kind that are on record and will be produced once more."""
-        return self._again[name]
+        return self._expected_again[name]
 
     def is_new(self, name: str) -> bool:
         """Count the next record of a kind; return True if it is not a repeated one."""
-        if self._again[name] > 0:
-            self._again[name] -= 1
+        if self._expected_again[name] > 0:
+            self._expected_again[name] -= 1
             return False
-        self._had[name] += 1
+        self._recorded[name] += 1
         return True
 
     def new(self, message: Message) -> Message | None:
         """Return the new part of a role's message, or None; faults pass, to be applied again."""
         match message.fields:
             case {"updates": count, "version": _}:
-                known = min(self._again["updates"], count)
-                self._again["updates"] -= known
-                self._had["updates"] += count - known
+                known = min(self._expected_again["updates"], count)
+                self._expected_again["updates"] -= known
+                self._recorded["updates"] += count - known
                 if known == count:
                     return None
                 rest = message.raw[known * UPDATE.itemsize :]

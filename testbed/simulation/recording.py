@@ -79,7 +79,7 @@ class Recording:
         self._training = 0.0
         self._metrics = metrics
         self._evaluate = evaluate
-        self._once = Deduplication(counts)
+        self._deduplication = Deduplication(counts)
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._told = self._version = 0
@@ -103,7 +103,7 @@ class Recording:
 
         All that is on record stays.
         """
-        self._once.back_to(state["counts"] if state else dict.fromkeys(self._counts(), 0))
+        self._deduplication.back_to(state["counts"] if state else dict.fromkeys(self._counts(), 0))
         version = self.system.version
         text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
         self.event("info", text, SERVER_NAME)
@@ -115,7 +115,7 @@ class Recording:
     @property
     def repeats(self) -> bool:
         """True if something that is on record is still to happen once more."""
-        return any(map(self._once.to_come_again, self._counts()))
+        return any(map(self._deduplication.to_come_again, self._counts()))
 
     # -- times of the host's clock
 
@@ -137,7 +137,7 @@ class Recording:
     def row(self, row: UpdateRow, version: int) -> None:
         """Record a push that was taken in, and that led to ``version``."""
         self._version = version
-        if not self._once.is_new("updates"):
+        if not self._deduplication.is_new("updates"):
             return
         self._rows[self._count] = row
         self._count += 1
@@ -148,7 +148,7 @@ class Recording:
 
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends."""
-        if not self._once.is_new("faults"):
+        if not self._deduplication.is_new("faults"):
             return
         names = [
             SERVER_NAME if device == SERVER_NUMBER else worker_name(device)
@@ -159,7 +159,7 @@ class Recording:
 
     def checkpoint(self) -> None:
         """Evaluate the current version."""
-        if not self._once.is_new("evaluations"):
+        if not self._deduplication.is_new("evaluations"):
             return
         self.flush()
         self.ingress = self.system.ledger()
@@ -178,7 +178,7 @@ class Recording:
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
-        if not self._once.is_new("suspicions"):
+        if not self._deduplication.is_new("suspicions"):
             return
         self._suspicions += 1
         level, text = self.outcome.suspects(silent, time)
@@ -189,7 +189,7 @@ class Recording:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Record that a suspected worker has sent something, and takes part again."""
-        if not self._once.is_new("suspicions"):
+        if not self._deduplication.is_new("suspicions"):
             return
         self._suspicions += 1
         self.event(*self.outcome.welcomes(time), worker_name(worker))

@@ -110,7 +110,7 @@ class Injection:
             log: the run directory, to which faults are written.
             once: knows which faults are on record already.
         """
-        self._once = once
+        self._deduplication = once
         self._server = KilledServer(ask, start)
         self._settings = settings
         self._names = names
@@ -119,7 +119,7 @@ class Injection:
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
-        self._standings = Impairments(names, ask, self.paces)
+        self._impairments = Impairments(names, ask, self.paces)
         self._workers = {number: _Worker() for number in names}
         self._agenda = Agenda(self._schedule)
         self._training: float | None = None
@@ -166,7 +166,7 @@ class Injection:
         for record in self._lasting:
             fault, devices = _fault(record), record["devices"]
             if fault.kind != "kill":
-                self._standings.begin(fault, devices)
+                self._impairments.begin(fault, devices)
             self._end_at(when + record["time"], fault, devices)
 
     def _end_at(self, began: float, fault: Fault, devices: Sequence[int]) -> None:
@@ -295,8 +295,8 @@ class Injection:
         A worker that cannot notice the server's end now may never do so, and is killed.
         """
         for number, worker in self._workers.items():
-            deaf = self._standings.has(number, UNHEARD) or time.monotonic() < worker.unsettled
-            self._standings.forget(number, get_args(Kind))
+            deaf = self._impairments.has(number, UNHEARD) or time.monotonic() < worker.unsettled
+            self._impairments.forget(number, get_args(Kind))
             if deaf and worker.killed is None:
                 self._kill(number)
 
@@ -339,7 +339,7 @@ class Injection:
 
     def stands(self, record: Mapping[str, Any]) -> None:
         """Apply a fault that was active when the checkpoint was written."""
-        self._standings.begin(_fault(record), record["devices"])
+        self._impairments.begin(_fault(record), record["devices"])
 
     def release(self) -> None:
         """Note that training has ended: no fault begins any more, and none may delay the run's end."""
@@ -362,7 +362,7 @@ class Injection:
             for number in devices:
                 self._kill(number)
         else:
-            self._standings.begin(fault, devices)
+            self._impairments.begin(fault, devices)
         if self._wall:
             self._end_at(time.monotonic(), fault, devices)
         if self._wall and all(map(self._is_lost, self._names)):
@@ -386,7 +386,7 @@ class Injection:
                 self._workers[number].killed = 0.0
             self._bring_back()
             return
-        self._standings.end(fault, devices)
+        self._impairments.end(fault, devices)
         if fault.kind in UNHEARD and fault.duration is not None:
             for number in devices:
                 behind = time.monotonic() + fault.duration + SETTLED
@@ -397,7 +397,7 @@ class Injection:
         worker.killed, worker.exited, worker.closed = math.inf, None, False
         self._ask({"kill": self._names[number]})
         # After the kill, so that this incarnation does not run on; the next one is not frozen.
-        self._standings.forget(number, ("freeze",))
+        self._impairments.forget(number, ("freeze",))
 
     def _bring_back(self) -> None:
         """Start the killed workers that are due to come back and whose process is gone."""
@@ -425,14 +425,14 @@ class Injection:
         """Return True if a worker can never send again: killed, frozen or disconnected for good."""
         if self._workers[number].killed == math.inf:
             return not self._agenda.has_end(number)
-        return self._standings.has(number, ("freeze", *UNHEARD), for_good=True)
+        return self._impairments.has(number, ("freeze", *UNHEARD), for_good=True)
 
     def _release(self, number: int) -> None:
         worker, now = self._workers[number], time.monotonic()
-        deaf = self._standings.has(number, ("freeze", *UNHEARD)) or now < worker.unsettled
+        deaf = self._impairments.has(number, ("freeze", *UNHEARD)) or now < worker.unsettled
         connecting = now - worker.started < CONNECT_TIMEOUT
         # Before the kill, so that the last packets of a killed worker's kernel reach the server.
-        self._standings.forget(number, (*UNHEARD, "slow", "corrupt"))
+        self._impairments.forget(number, (*UNHEARD, "slow", "corrupt"))
         if worker.killed is None and (deaf or connecting):
             self._kill(number)
 
@@ -450,7 +450,7 @@ class Injection:
         when: float,
         version: int,
     ) -> None:
-        if not self._once.is_new("faults"):
+        if not self._deduplication.is_new("faults"):
             return
         names = [SERVER_NAME if one == SERVER_NUMBER else self._names[one] for one in devices]
         record = fault.record(phase, devices, when, version)

@@ -57,7 +57,7 @@ class Coordinator:
             line: where to write its processor time.
         """
         self._settings = settings
-        self._leaves = leaves
+        self._order_channels = leaves
         self._report = Report(channel)
         self._service = ExchangeService(settings, self)
         self._computing = computing
@@ -87,7 +87,7 @@ class Coordinator:
             self._by_virtual_clock()
         else:
             self._by_wall_clock()
-        for peer in range(len(self._leaves)):
+        for peer in range(len(self._order_channels)):
             self._give(peer, OrderKind.STOP)
         self._report.flush()
         self._part()
@@ -119,7 +119,7 @@ class Coordinator:
         """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
         heard = False
         for key, _ in self._selector.select(patience):
-            told = self._leaves[key.data].hear()
+            told = self._order_channels[key.data].hear()
             if "waits_for" in told:
                 self._standstill.hear(key.data, told)
                 continue
@@ -171,7 +171,7 @@ class Coordinator:
         Raises:
             RunError: the peer waits for what will never come, so that nothing can happen any more.
         """
-        leave = self._leaves[peer]
+        leave = self._order_channels[peer]
         if leave.give(what, number, wait=False):
             return
         self._standstill.begin()
@@ -196,7 +196,7 @@ class Coordinator:
 
     def _by_wall_clock(self) -> None:
         self._service.begin()
-        for peer in range(len(self._leaves)):
+        for peer in range(len(self._order_channels)):
             self._give(peer, OrderKind.BEGIN)
         while not self._service.finished and len(self._gone) < self._settings.workers:
             self._listen(REPORT_PERIOD)

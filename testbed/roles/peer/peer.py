@@ -49,15 +49,15 @@ class Peer:
         self._computation = computation
         self._half = computation.half
         self._learners = learners
-        self._leave = leave
+        self._orders = leave
         self._gradient = np.empty(learners.own.layout.total, np.float32)
         self._loss = 0.0
-        self._meeting = meeting
+        self._connections = meeting
         self._line = line
-        self._meeting.selector.register(leave, selectors.EVENT_READ)
+        self._connections.selector.register(leave, selectors.EVENT_READ)
         self._stopped = False
         self._before: Mapping[int, int] = {}
-        self._orders = 0
+        self._orders_taken = 0
         self._claimed = 0.0
 
     def run(self, times: DeviceTimes | None) -> None:
@@ -66,8 +66,8 @@ class Peer:
         Args:
             times: durations of its computations and waits; None if it computes nothing.
         """
-        self._meeting.meet()
-        self._leave.tell(met=self._number)
+        self._connections.meet()
+        self._orders.tell(met=self._number)
         self._line.waiting()
         if self._settings.timing.clock == "virtual":
             self._by_virtual_clock()
@@ -76,12 +76,12 @@ class Peer:
         self._line.done()
         digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
         if self._number == self._settings.network.evaluated_peer:
-            self._meeting.report.parameters(as_bytes(self._half.parameters))
-        self._meeting.part()
-        self._leave.tell(
+            self._connections.report.parameters(as_bytes(self._half.parameters))
+        self._connections.part()
+        self._orders.tell(
             parted=self._number,
-            payload_bytes=self._meeting.payload_bytes,
-            message_bytes=self._meeting.message_bytes,
+            payload_bytes=self._connections.payload_bytes,
+            message_bytes=self._connections.message_bytes,
             parameters_sha256=digest,
         )
 
@@ -101,13 +101,13 @@ class Peer:
             self._turn_until(lambda: False, until)
             if self._stopped:
                 return
-            self._before = self._meeting.given()
+            self._before = self._connections.given()
             self._step()
             self._turn_until(self._may_begin, None)
 
     def _may_begin(self) -> bool:
         # It computes while it sends, and no more than one step's messages wait to be sent.
-        return self._half.ready and self._meeting.left(self._before)
+        return self._half.ready and self._connections.left(self._before)
 
     def _turn_until(
         self, reached: Callable[[], bool], until: float | None, order: OrderKind | None = None
@@ -125,43 +125,43 @@ class Peer:
 
     def _obey_wall(self, patience: float | None) -> OrderKind | None:
         """Wait for the next events; return the coordinator's order, if one came."""
-        if not self._meeting.turn(patience, self._leave):
+        if not self._connections.turn(patience, self._orders):
             return None
-        order = self._leave.take()
+        order = self._orders.take()
         assert order is not None
         if order.what is OrderKind.STOP:
             self._stopped = True
         elif order.what is OrderKind.EVALUATE:
-            self._meeting.evaluate(order.number, self._half.parameters)
+            self._connections.evaluate(order.number, self._half.parameters)
         return order.what
 
     def _take_in(self) -> None:
-        for sender, frame in self._meeting.frames():
+        for sender, frame in self._connections.frames():
             answers = self._receive(sender, frame)
             if answers:
-                self._leave.tell(answered=answers)
+                self._orders.tell(answered=answers)
         self._tell_losses()
 
     def _tell_losses(self) -> None:
-        for peer in self._meeting.lost():
+        for peer in self._connections.lost():
             self._half.forget(peer)
-            self._leave.tell(lost=peer, ready=self._half.ready)
+            self._orders.tell(lost=peer, ready=self._half.ready)
 
     # -- by the virtual clock
 
     def _by_virtual_clock(self) -> None:
-        meeting = self._meeting
+        meeting = self._connections
         while True:
-            while not meeting.turn(LOOK_PERIOD, self._leave, reading=None):
+            while not meeting.turn(LOOK_PERIOD, self._orders, reading=None):
                 looked = time.monotonic()
                 # Nothing to do: read what has arrived, after which a connection may have ended.
-                if meeting.turn(0.0, self._leave):
+                if meeting.turn(0.0, self._orders):
                     break
                 self._tell_losses()
                 self._claim(None, looked)
-            order = self._leave.take()
+            order = self._orders.take()
             assert order is not None
-            self._orders += 1
+            self._orders_taken += 1
             self._claimed = time.monotonic()
             match order.what:
                 case OrderKind.BEGIN:
@@ -174,7 +174,7 @@ class Peer:
                     )
                     answers = [] if frame is None else self._receive(order.number, frame)
                     if self._half.paced or self._half.answers:
-                        self._leave.tell(ready=self._half.ready, messages=answers)
+                        self._orders.tell(ready=self._half.ready, messages=answers)
                 case OrderKind.EVALUATE:
                     meeting.evaluate(order.number, self._half.parameters)
                 case OrderKind.STOP:
@@ -192,11 +192,11 @@ class Peer:
         """
         if looked - self._claimed < LOOK_PERIOD:
             return
-        if sender is not None and self._meeting.has_from(sender):
+        if sender is not None and self._connections.has_from(sender):
             return
         self._claimed = looked
-        under_way = self._meeting.under_way()
-        self._leave.claim(sender, orders=self._orders, looked=looked, under_way=under_way)
+        under_way = self._connections.under_way()
+        self._orders.claim(sender, orders=self._orders_taken, looked=looked, under_way=under_way)
 
     # -- actions
 
@@ -215,7 +215,7 @@ class Peer:
 
     def _step(self) -> None:
         step, sent = self._computation.step(self._gradient, self._loss)
-        self._leave.tell(
+        self._orders.tell(
             base=step.base_version,
             staleness=step.staleness,
             loss=step.loss,
@@ -228,4 +228,4 @@ class Peer:
         for kind, encoded, receivers in sent:
             head = header(kind, version, encoding=encoded.encoding, loss=loss, length=encoded.size)
             for receiver in receivers:
-                self._meeting.send(receiver, [head, *encoded.body])
+                self._connections.send(receiver, [head, *encoded.body])

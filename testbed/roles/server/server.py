@@ -112,7 +112,7 @@ class Server:
         self._started: float | None = None
         self._finished = False
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
-        self._told_at = self._schedule.next_iteration(0)
+        self._next_fault_iteration = self._schedule.next_iteration(0)
         absence = self._schedule.longest_absence
         self._returns = absence + RETURN_TIMEOUT if absence else 0.0
         self._last_departure = -math.inf
@@ -137,10 +137,10 @@ class Server:
 
     def _train(self, listener: socket.socket) -> None:
         while not self._finished:
-            self._turn(listener)
+            self._handle_events(listener)
             self._look_after()
 
-    def _turn(self, listener: socket.socket, patience: float = REPORT_PERIOD) -> None:
+    def _handle_events(self, listener: socket.socket, patience: float = REPORT_PERIOD) -> None:
         self._accepting.again()
         for key, events in self._selector.select(patience):
             if key.fileobj is listener:
@@ -379,10 +379,13 @@ class Server:
 
     def _tell_reached(self) -> None:
         """Report the versions reached at which faults are due."""
-        while self._told_at is not None and self._service.half.version >= self._told_at:
+        while (
+            self._next_fault_iteration is not None
+            and self._service.half.version >= self._next_fault_iteration
+        ):
             self._report.flush()
-            self._report.send(reached=self._told_at)
-            self._told_at = self._schedule.next_iteration(self._told_at)
+            self._report.send(reached=self._next_fault_iteration)
+            self._next_fault_iteration = self._schedule.next_iteration(self._next_fault_iteration)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Report that a worker, silent for ``silent`` seconds, is left out from now on."""
@@ -463,11 +466,11 @@ class Server:
             if evaluator and not (self._evaluator_done or evaluator.pending or self._evaluations):
                 self._evaluator_done = True
                 self._say_stop([evaluator])
-            self._turn(listener)
+            self._handle_events(listener)
             now = time.monotonic()
             for connection in list(self._connections):
                 if (
-                    self._is_nobody_s(connection)
+                    self._is_unowned(connection)
                     and now - max(stopped, connection.opened) > TOO_LATE
                 ):
                     self._close(connection, "training is over")
@@ -498,10 +501,10 @@ class Server:
 
     def _is_anybody_there(self, listener: socket.socket) -> bool:
         if not self._connections:
-            self._turn(listener, 0)
+            self._handle_events(listener, 0)
         return bool(self._connections)
 
-    def _is_nobody_s(self, connection: Connection) -> bool:
+    def _is_unowned(self, connection: Connection) -> bool:
         """Return True if a connection has not greeted, or is left over from a worker that was killed.
 
         The end of a connection is never reported over a link that was down.

@@ -70,7 +70,7 @@ class VirtualServer(Server):
         super().__init__(serving)
         settings = serving.settings
         self._counts = Counter(dict.fromkeys(COUNTED, 0))
-        self._standing = ActiveFaults()
+        self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
         self._outstanding: Outstanding | None = None
@@ -80,7 +80,7 @@ class VirtualServer(Server):
                 asks=self._protocol.asks,
                 changed=settings.training.pulls == "changed",
             )
-        self._leaves = leaves
+        self._order_channels = leaves
         self._busy = times.busy(local_steps)
         self._listener: socket.socket | None = None
         self._clock: StarClock | None = None
@@ -92,7 +92,7 @@ class VirtualServer(Server):
         # Frames of messages that came in one read with the message before them, by worker.
         self._read_ahead: dict[int, deque[Frame]] = {}
         self._keep = False
-        self._told_at = None  # faults at an iteration are the clock's, too
+        self._next_fault_iteration = None  # faults at an iteration are the clock's, too
         self._clock_runs = False
         self._away: dict[int, Connection | None] = {}
         self._greetings: dict[int, list[int]] = {}
@@ -103,7 +103,7 @@ class VirtualServer(Server):
             self._go_on_from_checkpoint(self._came_back)
         else:
             while not (self._finished or self._gathered()):
-                self._turn(listener)
+                self._handle_events(listener)
                 self._look_after()
             if self._finished:
                 return
@@ -124,7 +124,7 @@ class VirtualServer(Server):
                 self._report.event("error", f"nobody will push any more{why}")
         self._clock.drain()
         self._finished = True
-        stopped = self._standing.under(STOPPING)
+        stopped = self._active_faults.under(STOPPING)
         for connection in list(self._connections):
             number = connection.device
             if number is None or connection is self._evaluator:
@@ -136,7 +136,7 @@ class VirtualServer(Server):
                 # Bytes that it sent before its link really went down may still be unread.
                 connection.read_out()
                 self._close(connection, None)
-        for leave in self._leaves:
+        for leave in self._order_channels:
             leave.give(OrderKind.STOP)
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
@@ -159,7 +159,7 @@ class VirtualServer(Server):
             "clock": self._clock.state(),
             "asked": self._busy.asked,
             "outstanding": self._outstanding.state(),
-            "standing": self._standing.state(),
+            "standing": self._active_faults.state(),
             "incarnations": self._incarnations,
             "away": sorted(self._away),
         }
@@ -177,7 +177,7 @@ class VirtualServer(Server):
         self._clock_runs = True
         self._busy.go_on(state["asked"])
         self._outstanding.restore(state["outstanding"])
-        self._standing.restore(state["standing"])
+        self._active_faults.restore(state["standing"])
         self._counts.update(state["counts"])
         self._incarnations = state["incarnations"]
         self._away = dict.fromkeys(state["away"])
@@ -192,7 +192,7 @@ class VirtualServer(Server):
         self._ask_again(state["evaluations"])
         deadline = time.monotonic() + RETURN_TIMEOUT
         while self._awaited and time.monotonic() < deadline:
-            self._turn(self._listener)
+            self._handle_events(self._listener)
             self._look_after()
         for worker in sorted(self._awaited):
             text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
@@ -201,7 +201,7 @@ class VirtualServer(Server):
         if came_back.training is None:
             self._started = came_back.began()
             self._report.send(training=self._started)
-        for record in self._standing:
+        for record in self._active_faults:
             self._report.send(stands=record)
 
     def _greet_again(self, connection: Connection, number: int) -> None:
@@ -215,7 +215,7 @@ class VirtualServer(Server):
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
             connection.send([head, body])
         for what, of in again.orders:
-            self._leaves[number].give(what, of)
+            self._order_channels[number].give(what, of)
         connection.device = number
         connection.receiver.accept(self._working)
         self._line.sent(HEADER.size)
@@ -292,7 +292,7 @@ class VirtualServer(Server):
         now = time.monotonic()
         if now - self._last_report >= REPORT_PERIOD:
             assert self._listener is not None
-            self._turn(self._listener, 0)
+            self._handle_events(self._listener, 0)
             self._look_after()
         if self._evaluations.crowded:
             self._wait_for_evaluator()
@@ -302,7 +302,7 @@ class VirtualServer(Server):
         assert self._listener is not None
         began = time.monotonic()
         while self._evaluations.crowded and self._waits_for_evaluator:
-            self._turn(self._listener)
+            self._handle_events(self._listener)
             self._look_after()
             self._give_up_evaluator(began)
 
@@ -396,7 +396,7 @@ class VirtualServer(Server):
         if self._outstanding is not None and not self._outstanding.is_lost(worker):
             self._outstanding.arrived(worker, version)
         if not self._protocol.asks:
-            self._leaves[worker].give(OrderKind.ARRIVED, version)
+            self._order_channels[worker].give(OrderKind.ARRIVED, version)
 
     def compute(self, worker: int, version: int) -> None:
         """Note that a worker computes at a version, which it does as soon as it can."""
@@ -407,7 +407,7 @@ class VirtualServer(Server):
         """Tell a worker that its computation is over."""
         if self._outstanding is not None:
             self._outstanding.told(worker, late=late)
-        self._leaves[worker].give(OrderKind.FINISHED)
+        self._order_channels[worker].give(OrderKind.FINISHED)
 
     def receive(self, worker: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone.
@@ -429,7 +429,7 @@ class VirtualServer(Server):
         began = told = time.monotonic()
         suspicion = Suspicion()
         while len(self._sizes) < self._expected and connection in self._connections:
-            self._turn(self._listener)
+            self._handle_events(self._listener)
             self._look_after()
             if time.monotonic() - began > STALLED:
                 self._check_standstill(worker, connection, suspicion)
@@ -451,7 +451,7 @@ class VirtualServer(Server):
         Raises:
             RunError: it was given an order that it cannot obey.
         """
-        told = self._leaves[worker].heard()
+        told = self._order_channels[worker].heard()
         for one in told:
             if "broken" in one:
                 raise RunError(f"worker-{worker}: {one['broken']}")
@@ -489,7 +489,7 @@ class VirtualServer(Server):
     def fault(self, record: dict[str, Any]) -> None:
         """Report the begin or end of a fault to the orchestrator, which carries it out."""
         self._counts["faults"] += 1
-        self._standing.told(record)
+        self._active_faults.told(record)
         self._report.flush()
         self._report.send(**record)
 
@@ -517,7 +517,7 @@ class VirtualServer(Server):
             self._watch(connection)  # for its end
         self._away[worker] = None
         self._incarnations[worker] += 1
-        self._standing.killed(worker)
+        self._active_faults.killed(worker)
         if self._outstanding is not None:
             self._outstanding.lose(worker)
 
@@ -535,7 +535,7 @@ class VirtualServer(Server):
                 text = f"it did not come back within {RETURN_TIMEOUT:g} s"
                 self._report.event("warning", text, worker)
                 return None
-            self._turn(self._listener)
+            self._handle_events(self._listener)
             self._look_after()
         connection = self._away.pop(worker)
         sizes = self._greetings.pop(worker)

@@ -44,7 +44,7 @@ class WallServer(Server):
         while time.monotonic() - self._last_greeting < BACK_TIMEOUT and (
             self._awaited or (self._evaluations and self._evaluator is None)
         ):
-            self._turn(listener)
+            self._handle_events(listener)
 
     def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
         """Restore the checkpoint's state; the workers are still to connect again."""
@@ -55,7 +55,7 @@ class WallServer(Server):
         for worker in state["there"]:
             half.forget(worker)
         self._service.go_on(state["payload_bytes"], state["message_bytes"])
-        self._told_at = self._schedule.next_iteration(half.version)
+        self._next_fault_iteration = self._schedule.next_iteration(half.version)
         self._started = came_back.began()
         self._awaited = set(state["there"])
         self._last_greeting = self._last_departure = self._last_back = time.monotonic()

@@ -45,7 +45,7 @@ class Listener:
         self._learners = learners
         self._protocol = protocol
         self._line = line
-        self._parking = parking
+        self._faults = parking
         size = learners.own.layout.total
         self._gradient = np.empty(size, np.float32)
         self._loss = 0.0
@@ -144,7 +144,7 @@ class Listener:
             version = self._receive()
             if version is None:
                 return False
-            self._parking.answered(version)
+            self._faults.answered(version)
             self._forget_before(version)
             begin = self._protocol.arrived(version) is not None
         return True
@@ -188,5 +188,5 @@ class Listener:
         else:
             encoded = self._computation.encode(self._gradient)
             self._connection.sendall(b"".join(push(version, encoded, self._loss)))
-            self._parking.pushed()
+            self._faults.pushed()
         return finish.next

@@ -70,7 +70,7 @@ class VirtualPause(Pause):
     """A pause until the virtual clock gets there."""
 
     def __init__(self, standstill: Standstill) -> None:
-        self._leave = standstill.leave
+        self._orders = standstill.leave
         self._standstill = standstill
         self._told: OrderKind | None = None
 
@@ -78,7 +78,7 @@ class VirtualPause(Pause):
         self._told = None
 
     def over(self) -> bool:
-        order = self._leave.take(wait=False)
+        order = self._orders.take(wait=False)
         self._told = order.what if order else None
         return self._told is OrderKind.FINISHED
 
@@ -87,7 +87,7 @@ class VirtualPause(Pause):
             before, self._standstill.waits_for = self._standstill.waits_for, ORDER
             self._await_server(connection)
             self._standstill.waits_for = before
-            order = self._leave.take()
+            order = self._orders.take()
             assert order is not None
             self._told = order.what
         if self._told is OrderKind.FINISHED:
@@ -104,11 +104,11 @@ class VirtualPause(Pause):
             ConnectionError: the connection has ended, and with it the clock, without a STOP.
         """
         poll = select.poll()
-        poll.register(self._leave, select.POLLIN)
+        poll.register(self._orders, select.POLLIN)
         poll.register(connection, select.POLLRDHUP)
         while not (ready := {fd for fd, _ in poll.poll(1000 * STALLED)}):
             self._standstill.claim()
-        if self._leave.fileno() in ready:
+        if self._orders.fileno() in ready:
             return
         if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
             raise ConnectionResetError("the server closed the connection")
