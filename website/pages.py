@@ -1,7 +1,7 @@
 """Pages of the site that lie outside ``docs``: mkdocs calls these functions when it builds the site.
 
-The README is the front page; CONTRIBUTING and the READMEs of folders have pages of their own, and so has the
-API. Links between all of them are as they are in the repository, and are turned here into the site's.
+The README is the front page; CONTRIBUTING and the READMEs of folders have pages of their own, and so has
+the API. Links are written for the repository, and are turned into the site's here.
 """
 
 import posixpath
