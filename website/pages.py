@@ -1,7 +1,7 @@
 """Pages of the site that lie outside ``docs``: mkdocs calls these functions when it builds the site.
 
-The README is the front page; CONTRIBUTING and the READMEs of folders have pages of their own, and so has
-the API. Links are written for the repository, and are turned into the site's here.
+The README is the front page; CONTRIBUTING, the READMEs of folders and the API have pages of their own.
+Links are written for the repository, and are turned into the site's here.
 """
 
 import posixpath
