@@ -1,4 +1,4 @@
-"""What tests of several folders share: the Docker engine, and the image of this code in it."""
+"""Shared test set-up: the order and sharing of tests, and fixtures of the Docker engine and image."""
 
 import os
 import shutil
@@ -19,11 +19,11 @@ from testbed.containers.image import default_image, find_image
 from testbed.errors import HostError
 
 REPOSITORY = Path(__file__).parents[1]
-# An example may take as long as a busy host makes it: how long says nothing of the code.
+# No deadline for an example: on a busy host its duration says nothing about the code.
 hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
 BUILDING = 1800
-"""Seconds that the first test with the image may take: it may have to make it, and its base."""
+"""Seconds that a test with the image may take: it may have to build the image and its base."""
 
 
 EXERCISED = (
@@ -35,11 +35,11 @@ EXERCISED = (
     "Chromium",
     "Debian's kernel in QEMU",
 )
-"""What tests bring up for real, marked by ``exercises``; the last lines say which it was."""
+"""Things that tests bring up for real, marked by ``exercises`` and listed in pytest's summary."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was really brought up: a test that was skipped has shown nothing."""
+    """Print which of ``EXERCISED`` were really brought up: a skipped test has shown nothing."""
     passed: Counter[str] = Counter()
     for report in terminalreporter.stats.get("passed", []):
         passed.update(_exercised(report))
@@ -76,11 +76,11 @@ ON_THE_HOST = tuple(
         "end_to_end/test_silent",
     )
 )
-"""Tests that must not run beside each other: what one does to the host, another would see.
+"""Tests that must not run at the same time: one would see what another does to the host.
 
-They look for what any run has left, leave something for ``testbed clean``, build the image or keep
-every processor busy; or they measure, in seconds, what busy processors would delay. All other tests
-look only at what they have brought up themselves.
+They look for leftovers of any run, leave something for ``testbed clean``, build the image or keep
+every processor busy; or they measure times that busy processors would lengthen. All other tests look
+only at what they have brought up themselves.
 """
 LONG = (
     "tests/end_to_end/test_agree",
@@ -88,40 +88,40 @@ LONG = (
     "tests/end_to_end/",
     "tests/dashboards/test_queries",
 )
-"""What takes long, the longest first, so that no process has it left when the other is done."""
+"""Long tests, the longest first, so that none is left to one process when the other is done."""
 
 
 class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests on the host go one after the other in one process, and the rest in another.
+    """Scheduler that runs the tests on the host one after another, in one process.
 
-    The rest goes file by file, and whichever process is done with its own takes the next one.
+    The other tests are shared out file by file: a process that is done takes the next file.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return "host" if nodeid.startswith(ON_THE_HOST) else nodeid.partition("::")[0]
 
     def schedule(self) -> None:
-        """Share out in the order of ``place``, and not by how many tests a file has."""
+        """Share the tests out in the order of ``place``, not by the number of tests in a file."""
         self.config.option.loadscopereorder = False
         super().schedule()
 
 
 def place(nodeid: str) -> int:
-    """Where a test comes: those on the host, then what takes long, then all others."""
+    """Return a test's rank: first tests on the host, then long tests, then all others."""
     if nodeid.startswith(ON_THE_HOST):
         return 0
     return next((i for i, path in enumerate(LONG, 1) if nodeid.startswith(path)), len(LONG) + 1)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HostAndRest:
-    """Say how tests are shared out."""
+    """Return the scheduler that shares the tests out."""
     return HostAndRest(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what tests exercise; give whoever asks for the image the time to build it.
+    """Sort the tests by ``place`` and record what they exercise.
 
-    The order is that of ``place``, of which the scheduler makes use.
+    The scheduler uses that order. Tests with the image get the time to build it.
     """
     items.sort(key=lambda item: place(item.nodeid))
     for item in items:
@@ -134,7 +134,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def docker_client() -> Iterator[docker.DockerClient]:
-    """The engine of DOCKER_HOST or of the default socket; skips where none answers."""
+    """A client of the engine at DOCKER_HOST or at the default socket; skip if none answers."""
     try:
         client = engine.connect()
     except HostError as error:
@@ -145,7 +145,7 @@ def docker_client() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="session")
 def testbed_image(docker_client: docker.DockerClient) -> str:
-    """The name of the image of this code, which is built only if the engine does not have it."""
+    """The name of the image of this code; it is built if the engine does not have it."""
     name = default_image()
     try:
         find_image(docker_client, name)

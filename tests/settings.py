@@ -1,4 +1,4 @@
-"""Settings of runs for tests, given by single values."""
+"""Settings of runs for tests, changed value by value."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -24,7 +24,7 @@ RECORDS = {
 
 
 def with_changes(settings: Settings, **changes: Any) -> Settings:
-    """Settings with other values, each by the name that it has in its record."""
+    """Return settings with other values, each given by its field's name in any of the records."""
     own = {field.name for field in fields(Settings)} - RECORDS.keys()
     changed: dict[str, Any] = {key: value for key, value in changes.items() if key in own}
     for name, record in RECORDS.items():
@@ -76,4 +76,4 @@ SIMPLE = Settings(
     classes=(),
     class_of=(),
 )
-"""One worker of ASGD, which waits for nothing."""
+"""Settings of ASGD with one worker, which never waits."""

@@ -1,4 +1,4 @@
-"""Channels between processes of one run."""
+"""Channels between processes of one run: whole messages, descriptors, several writers, the end."""
 
 import errno
 import fcntl
@@ -31,9 +31,9 @@ def test_messages_stay_whole_and_carry_descriptors() -> None:
     theirs.close()
 
 
-def test_an_end_closed_with_messages_unread_is_an_end() -> None:
+def test_closing_with_unread_messages_is_received_as_the_end() -> None:
     ours, theirs = Channel.pair()
-    ours.send({"unread": True})  # the kernel tells that as a reset
+    ours.send({"unread": True})  # the kernel reports this as a reset
     theirs.send({"last": "words"})
     theirs.close()
     last = ours.receive()
@@ -42,7 +42,7 @@ def test_an_end_closed_with_messages_unread_is_an_end() -> None:
     ours.close()
 
 
-def test_several_writers_end_with_the_last() -> None:
+def test_a_channel_ends_when_its_last_writer_closes() -> None:
     ours, theirs = Channel.pair()
     other = Channel.from_descriptor(os.dup(theirs.fileno()))
     theirs.close()
@@ -59,7 +59,7 @@ def test_a_message_may_be_longer_than_a_packet(size: int) -> None:
     ours, theirs = Channel.pair()
     raw = os.urandom(size)
     open_before = len(os.listdir("/proc/self/fd"))
-    ours.send({"names": ["worker"] * 50_000}, raw)  # longer than the kernel's buffer: nobody waits
+    ours.send({"names": ["worker"] * 50_000}, raw)  # exceeds the kernel's buffer; must not wait
     ours.send({"next": True})
     first, second = theirs.receive(), theirs.receive()
     assert first is not None and second is not None
@@ -93,7 +93,7 @@ def test_messages_of_several_writers_do_not_mix() -> None:
     writers, messages = range(4), 150
 
     def raw(writer: int, number: int) -> bytes:
-        # Nine in ten fit into a packet; the others take up to 130 times as much as one.
+        # Nine messages in ten fit into a packet; the others are longer, by up to 840 kB.
         length = 40 * number if number % 10 else LARGEST + 6_000 * number
         return bytes((writer + 1, number % 256)) * (length // 2)
 
@@ -117,7 +117,7 @@ def test_messages_of_several_writers_do_not_mix() -> None:
     ours.close()
 
 
-def test_a_reader_without_room_for_descriptors_says_so() -> None:
+def test_a_reader_without_free_descriptors_raises_emfile() -> None:
     ours, theirs = Channel.pair()
     ours.send({"long": "x" * LARGEST})
     child = os.fork()
@@ -137,7 +137,7 @@ def test_a_reader_without_room_for_descriptors_says_so() -> None:
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """A process that may have more than 1,024 files open."""
+    """Let this process have more than 1,024 files open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard <= HIGH:
         pytest.skip(f"this user may have {hard} files open, and the test needs {HIGH}")
@@ -158,11 +158,11 @@ def test_descriptors_above_1023_are_waited_for() -> None:
     assert reader.readable(60)
     assert reader.receive() is not None
     ours.close()
-    assert reader.readable(60)  # the end, too
+    assert reader.readable(60)  # the end makes it readable, too
     reader.close()
 
 
-def test_room_is_seen() -> None:
+def test_a_channel_reports_whether_it_has_room() -> None:
     ours, theirs = Channel.pair()
     assert ours.has_room()
     sent = 0

@@ -1,4 +1,4 @@
-"""A copy is made by the first holder, shared by the others, and goes with the last."""
+"""Counted copies: made for the first holder, shared by the others, dropped with the last."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def vector(value: float) -> FloatVector:
     return np.full(3, value, np.float32)
 
 
-def test_the_first_holder_makes_the_copy_and_the_last_takes_it_along() -> None:
+def test_the_first_hold_makes_the_copy_and_the_last_release_drops_it() -> None:
     copies: CountedCopies[FloatVector] = CountedCopies()
     parameters = vector(1)
     copies.hold(1, parameters)
@@ -68,5 +68,5 @@ def test_holders_are_counted(steps: list[tuple[bool, int]]) -> None:
         assert len(copies) == len(there)
         most = max(most, len(there))
         assert all((copies[one] == one).all() for one in there)
-    # No more memory than was ever needed at once.
+    # Memory for no more copies than were ever held at once.
     assert len(copies) + len(copies._spare) == most

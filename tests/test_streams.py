@@ -1,9 +1,9 @@
-"""Random streams are named, independent and repeatable."""
+"""Random streams: named, independent and repeatable."""
 
 from testbed.streams import stream
 
 
-def test_same_name_same_numbers_and_other_names_others() -> None:
+def test_streams_repeat_for_the_same_key_and_differ_for_others() -> None:
     def draw(seed: int, purpose: str, device: int) -> list[int]:
         return [int(x) for x in stream(seed, purpose, device).integers(0, 2**62, 4)]
 
@@ -12,6 +12,6 @@ def test_same_name_same_numbers_and_other_names_others() -> None:
     assert len({tuple(draw(*key)) for key in keys}) == len(keys)
 
 
-def test_a_stream_is_what_it_was() -> None:
-    """Results of seeds that people have published depend on these numbers."""
+def test_the_numbers_of_a_stream_never_change() -> None:
+    """Published results of seeds depend on these numbers."""
     assert stream(1, "waiting", 0).integers(0, 1000, 4).tolist() == [259, 325, 458, 938]

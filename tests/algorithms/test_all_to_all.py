@@ -1,4 +1,4 @@
-"""All-to-All's half against its rule written naively: every gradient, whoever's it is, is a step."""
+"""All-to-All's peer half against its rule, written naively: every peer's gradient is a step."""
 
 import numpy as np
 import pytest
@@ -62,11 +62,11 @@ def test_every_other_peer_is_sent_the_whole_gradient_once(count: int) -> None:
         (parcel,) = one.step(gradient)
         assert isinstance(parcel.update, DenseUpdate)
         assert parcel.update.values.tolist() == [0, 1, 2, 3, 4]
-        # Beginning with its successor: at every place, all peers have different receivers.
+        # The order begins with the successor: at each place, all peers have different receivers.
         assert list(parcel.peers) == [(number + i) % count for i in range(1, count)]
 
 
-def test_in_a_round_no_two_begin_with_the_same_receiver() -> None:
+def test_no_two_peers_have_the_same_receiver_at_the_same_place() -> None:
     orders = [half.step(np.zeros(SIZE, np.float32))[0].peers for half in peers(6)]
     for place in zip(*orders, strict=True):
         assert sorted(place) == list(range(6))
@@ -80,7 +80,7 @@ def test_a_sparse_update_changes_its_entries_only() -> None:
     assert one.version == 1
 
 
-def test_the_model_stays_where_it_is() -> None:
+def test_a_peer_updates_the_given_parameters_in_place() -> None:
     vector = np.ones(SIZE, np.float32)
     layout = Layout(("one",), (SIZE,))
     half = ALGORITHMS["all-to-all"]

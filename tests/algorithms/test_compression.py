@@ -1,4 +1,4 @@
-"""The worker halves: what is kept, of which scope, with which values."""
+"""The compressing worker halves: which entries they keep, in which scope, with which values."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,14 @@ def gradient() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return values
 
 
-def test_per_tensor_keeps_the_share_of_each() -> None:
+def test_scope_tensor_keeps_the_ratio_of_each_tensor() -> None:
     update = LargestEntries(LAYOUT, 0.1, "tensor").compress(gradient())
     assert [int(np.sum(update.indices < 100)), int(np.sum(update.indices >= 100))] == [10, 1]
     assert np.array_equal(update.values, gradient()[update.indices])
     assert np.all(np.diff(update.indices.astype(np.int64)) > 0)
 
 
-def test_over_the_model_keeps_the_largest_of_all() -> None:
+def test_scope_model_keeps_the_largest_entries_of_all() -> None:
     update = LargestEntries(LAYOUT, 0.1, "model").compress(gradient())
     assert len(update.indices) == 11
     assert update.indices.max() < 100
@@ -34,7 +34,7 @@ def test_over_the_model_keeps_the_largest_of_all() -> None:
     assert np.abs(update.values).min() >= rest.max()
 
 
-def test_default_scopes_are_the_papers() -> None:
+def test_the_default_scopes_are_those_of_the_papers() -> None:
     assert ALGORITHMS["adacomp"].options_type.model_validate({"name": "adacomp"}).scope == "tensor"  # type: ignore[attr-defined]
     assert ALGORITHMS["comp-asgd"].options_type.model_validate({}).scope == "model"  # type: ignore[attr-defined]
 
@@ -42,7 +42,7 @@ def test_default_scopes_are_the_papers() -> None:
 @pytest.mark.parametrize(
     "name", [name for name, kind in ALGORITHMS.items() if issubclass(kind, ServedAlgorithm)]
 )
-def test_one_worker_and_nothing_left_out_is_plain_sgd(name: str) -> None:
+def test_one_worker_at_ratio_1_is_plain_sgd(name: str) -> None:
     algorithm = served(name)
     fields = algorithm.options_type.model_fields
     options = algorithm.options_type.model_validate({"ratio": 1} if "ratio" in fields else {})
@@ -61,20 +61,20 @@ def test_one_worker_and_nothing_left_out_is_plain_sgd(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
-def test_default_forgets_what_is_not_sent(name: str) -> None:
+def test_by_default_entries_that_are_not_sent_are_forgotten(name: str) -> None:
     options = ALGORITHMS[name].options_type.model_validate({"name": name})
     assert type(served(name).worker(options, LAYOUT, ONE)) is LargestEntries
 
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
 @pytest.mark.parametrize("key", ["momentum", "error_decay"])
-def test_options_of_error_feedback_need_it(name: str, key: str) -> None:
+def test_options_of_error_feedback_need_error_feedback(name: str, key: str) -> None:
     accept = ALGORITHMS[name].options_type.model_validate
     with pytest.raises(ValidationError, match="add `error_feedback: true`") as raised:
         accept({"name": name, key: 0.5})
     assert raised.value.errors()[0]["loc"] == (key,)
     accept({"name": name, key: 0.5, "error_feedback": True})
     accept({"name": name, key: None})
-    with pytest.raises(ValidationError) as raised:  # one mistake is told once
+    with pytest.raises(ValidationError) as raised:  # one mistake is reported once
         accept({"name": name, key: 0.5, "error_feedback": "perhaps"})
     assert [error["loc"] for error in raised.value.errors()] == [("error_feedback",)]

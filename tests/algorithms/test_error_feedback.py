@@ -45,12 +45,12 @@ def dense(update: SparseUpdate) -> Vector:
 
 
 def rest(half: ErrorFeedback) -> Vector:
-    """What is kept: what a push of everything would send if the next gradient were zero."""
+    """Return the residual v, the part of all gradients that is not sent yet."""
     return half._residual
 
 
 @given(gradients, ratios)
-def test_what_was_sent_and_what_is_kept_are_all_gradients(
+def test_sent_and_kept_values_add_up_to_all_gradients(
     steps: list[list[float]], ratio: float
 ) -> None:
     half = feedback(ratio)
@@ -59,7 +59,7 @@ def test_what_was_sent_and_what_is_kept_are_all_gradients(
 
 
 @given(gradients, ratios, st.sampled_from([0.0, 0.25, 0.9]), st.sampled_from([0.0, 0.5, 1.0]))
-def test_momentum_correction_decay_and_masking_entry_by_entry(
+def test_momentum_decay_and_masking_follow_the_equations(
     steps: list[list[float]], ratio: float, m: float, beta: float
 ) -> None:
     half = feedback(ratio, m, beta)
@@ -97,7 +97,7 @@ def test_decay_0_is_the_selection_alone(steps: list[list[float]], ratio: float) 
 
 
 @given(gradients, ratios)
-def test_what_the_encoding_rounds_away_is_sent_later(
+def test_rounding_errors_of_the_encoding_are_sent_later(
     steps: list[list[float]], ratio: float
 ) -> None:
     half = feedback(ratio)
@@ -134,7 +134,7 @@ def test_an_update_does_not_change_when_the_residual_does() -> None:
     assert np.array_equal(update.values, before)
 
 
-def test_a_dense_selection_keeps_only_what_the_encoding_lost() -> None:
+def test_a_dense_selection_keeps_only_the_encoding_s_errors() -> None:
     half = ErrorFeedback(WholeGradient(), LAYOUT)
     for _ in range(2):
         update = half.compress(np.full(SIZE, 1.25, np.float32))
@@ -146,7 +146,7 @@ def test_a_dense_selection_keeps_only_what_the_encoding_lost() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_what_is_not_finite_is_sent_once_and_not_kept(value: float, momentum: float) -> None:
+def test_an_infinite_or_nan_entry_is_sent_once_and_not_kept(value: float, momentum: float) -> None:
     half = feedback(0.01, momentum)
     gradient = np.zeros(SIZE, np.float32)
     gradient[4] = value
@@ -158,7 +158,7 @@ def test_what_is_not_finite_is_sent_once_and_not_kept(value: float, momentum: fl
 
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
-def test_every_compressing_algorithm_takes_it(name: str) -> None:
+def test_every_compressing_algorithm_takes_error_feedback(name: str) -> None:
     algorithm = served(name)
     one = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=100)
     fields = {"name": name, "ratio": 0.01, "scope": "tensor", "error_feedback": True}
@@ -168,5 +168,5 @@ def test_every_compressing_algorithm_takes_it(name: str) -> None:
     first = np.array([8, 4, 0, 0, 0, 0, 0, 0, 0, 8, 4, 0], np.float32)
     for half, second in ((plain, [4, 4]), (full, [3, 3])):
         assert half.compress(first).values.tolist() == [8, 8]
-        # Without momentum 4 waits; with m = 0.5 and β = 0.25 it became 0.25·4 + 0.5·4.
+        # Without momentum 4 is kept; with m = 0.5 and β = 0.25 it becomes 0.25·4 + 0.5·4.
         assert half.compress(np.zeros(SIZE, np.float32)).values.tolist() == second

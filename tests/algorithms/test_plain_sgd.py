@@ -1,7 +1,7 @@
-"""With one device every shape of algorithm is plain SGD: torch's own, on the same mini-batches.
+"""With one device every algorithm is plain SGD: it equals torch's on the same mini-batches.
 
-The whole of the simulator runs: clock, durations, protocol, encoding. Only what is asked of a run's
-settings is changed from case to case.
+The whole simulator runs: clock, durations, protocol, encoding. Only the run's settings change from
+case to case.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ SEED = 11
 
 
 class Losses:
-    """An observer that notes the losses."""
+    """An observer that records the losses."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -65,7 +65,7 @@ def initial() -> npt.NDArray[np.float32]:
 def by_torch(
     dataset: datasets.Dataset, initial: npt.NDArray[np.float32]
 ) -> tuple[npt.NDArray[np.float32], list[float]]:
-    """The parameters and losses of torch's SGD."""
+    """Return the final parameters and all losses of torch's SGD."""
     module = MODELS["mlp"]()
     nn.utils.vector_to_parameters(torch.from_numpy(initial.copy()), module.parameters())
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -102,7 +102,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: "-".join(map(str, one.values())))
-def test_one_device_alone_is_torch_s_sgd(
+def test_one_device_alone_equals_torch_s_sgd(
     algorithm: dict[str, Any],
     conditions: str,
     dataset: datasets.Dataset,

@@ -19,7 +19,9 @@ few_values = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.
 
 
 @given(st.lists(few_values, min_size=1, max_size=60), st.data())
-def test_equals_sorting_with_many_ties(values: list[float], data: st.DataObject) -> None:
+def test_the_selection_equals_sorting_with_many_ties(
+    values: list[float], data: st.DataObject
+) -> None:
     vector = np.array(values, np.float32)
     count = data.draw(st.integers(1, len(vector)))
     assert Largest(len(vector), count)(vector).tolist() == by_sorting(vector, count).tolist()
@@ -27,7 +29,7 @@ def test_equals_sorting_with_many_ties(values: list[float], data: st.DataObject)
 
 @pytest.mark.parametrize("law", ["normal", "heavy", "mostly zero", "sorted", "constant", "nan"])
 @pytest.mark.parametrize("ratio", [0.0001, 0.001, 0.01, 0.1, 0.5, 0.999])
-def test_equals_sorting_on_a_large_tensor(law: str, ratio: float) -> None:
+def test_the_selection_equals_sorting_on_a_large_tensor(law: str, ratio: float) -> None:
     draw = np.random.default_rng(7)
     size = 150_001
     vector = {
@@ -42,7 +44,7 @@ def test_equals_sorting_on_a_large_tensor(law: str, ratio: float) -> None:
     assert np.array_equal(Largest(size, count)(vector), by_sorting(vector, count))
 
 
-def test_counts_of_the_papers_model() -> None:
+def test_the_counts_for_the_paper_s_model_are_known() -> None:
     sizes = (288, 32, 9216, 32, 200_704, 128, 1280, 10)
     assert sum(kept(0.01, size) for size in sizes) == 2117
     assert sum(kept(0.1, size) for size in sizes) == 21_166
@@ -50,7 +52,7 @@ def test_counts_of_the_papers_model() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "size", "count"), [(0.29, 100, 29), (0.07, 100, 7), (1, 5, 5)])
-def test_count_is_not_lost_to_binary_fractions(ratio: float, size: int, count: int) -> None:
+def test_the_count_is_exact_despite_binary_fractions(ratio: float, size: int, count: int) -> None:
     assert kept(ratio, size) == count
 
 
@@ -58,8 +60,8 @@ SPECIAL = np.array(
     [0, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000],
     np.uint32,
 )
-"""Magnitudes' bits: 0, the smallest and largest denormals, the smallest normal, 1, the largest, an
-infinity, two NaNs."""
+"""Bits of magnitudes: 0, the smallest and largest denormals, the smallest and another normal (1),
+the largest, infinity, two NaNs."""
 
 
 @settings(deadline=None, max_examples=60)
@@ -71,10 +73,10 @@ infinity, two NaNs."""
     zeros=st.sampled_from([0.0, 0.5, 0.995, 1.0]),
     levels=st.sampled_from([2, 100, 2**31]),
 )
-def test_equals_sorting_the_bits(  # noqa: PLR0917 - what a vector is made of
+def test_the_selection_equals_sorting_the_bits(  # noqa: PLR0917 - what a vector is made of
     size: int, ratio: float, seed: int, special: float, zeros: float, levels: int
 ) -> None:
-    """Any bits, both signs, few and many equal ones, on both sides of every length that matters."""
+    """Try any bits, both signs, few and many ties, and sizes on both sides of each limit."""
     draw = np.random.default_rng(seed)
     magnitude = draw.integers(0, levels, size, dtype=np.uint32) % np.uint32(2**31)
     magnitude += np.uint32(0x38D1B717 if levels < 2**31 else 0)
@@ -87,8 +89,8 @@ def test_equals_sorting_the_bits(  # noqa: PLR0917 - what a vector is made of
     assert np.array_equal(Largest(size, count)(bits.view(np.float32)), wanted)
 
 
-def test_few_survive_in_a_matrix_with_dead_columns() -> None:
-    """A sample that met only some of the columns would rule out too few, or too many."""
+def test_few_candidates_remain_in_a_matrix_with_dead_columns() -> None:
+    """A sample of only some of the columns would rule out too few entries, or too many."""
     draw = np.random.default_rng(3)
     matrix = draw.normal(size=(128, 1568)).astype(np.float32)
     matrix[:, ::49] = 0  # the corner of each channel

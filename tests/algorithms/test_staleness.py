@@ -1,4 +1,4 @@
-"""Both servers against the equations, written naively over the whole history of updates."""
+"""The servers of AdaComp and ASGD against the equations, written naively over all updates."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ def version_of(server: ServerHalf, worker: int) -> int:
 
 
 def replay(server: ServerHalf, schedule: list[Push]) -> list[tuple[Push, int]]:
-    """Every worker pulls at the start and right after its push; returns pushes with their bases."""
+    """Push the schedule, each worker pulling first and after its pushes; return pushes with bases."""
     base = {worker: version_of(server, worker) for worker in range(4)}
     history = []
     for push in schedule:
@@ -62,7 +62,7 @@ def replay(server: ServerHalf, schedule: list[Push]) -> list[tuple[Push, int]]:
 
 
 @given(st.lists(pushes, max_size=40))
-def test_adacomp_is_equations_3_to_5_with_entries_of_value_0_counted(schedule: list[Push]) -> None:
+def test_adacomp_follows_equations_3_to_5_and_counts_entries_of_0(schedule: list[Push]) -> None:
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     history = replay(server, schedule)
     theta = np.zeros(SIZE, np.float32)
@@ -74,8 +74,8 @@ def test_adacomp_is_equations_3_to_5_with_entries_of_value_0_counted(schedule: l
     assert np.array_equal(server.parameters, theta)
 
 
-def test_an_entry_of_value_0_counts() -> None:
-    """Where AdaComp is not equation 3, which would give the last update the whole step."""
+def test_an_entry_of_value_0_counts_towards_staleness() -> None:
+    """Here AdaComp differs from equation 3, which would give the last update the whole step."""
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     for worker in range(3):
         server.pull(worker)
@@ -96,7 +96,7 @@ def test_asgd_divides_by_the_delay(schedule: list[Push]) -> None:
     assert np.allclose(server.parameters, theta, rtol=1e-5, atol=1e-6)
 
 
-def test_adacomp_refuses_a_push_that_was_not_pulled_for() -> None:
+def test_adacomp_refuses_a_push_whose_base_was_not_pulled_last() -> None:
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     one = DenseUpdate(np.ones(SIZE, np.float32))
     server.pull(0)
@@ -108,7 +108,7 @@ def test_adacomp_refuses_a_push_that_was_not_pulled_for() -> None:
     assert server.version == 1
 
 
-def test_adacomp_keeps_one_copy_per_version_and_only_while_it_is_outstanding() -> None:
+def test_adacomp_keeps_one_copy_of_each_outstanding_version() -> None:
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     for worker in range(200):
         server.pull(worker)

@@ -1,4 +1,4 @@
-"""The state of every registered algorithm's halves, amid a run, is all that they remember."""
+"""The state of every registered algorithm's halves, during a run, is all that they remember."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "adacomp": [{"error_feedback": True}],
     "sync-sgd": [{"wait_for": 3}, {"wait_for": 2, "protocol": "push-and-interrupt"}],
 }
-"""Options beside an algorithm's defaults with which its halves remember more."""
+"""By algorithm: options other than the defaults, with which its halves remember more."""
 HALVES = [
     (name, options)
     for name in ALGORITHMS
@@ -29,7 +29,7 @@ HALVES = [
 
 
 class Playing:
-    """Random workers around a server's half; what they do follows from the seed."""
+    """A server's half and random workers, whose actions follow from the seed."""
 
     def __init__(self, name: str, options: dict[str, Any], seed: int) -> None:
         algorithm = served(name)
@@ -47,7 +47,7 @@ class Playing:
         return self._rng.standard_normal(LAYOUT.total, np.float32)
 
     def play(self, steps: int) -> list[Any]:
-        """Let so many things happen; returns what was seen of them."""
+        """Take ``steps`` random actions; return their visible results."""
         seen: list[Any] = []
         for _ in range(steps):
             worker = int(self._rng.integers(WORKERS))
@@ -79,14 +79,16 @@ def rounded(update: Update) -> Update:
 
 
 def moved(half: ServerHalf | WorkerHalf, new: Any, folder: Path) -> None:
-    """Give one half's state, by way of a file, to another one."""
+    """Copy one half's state into another half, by way of a checkpoint file."""
     with CheckpointFiles.open(folder, ()) as files:
         files.write(1, half.state())
         new.restore(files.newest())
 
 
 @pytest.mark.parametrize(("name", "options"), HALVES)
-def test_halves_go_on_from_their_states(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+def test_halves_go_on_from_a_restored_state(
+    tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
     one = Playing(name, options, 1)
     one.play(60)
     other = Playing(name, options, 1)
@@ -102,8 +104,10 @@ def test_halves_go_on_from_their_states(tmp_path: Path, name: str, options: dict
 
 
 @pytest.mark.parametrize(("name", "options"), HALVES)
-def test_what_is_made_anew_is_not_changed_by_a_run(name: str, options: dict[str, Any]) -> None:
-    # Whoever leaves something out of the state says that a new half has it as it should be.
+def test_a_run_does_not_change_what_the_state_leaves_out(
+    name: str, options: dict[str, Any]
+) -> None:
+    # An attribute may be left out of the state only if a new half has it right already.
     one, new = Playing(name, options, 1), Playing(name, options, 1)
     one.play(60)
     halves = [(one.server, new.server), *zip(one.workers, new.workers, strict=True)]

@@ -38,7 +38,7 @@ def update(of: tuple[list[float], set[int] | None]) -> Update:
 
 
 def as_dense(one: Update) -> npt.NDArray[np.float64]:
-    """g as a vector: a sparse update's other entries are 0."""
+    """Return g as a vector; the entries that a sparse update lacks are 0."""
     g = np.zeros(SIZE)
     if isinstance(one, SparseUpdate):
         g[one.indices] = one.values
@@ -57,7 +57,9 @@ def dense(value: float) -> DenseUpdate:
 
 @settings(deadline=None)  # the host may be busy
 @given(st.integers(1, 6), st.data())
-def test_steps_are_along_the_mean_of_the_first_k(workers: int, data: st.DataObject) -> None:
+def test_a_step_is_along_the_mean_of_the_first_k_gradients(
+    workers: int, data: st.DataObject
+) -> None:
     k = data.draw(st.integers(1, workers))
     half = server(k)
     w = np.ones(SIZE)
@@ -91,7 +93,7 @@ def test_steps_are_along_the_mean_of_the_first_k(workers: int, data: st.DataObje
 
 @settings(deadline=None)  # the host may be busy
 @given(st.lists(gradients, min_size=1, max_size=8))
-def test_with_all_of_n_workers_it_is_plain_synchronous_sgd(
+def test_waiting_for_all_workers_is_plain_synchronous_sgd(
     round_of: list[tuple[list[float], set[int] | None]],
 ) -> None:
     half = server(len(round_of))
@@ -106,7 +108,7 @@ def test_with_all_of_n_workers_it_is_plain_synchronous_sgd(
     np.testing.assert_allclose(half.parameters, 1 - ETA * mean, rtol=1e-5, atol=1e-5)
 
 
-def test_a_late_gradient_is_dropped_and_leaves_no_trace() -> None:
+def test_a_late_gradient_is_dropped_and_has_no_effect() -> None:
     half = server(1)
     for worker in (0, 1):
         half.pull(worker)
@@ -115,13 +117,13 @@ def test_a_late_gradient_is_dropped_and_leaves_no_trace() -> None:
     assert half.push(1, dense(100), 0) is None
     assert half.version == 1
     assert (half.parameters == after).all()
-    # Nor in the mean of the next version.
+    # Nor is it in the mean of the next version.
     half.pull(0)
     assert half.push(0, dense(2), 1) == 0
     assert (half.parameters == 1 - ETA * 1 - ETA * 2).all()
 
 
-def test_a_worker_has_each_version_once_and_waits_for_the_next() -> None:
+def test_a_worker_pulls_each_version_once_and_waits_for_the_next() -> None:
     half = server(2)
     assert half.pull(0) == 0
     assert half.pull(0) is None
@@ -133,7 +135,7 @@ def test_a_worker_has_each_version_once_and_waits_for_the_next() -> None:
     assert half.pull(0) is None
 
 
-def test_who_is_forgotten_and_comes_again_begins_anew() -> None:
+def test_a_forgotten_worker_may_pull_the_same_version_again() -> None:
     half = server(2)
     assert half.pull(0) == 0
     half.forget(0)
@@ -142,7 +144,7 @@ def test_who_is_forgotten_and_comes_again_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("base", [1, -1, 2**40])
-def test_a_base_version_that_there_is_not_is_refused(base: int) -> None:
+def test_a_base_version_that_does_not_exist_is_refused(base: int) -> None:
     half = server(1)
     half.pull(0)
     with pytest.raises(ValueError, match=f"base version {base} is not between 0 and the version 0"):
@@ -151,7 +153,7 @@ def test_a_base_version_that_there_is_not_is_refused(base: int) -> None:
     assert (half.parameters == 1).all()
 
 
-def test_the_gradient_s_memory_is_its_sender_s_again_behind_the_push() -> None:
+def test_the_gradient_s_memory_may_be_reused_after_the_push() -> None:
     half = server(2)
     gradient = np.full(SIZE, 1, np.float32)
     half.push(0, DenseUpdate(gradient), 0)
@@ -181,7 +183,7 @@ def made(workers: int, **options: Any) -> SynchronousServer:
     return half
 
 
-def test_options_become_the_half() -> None:
+def test_options_configure_the_server_half() -> None:
     assert ALGORITHMS["sync-sgd"] is SynchronousSgd
     assert made(7).needed == 7
     assert made(7).protocol == "pull"
@@ -206,7 +208,7 @@ algorithms:
 """
 
 
-def test_a_file_is_told_the_line_of_each_mistake(tmp_path: Path) -> None:
+def test_each_mistake_in_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC)
     with pytest.raises(SpecError) as caught:
@@ -219,7 +221,7 @@ def test_a_file_is_told_the_line_of_each_mistake(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load(path)
     (line,) = str(caught.value).splitlines()
-    # What options and the rest of the file say together is known only when each is right.
+    # Options are checked against the rest of the file only when each is valid by itself.
     assert line.startswith(f"{path}:")
     assert int(line.removeprefix(f"{path}:").split(":")[0]) in range(6, 10)
     assert "wait_for is 5, and there are only 4 workers" in line

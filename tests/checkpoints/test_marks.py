@@ -1,4 +1,4 @@
-"""Marks are kept for as many checkpoints as may be there."""
+"""The marks of the last checkpoints: kept, replaced, cut back, and read from their file."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ def mark(version: int, updates: int = 0) -> Mark:
     return Mark(version, version / 10, updates, 1, 2, 3, 4, {"payload_bytes": 7}, 5)
 
 
-def test_the_last_ones_are_kept_and_read_back(tmp_path: Path) -> None:
+def test_the_last_marks_are_kept_and_read_back(tmp_path: Path) -> None:
     assert list(Marks.load(tmp_path)) == []
     marks = Marks(tmp_path)
     for version in (0, 10, 20, 30):
@@ -29,7 +29,7 @@ def test_a_version_that_is_passed_again_has_the_new_mark(tmp_path: Path) -> None
     assert [(one.version, one.updates) for one in marks] == [(10, 1), (20, 2)]
 
 
-def test_none_of_a_later_version_is_left(tmp_path: Path) -> None:
+def test_cut_back_leaves_no_mark_of_a_later_version(tmp_path: Path) -> None:
     marks = Marks(tmp_path)
     for version in (10, 20, 30):
         marks.note(mark(version))

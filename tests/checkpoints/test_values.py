@@ -1,4 +1,4 @@
-"""What is stored comes back as it was, and nothing else comes out of a file."""
+"""Stored states are read as they were written, from the newest intact file, and make no other class."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def through_files(folder: Path, value: Any) -> Any:
 
 
 def newest(folder: Path) -> Any:
-    """What is found by whoever opens the files anew."""
+    """Return the newest state, as it is read after the files are opened again."""
     with CheckpointFiles.open(folder, TYPES) as files:
         return files.newest()
 
@@ -77,12 +77,12 @@ def test_an_array_comes_back_and_can_be_written(
     back[...] = 1
 
 
-def test_what_is_not_contiguous_comes_back(tmp_path: Path) -> None:
+def test_an_array_that_is_not_contiguous_comes_back(tmp_path: Path) -> None:
     array = np.arange(12.0).reshape(3, 4)[:, ::2]
     np.testing.assert_array_equal(through_files(tmp_path, array), array)
 
 
-def test_what_was_one_is_one_again(tmp_path: Path) -> None:
+def test_an_object_that_occurs_twice_is_one_object_again(tmp_path: Path) -> None:
     vector, one = np.arange(3.0), Plain()
     back = through_files(tmp_path, [Frozen(1, vector), vector, {"one": one}, one])
     assert back[0].vector is back[1]
@@ -90,7 +90,7 @@ def test_what_was_one_is_one_again(tmp_path: Path) -> None:
     assert back[3].seen == {1, 2, 3}
 
 
-def test_an_object_can_be_a_key_and_stand_elsewhere(tmp_path: Path) -> None:
+def test_an_object_can_be_a_key_and_occur_elsewhere(tmp_path: Path) -> None:
     one = Plain()
     back = through_files(tmp_path, [{one: 1}, one])
     assert back[1] in back[0]
@@ -104,12 +104,12 @@ def test_an_object_can_be_a_key_and_stand_elsewhere(tmp_path: Path) -> None:
         (np.array([None]), "an array of object"),
     ],
 )
-def test_what_cannot_be_stored_is_named(value: Any, where: str) -> None:
+def test_a_value_that_cannot_be_stored_is_named(value: Any, where: str) -> None:
     with pytest.raises(TypeError, match=where):
         encode(value, TYPES)
 
 
-def test_no_other_class_is_made_of_what_is_read() -> None:
+def test_reading_makes_no_object_of_an_unknown_class() -> None:
     tree, arrays = encode([Frozen(1, None)], TYPES)
     with pytest.raises(ValueError, match="holds a Frozen, which is not known"):
         decode(tree, arrays, [Plain])
@@ -126,7 +126,7 @@ def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
         yield opened
 
 
-def test_the_newer_of_two_whole_files_counts(tmp_path: Path, files: CheckpointFiles) -> None:
+def test_the_newer_of_two_intact_files_counts(tmp_path: Path, files: CheckpointFiles) -> None:
     assert files.newest() is None
     for version in (10, 20, 30):
         files.write(version, {"version": version})
@@ -134,7 +134,7 @@ def test_the_newer_of_two_whole_files_counts(tmp_path: Path, files: CheckpointFi
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "changed", "of another make"])
-def test_a_damaged_file_leaves_the_other_one(
+def test_the_other_file_is_read_if_one_is_damaged(
     tmp_path: Path, files: CheckpointFiles, damage: str
 ) -> None:
     for version in (10, 20):
@@ -154,7 +154,7 @@ def test_a_damaged_file_leaves_the_other_one(
         assert again.newest(lambda one: one["version"] < 40) == {"version": 30}
 
 
-def test_one_that_does_not_fit_is_written_over(tmp_path: Path, files: CheckpointFiles) -> None:
+def test_a_state_that_does_not_fit_is_overwritten(tmp_path: Path, files: CheckpointFiles) -> None:
     for version in (10, 20):
         files.write(version, {"version": version})
     assert files.newest(lambda one: one["version"] < 20) == {"version": 10}
@@ -163,7 +163,7 @@ def test_one_that_does_not_fit_is_written_over(tmp_path: Path, files: Checkpoint
 
 
 @pytest.mark.parametrize(("version", "left"), [(9, None), (10, 10), (19, 10), (20, 20), (30, 20)])
-def test_none_of_a_later_version_is_left(
+def test_cut_back_leaves_no_checkpoint_of_a_later_version(
     tmp_path: Path, files: CheckpointFiles, version: int, left: int | None
 ) -> None:
     for written in (10, 20):
@@ -176,7 +176,7 @@ def test_none_of_a_later_version_is_left(
     assert newest(tmp_path)["version"] == max(15, left or 0)
 
 
-# -- what is an object's state
+# -- the state of an object
 
 
 class Counter(Stateful):
@@ -200,11 +200,11 @@ class Longer(Counter):
         self.names: list[str] = []
 
 
-def test_every_attribute_is_state_but_those_of_the_class_and_its_bases() -> None:
+def test_every_attribute_is_state_unless_a_class_makes_it_anew() -> None:
     assert set(Longer().state()) == {"vector", "count", "names"}
 
 
-def test_arrays_are_filled_where_they_lie() -> None:
+def test_arrays_are_filled_in_place() -> None:
     one, other = Longer(), Longer()
     one.vector += 5
     one.names.append("x")
@@ -215,6 +215,6 @@ def test_arrays_are_filled_where_they_lie() -> None:
     assert other.double().tolist() == [10, 10, 10]
 
 
-def test_the_state_of_something_else_is_refused() -> None:
+def test_a_state_with_an_attribute_made_anew_is_refused() -> None:
     with pytest.raises(ValueError, match="Longer makes file anew"):
         Longer().restore({"file": 3})

@@ -1,4 +1,4 @@
-"""What ``testbed plan`` says of durations: the rows, the histogram, and what it leaves out."""
+"""Durations as ``testbed plan`` shows them: the rows, the histogram, and what is left out."""
 
 from pathlib import Path
 from typing import Any
@@ -31,20 +31,20 @@ def planned(workers: int = 200, **sections: Any) -> Plan:
 
 
 def fields(row: str) -> list[str]:
-    """The columns of a row of figures, after its name."""
+    """Return the columns of a row of figures, after its name."""
     return [
         column.strip() for column in (row[16:26], *(row[i : i + 10] for i in range(26, 76, 10)))
     ]
 
 
-def test_what_takes_no_time_is_left_out() -> None:
+def test_a_section_without_durations_is_left_out() -> None:
     assert describe(planned()) == []
     assert means(planned()) == {"compute": {"mean": 0.0}, "waiting": {"mean": 0.0}}
     (title, *_) = describe(planned(waiting={"mean": "50ms"}))
     assert title == "waiting: exponential, mean 50ms"
 
 
-def test_figures_are_those_of_the_law() -> None:
+def test_figures_are_those_of_the_distribution() -> None:
     lines = describe(planned(compute={"distribution": "uniform", "mean": "100ms"}))
     assert lines[0] == "computing: uniform, mean 100ms"
     assert fields(lines[1]) == ["devices", "mean", "sd", "5 %", "50 %", "95 %"]
@@ -96,7 +96,7 @@ def test_a_class_without_devices_says_so() -> None:
     assert lines[-1].split() == ["1%", "×", "9", "0"]
 
 
-def test_more_devices_than_draws_and_times_of_all_sizes() -> None:
+def test_times_of_all_sizes_have_a_suitable_unit() -> None:
     for mean, shown in [
         ("2000s", "2,000 s"),
         ("1s", "1.00 s"),

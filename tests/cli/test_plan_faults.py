@@ -1,4 +1,4 @@
-"""Faults in the plan's words."""
+"""Faults as ``testbed plan`` describes them."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def described_as(fault: dict[str, Any], workers: int) -> list[str]:
         ),
     ],
 )
-def test_a_rule_in_a_line(fault: dict[str, Any], line: str) -> None:
+def test_a_rule_is_described_in_one_line(fault: dict[str, Any], line: str) -> None:
     heading, described = described_as(fault, 200)
     assert heading == "faults: 1 rule(s)"
     assert described == f"  0. {line}"
@@ -74,7 +74,7 @@ def test_a_rule_in_a_line(fault: dict[str, Any], line: str) -> None:
         ),
     ],
 )
-def test_a_trace_is_told_by_its_rows(tmp_path: Path, rows: str, told: str) -> None:
+def test_a_trace_is_described_by_its_rows(tmp_path: Path, rows: str, told: str) -> None:
     trace = tmp_path / "outages.csv"
     trace.write_text(f"time,device,kind,lasting\n{rows}")
     _, described = described_as({"when": {"trace": str(trace)}, "how": "freeze"}, 20)

@@ -1,4 +1,4 @@
-"""What ``testbed plan`` says of who has which images, and what is refused before anything starts."""
+"""The partition of images as ``testbed plan`` shows it, and the partitions that it refuses."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def test_equal_parts_are_counted() -> None:
     assert lines(planned(1)) == ["images: equal; each worker has 1,442"]
 
 
-def test_it_is_the_partition_of_the_run() -> None:
+def test_the_plan_shows_the_partition_of_the_run() -> None:
     one = planned(12, partition=DIRICHLET)
     dataset = datasets.load("digits", seed=one.settings.seed)
     parts = computation.parts(one.settings, dataset.train_labels)
@@ -98,7 +98,7 @@ def test_without_the_dataset_the_rest_is_shown(
         check_data(one)
 
 
-def test_who_cannot_draw_a_mini_batch_is_named() -> None:
+def test_a_worker_that_cannot_draw_a_mini_batch_is_named() -> None:
     classes = (
         {"name": "large", "number": 5, "weight": 100.0},
         {"name": "tiny", "number": 1, "weight": 1.0},

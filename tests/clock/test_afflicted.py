@@ -1,7 +1,7 @@
-"""The clock around workers under faults that overlap: what has arrived at a device stays arrived.
+"""The clock under faults that overlap: a link's faults move nothing that has arrived at a worker.
 
-The workers are a stage that computes nothing and writes down what the clock tells it; the service, the
-server's half, the protocols and the schedule of faults are those of every run.
+The workers are a stage that computes nothing and records the clock's calls; the service, the server's
+half, the protocols and the schedule of faults are those of every run.
 """
 
 import copy
@@ -34,7 +34,7 @@ from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 
 SIZE = 3000
-"""Bytes of parameters and of a push: 12.4 ms at 2 Mbit/s."""
+"""Bytes of parameters and of a push: 12.8 ms at 2 Mbit/s."""
 
 
 def run_settings(rules: Sequence[dict[str, Any]], workers: int, updates: int) -> Settings:
@@ -54,7 +54,7 @@ def run_settings(rules: Sequence[dict[str, Any]], workers: int, updates: int) ->
 
 
 class Played:
-    """One run: a stage that notes what it is told, and checks it."""
+    """One run: the clock, with this object as a stage that records its calls and checks them."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Played:
         return SIZE
 
     def arrived(self, worker: int, version: int) -> None:
-        """What was sent first arrives first: nothing may overtake it."""
+        """Record an arrival; fail if a version that was sent before has not arrived."""
         while self.sent[worker][0] != version:
             raise AssertionError(f"version {version} of {self.sent[worker]} arrives first")
         self.sent[worker].pop(0)
@@ -132,7 +132,7 @@ class Played:
         raise AssertionError(f"worker {worker}: {error}")
 
     def fault(self, record: dict[str, Any]) -> None:
-        """The clock's tests look at what comes of it."""
+        """Ignore the record; the tests look at the fault's effects."""
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
         raise AssertionError("no rule kills the server")
@@ -148,19 +148,19 @@ class Played:
         return [64, 32] if self.protocol == "pull" else [64]
 
     def row(self, row: UpdateRow, version: int) -> None:
-        """The service's rows are tested elsewhere."""
+        """Ignore the row; rows are tested elsewhere."""
 
     def checkpoint(self) -> None:
-        """Nothing is evaluated."""
+        """Do nothing at an evaluation point."""
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """No patience is set."""
+        """Do nothing; without a patience, no worker is suspected."""
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
-        """No patience is set."""
+        """Do nothing; without a patience, no worker is suspected."""
 
     def of(self, worker: int) -> list[float]:
-        """When parameters arrived at a worker."""
+        """Return the times at which parameters arrived at a worker."""
         return [time for time, whose, _ in self.arrivals if whose == worker]
 
 
@@ -184,7 +184,7 @@ ON_THE_LINK: dict[str, dict[str, Any]] = {
     ("protocol", "wait_for"),
     [("pull", None), ("pull", 2), ("push-and-wait", 2), ("push-and-interrupt", 2)],
 )
-def test_what_arrived_at_a_frozen_worker_waits_for_its_thaw_whatever_the_link_does(
+def test_arrivals_at_a_frozen_worker_wait_for_its_thaw_despite_link_faults(
     protocol: Protocol, wait_for: int | None, on_the_link: str
 ) -> None:
     how: dict[str, Any] = {"wait_for": wait_for, "updates": 400}
@@ -197,16 +197,16 @@ def test_what_arrived_at_a_frozen_worker_waits_for_its_thaw_whatever_the_link_do
     of_alone, of_both = ([t for t in one.of(0) if t > 1.1] for one in (alone, both))
     if protocol != "pull":
         assert of_alone[0] == of_both[0] == AFTER_THE_THAW
-        # Those that arrived before the link went down are there at the thaw, in both runs.
+        # Versions that arrived before the link's fault are there at the thaw, in both runs.
         assert of_both.count(AFTER_THE_THAW) > 10
     else:
-        # A pull's answer was on its way at most; what had arrived by 2 s is there at the thaw.
+        # At most one answer to a pull was under way; if it arrived by 2 s, it is there at the thaw.
         assert of_alone[:1] == of_both[:1]
     began = [time for time, worker, _ in both.begun if worker == 0 and time > 1.1]
     assert began[0] < AFTER_THE_THAW + 0.5
 
 
-def test_a_second_freeze_has_what_arrived_wait_longer_and_an_outage_then_does_not_move_it() -> None:
+def test_arrivals_wait_for_the_end_of_a_second_freeze_despite_an_outage() -> None:
     rules = FREEZE, of_worker(0, 4, "freeze", 3), of_worker(0, 5.5, "stop-network", 1)
     one = Played("push-and-wait", *rules, updates=400)
     one.clock.run()
@@ -215,7 +215,7 @@ def test_a_second_freeze_has_what_arrived_wait_longer_and_an_outage_then_does_no
     assert late.count(7.0) > 10
 
 
-def test_a_worker_that_is_killed_while_it_is_frozen_loses_what_waits_for_its_thaw() -> None:
+def test_a_worker_that_is_killed_while_frozen_loses_its_arrivals() -> None:
     rules = FREEZE, of_worker(0, 2, "kill", 0.5)
     one = Played("push-and-wait", *rules, updates=400)
     one.clock.run()
@@ -224,8 +224,8 @@ def test_a_worker_that_is_killed_while_it_is_frozen_loses_what_waits_for_its_tha
     assert len(set(late)) == len(late)
 
 
-def test_what_waits_for_a_thaw_is_in_a_checkpoint() -> None:
-    """A clock that is restored in the middle of a freeze goes on as the one that was stored."""
+def test_a_checkpoint_holds_arrivals_that_wait_for_a_thaw() -> None:
+    """A clock that is restored in the middle of a freeze goes on as the stored one did."""
     rules = FREEZE, ON_THE_LINK["outage"], of_worker(1, 1.5, "freeze", 2)
     whole = Played("push-and-wait", *rules, updates=400)
     stored: dict[str, Any] = {}
@@ -244,7 +244,7 @@ def test_what_waits_for_a_thaw_is_in_a_checkpoint() -> None:
 
 
 def _state(one: Played) -> dict[str, Any]:
-    """What a run that goes on needs; of the clock and its service through a checkpoint's encoding."""
+    """Return the state for a restored run; clock and service pass through a checkpoint's encoding."""
     state = {
         "half": one.service.half.state(),
         "service": one.service.state(),
@@ -282,7 +282,7 @@ RULES = st.builds(
     st.sampled_from([0.0, 0.0371]),
     st.integers(1, 3),
 )
-def test_whatever_overlaps_versions_arrive_in_their_order(
+def test_versions_arrive_in_their_order_under_overlapping_faults(
     protocol: Protocol, rules: list[Any], rate: int | None, delay: float, wait_for: int
 ) -> None:
     one = Played(protocol, *rules, wait_for=wait_for, updates=150, rate=rate, delay=delay)

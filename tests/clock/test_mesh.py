@@ -1,7 +1,7 @@
-"""The clock among peers against an event simulation written naively.
+"""The clock among peers, against a naive event simulation.
 
-As around a server (``test_star``): times are exact, many of them equal, and the naive simulation looks
-at every peer for what comes next.
+As in ``test_star``, times are exact, many of them are equal, and the naive simulation looks at every
+peer to find the next event.
 """
 
 import math
@@ -40,16 +40,16 @@ def run_settings(peers: int, updates: int) -> Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """One run: every number that decides what happens."""
+    """The numbers that determine one run."""
 
     updates: int
     durations: list[list[int]]  # quarters of a second by peer and computation, used in turn
-    sizes: list[list[int]]  # bytes of the messages of a step likewise
+    sizes: list[list[int]]  # bytes of a step's messages, likewise
     uplink: int | None
     downlink: int | None
     delay: int = 0  # eighths of a second
-    bound: int | None = None  # steps that a peer may be ahead of what it got of any other
-    vanishing: dict[int, int] = field(default_factory=dict)  # peer: steps before it is gone
+    bound: int | None = None  # steps that a peer may be ahead of the messages from any other
+    vanishing: dict[int, int] = field(default_factory=dict)  # by peer: steps before it is gone
 
     @property
     def peers(self) -> int:
@@ -60,7 +60,7 @@ class Case:
         return own[computation % len(own)] / 4
 
     def messages(self, peer: int, step: int) -> list[tuple[int, int]]:
-        """(receiver, size) of each; every receiver's has another size."""
+        """Return (receiver, size) of each message; the sizes differ by receiver."""
         size = self.sizes[peer][step % len(self.sizes[peer])]
         others = [(peer + i) % self.peers for i in range(1, self.peers)]
         return [(other, size + 256 * place) for place, other in enumerate(others)]
@@ -70,7 +70,7 @@ class Case:
 
 
 class Played:
-    """A stage, and the observer of its service."""
+    """The clock under test; this object is its stage and the observer of its service."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -133,7 +133,7 @@ class Played:
 
 @dataclass
 class Device:
-    """One peer, as the naive simulation sees it."""
+    """One peer in the naive simulation."""
 
     end: Fraction | None = None
     begin: Fraction | None = Fraction(0)
@@ -150,7 +150,7 @@ class Device:
 
 
 class Naive:
-    """Looks at all peers for what happens next, until nothing does."""
+    """An event simulation that looks at all peers to find the next event."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -215,13 +215,13 @@ class Naive:
             return
         for receiver, size in self.case.messages(peer, device.steps):
             if self.devices[receiver].gone:
-                continue  # who is known to be gone is sent nothing
+                continue  # a peer that is known to be gone is sent nothing
             free = max(self.now, device.up_free) if self.case.uplink else self.now
             device.up_free = self.transfer(free, size, self.case.uplink)
             at_core = device.up_free + Fraction(self.case.delay, 8)
             self.devices[receiver].at_core.append((at_core, peer, size))
         device.steps += 1
-        # It computes while it sends, but when the step before has left.
+        # It computes while it sends, once the messages of the step before have left.
         device.begin, device.left = max(self.now, device.left), device.up_free
         self.rows.append((float(self.now), peer))
 
@@ -273,9 +273,9 @@ QUICK = settings(max_examples=80, deadline=None)
 
 @QUICK
 @given(cases())
-def test_everything_happens_in_the_naive_order(case: Case) -> None:
+def test_events_happen_as_in_the_naive_simulation(case: Case) -> None:
     stage = compare(case)
-    # Between two, messages come in the order in which they were sent.
+    # Messages of one sender to one receiver arrive in the order in which they were sent.
     for receiver in range(case.peers):
         for sender in range(case.peers):
             got = [a[3] for a in stage.arrivals if a[1:3] == (receiver, sender)]
@@ -286,7 +286,7 @@ def test_everything_happens_in_the_naive_order(case: Case) -> None:
 
 @QUICK
 @given(cases(), st.data())
-def test_a_peer_that_is_gone_is_left_out_and_the_rest_goes_on(
+def test_a_peer_that_is_gone_is_left_out_and_the_others_go_on(
     case: Case, data: st.DataObject
 ) -> None:
     who = st.integers(0, case.peers - 1)
@@ -296,7 +296,7 @@ def test_a_peer_that_is_gone_is_left_out_and_the_rest_goes_on(
 
 @QUICK
 @given(cases())
-def test_in_the_end_all_that_was_sent_has_been_counted(case: Case) -> None:
+def test_every_sent_message_is_counted(case: Case) -> None:
     stage = Played(case)
     stage.clock.run()
     meeting = 32 * (case.peers - 1)
@@ -308,7 +308,7 @@ def test_in_the_end_all_that_was_sent_has_been_counted(case: Case) -> None:
             for receiver, size in case.messages(sender, step)
             if receiver == peer
         ]
-        # It was called by those with higher numbers, whose greetings hold the secret.
+        # Peers with higher numbers connect to it; their greetings hold the secret.
         greetings = meeting + 32 * (case.peers - 1 - peer)
         assert stage.service.message_bytes[peer] == sum(sizes) + greetings
         assert stage.service.payload_bytes[peer] == sum(sizes) - 32 * len(sizes)
@@ -328,13 +328,13 @@ def plain(**changes: Any) -> Case:
 def test_at_one_moment_messages_arrive_before_computations_end() -> None:
     stage = compare(plain())
     assert stage.rows == [(1, 0), (1, 1), (2, 0), (2, 1)]
-    # Peer 0's message was there when peer 1 had finished, and the other way round before it began.
+    # Peer 0's message arrives before peer 1 finishes, and peer 1's before peer 0 begins again.
     assert stage.arrivals[:2] == [(1, 1, 0, 190), (1, 0, 1, 190)]
     assert stage.begins[2:4] == [(1, 0), (1, 1)]
 
 
-def test_a_peer_begins_again_when_the_step_before_has_left_and_not_later() -> None:
-    # 190 bytes take 0.25 s and, the second copy, 446 bytes 0.5 s; the delay delays no sender.
+def test_a_peer_begins_again_as_soon_as_its_previous_step_has_left() -> None:
+    # 190 bytes take 0.25 s, and the 446 bytes of the second copy 0.5 s; the delay holds up no sender.
     stage = compare(plain(durations=[[1]] * 3, sizes=[[190]] * 3, uplink=8192, delay=8, updates=15))
     assert [time for time, peer in stage.begins if peer == 0] == [0, 0.25, 1, 1.75, 2.5]
     first = [a for a in stage.arrivals if a[2] == 0]
@@ -347,14 +347,14 @@ def test_two_senders_share_the_downlink_of_their_receiver() -> None:
     assert [a for a in stage.arrivals if a[1] == 0] == [(3, 0, 1, 446), (4, 0, 2, 190)]
 
 
-def test_who_is_not_ready_is_resumed_by_an_arrival() -> None:
+def test_an_arrival_resumes_a_peer_that_was_not_ready() -> None:
     stage = compare(plain(durations=[[1], [8]], bound=0, updates=6))
-    # Peer 0 is done at 0.25 s and begins again when peer 1's update is there, at 2 s.
+    # Peer 0 is done at 0.25 s and begins again when peer 1's update arrives, at 2 s.
     assert [time for time, peer in stage.begins if peer == 0][:3] == [0, 2, 4]
 
 
-def test_a_peer_that_is_found_gone_while_its_step_is_heard_is_left_out() -> None:
-    """What it told before counts; another peer may tell of the broken connection meanwhile."""
+def test_a_peer_that_is_removed_while_it_finishes_a_step_is_left_out() -> None:
+    """The step that it reported counts; another peer may report the broken connection meanwhile."""
 
     class Losing(Played):
         def finish(self, peer: int) -> Step | None:

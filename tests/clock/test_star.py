@@ -1,8 +1,8 @@
-"""The clock around a server against an event simulation written naively.
+"""The clock around a server, against a naive event simulation.
 
-The naive one knows every message's size from the beginning, keeps no queue of events and looks at
-every worker to find what comes next. Times are multiples of 2⁻¹⁰, which floats hold exactly, and most
-of quarters of a second, so that much happens at the same moment.
+The naive simulation knows every message's size from the beginning, keeps no queue of events and looks
+at every worker to find the next event. Times are multiples of 2⁻¹⁰ s, which floats represent exactly,
+and most are multiples of a quarter of a second, so that many events are at the same moment.
 """
 
 import math
@@ -52,18 +52,18 @@ def run_settings(workers: int, updates: int) -> Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """One run: every number that decides what happens."""
+    """The numbers that determine one run."""
 
     protocol: Protocol
     wait_for: int | None  # of a synchronous server; None: an asynchronous one
     updates: int
     durations: list[list[int]]  # quarters of a second by worker and computation, used in turn
-    sizes: list[list[int]]  # bytes of pushes likewise
+    sizes: list[list[int]]  # bytes of pushes, likewise
     answers: list[list[int]]  # bytes of parameters by worker and version, in turn
     uplink: int | None
     downlink: int | None
     delay: float = 0  # eighths of a second
-    vanishing: dict[int, int] = field(default_factory=dict)  # worker: messages before it is gone
+    vanishing: dict[int, int] = field(default_factory=dict)  # by worker: messages before it is gone
     suspect_after: float | None = None  # seconds
 
     @property
@@ -87,14 +87,14 @@ class Case:
         return own[version % len(own)]
 
 
-# -- the clock, with a stage that does as the case says
+# -- the clock under test, with a stage that plays the case
 
 
 class Played:
-    """A stage, and the observer of its service."""
+    """The clock under test; this object is its stage and the observer of its service."""
 
     def __init__(self, case: Case, order: Sequence[int] | None = None) -> None:
-        """``order`` is that in which the workers came."""
+        """Prepare a run whose workers join in ``order``."""
         self.case = case
         half: ServerHalf
         if case.wait_for is None:
@@ -203,12 +203,12 @@ class Played:
         pass
 
 
-# -- the same, naively
+# -- the naive simulation
 
 
 @dataclass
 class Device:
-    """One worker, as the naive simulation sees it; versions and messages on their way in order."""
+    """One worker in the naive simulation; versions and messages under way are in order."""
 
     coming: list[tuple[Fraction, int]] = field(default_factory=list)
     pushes: list[tuple[Fraction, int | None, bool]] = field(default_factory=list)
@@ -230,7 +230,7 @@ class Device:
 
 
 class Naive:
-    """Looks at all workers for what happens next, until nothing does."""
+    """An event simulation that looks at all workers to find the next event."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -271,7 +271,7 @@ class Naive:
                 device.had = -1
                 self.noticed.append(("suspected", worker, float(self.now), self.version))
                 self.missing(worker, device)
-            if rank > 1:  # at one moment, whatever makes a version comes before what is sent
+            if rank > 1:  # at ranks 0 and 1, pushes of this moment may yet make a version
                 self.serve()
 
     def next_of(self, worker: int) -> list[tuple[Fraction, int, int]]:
@@ -368,7 +368,7 @@ class Naive:
             device.asking.append(self.now)
 
     def missing(self, worker: int, device: Device) -> None:
-        """It is found to be gone, or is suspected."""
+        """Stop waiting for a worker that is found gone or suspected."""
         device.since = None
         device.wants = False
         self.there.discard(worker)
@@ -376,7 +376,7 @@ class Naive:
             self.step()
 
     def step(self) -> None:
-        """Make an update if nothing is to be waited for."""
+        """Make an update unless more gradients are to be waited for."""
         k = 1 if self.case.wait_for is None else self.case.wait_for
         if len(self.taken) < min(k, len(self.taken | self.there)):
             return
@@ -436,10 +436,10 @@ QUICK = settings(max_examples=80, deadline=None)
 
 @QUICK
 @given(cases(synchronous=False))
-def test_an_asynchronous_server_takes_pushes_in_the_order_of_their_arrival(case: Case) -> None:
+def test_an_asynchronous_server_takes_pushes_in_order_of_arrival(case: Case) -> None:
     stage = compare(case)
     assert len(stage.rows) == case.updates
-    # A pull gets every update that had arrived by then, and none that had not.
+    # A pull gets every update that has arrived by then, and no other.
     times = [row[0] for row in stage.rows]
     for time, _, version in stage.answers:
         assert sum(t < time for t in times) <= version <= sum(t <= time for t in times)
@@ -447,15 +447,15 @@ def test_an_asynchronous_server_takes_pushes_in_the_order_of_their_arrival(case:
 
 @QUICK
 @given(cases(protocol="pull"))
-def test_a_synchronous_server_that_is_asked(case: Case) -> None:
+def test_a_synchronous_server_with_pulls_is_as_in_the_naive_simulation(case: Case) -> None:
     compare(case)
 
 
 @QUICK
 @given(cases(protocol="push-and-wait"))
-def test_push_and_wait(case: Case) -> None:
+def test_with_push_and_wait_no_worker_computes_at_a_version_twice(case: Case) -> None:
     stage = compare(case)
-    # Whoever begins does so with the newest that it had, and never with one twice.
+    # A worker begins with the newest version that it has, and with none twice.
     for worker in range(case.workers):
         versions = [v for _, w, v in stage.computations if w == worker]
         assert versions == sorted(set(versions))
@@ -463,18 +463,18 @@ def test_push_and_wait(case: Case) -> None:
 
 @QUICK
 @given(cases(protocol="push-and-interrupt"))
-def test_push_and_interrupt(case: Case) -> None:
+def test_with_push_and_interrupt_no_worker_reports_that_it_is_late(case: Case) -> None:
     stage = compare(case)
     assert stage.reports == 0
 
 
 @QUICK
 @given(cases(), st.data())
-def test_a_worker_that_is_gone_is_left_out_and_the_rest_goes_on(
+def test_a_worker_that_is_gone_is_left_out_and_the_others_go_on(
     case: Case, data: st.DataObject
 ) -> None:
-    # Over shaped uplinks several messages of a worker may be under way when it is found gone; that
-    # is a test of its own.
+    # Over shaped uplinks several messages of a worker may be under way when it is found gone, which
+    # this comparison leaves out.
     if not case.asks:
         case = Case(**{**vars(case), "uplink": None})
     who = st.integers(0, case.workers - 1)
@@ -487,8 +487,8 @@ def test_a_worker_that_is_gone_is_left_out_and_the_rest_goes_on(
 
 @settings(max_examples=200, deadline=None)
 @given(cases() | cases(synchronous=False), st.integers(1, 10))
-def test_who_is_silent_is_left_out_and_welcomed_back(case: Case, quarters: int) -> None:
-    """However short the patience: the run comes to its end."""
+def test_a_silent_worker_is_left_out_and_welcomed_back(case: Case, quarters: int) -> None:
+    """However short the patience, the run reaches its end."""
     stage = compare(replace(case, suspect_after=quarters / 4))
     assert stage.service.finished
     for what, _, silent, _, _ in stage.noticed:
@@ -499,7 +499,7 @@ def test_who_is_silent_is_left_out_and_welcomed_back(case: Case, quarters: int) 
 
 @QUICK
 @given(cases() | cases(synchronous=False))
-def test_what_was_told_and_not_taken_in_is_counted_once_in_the_end(case: Case) -> None:
+def test_messages_too_late_for_an_update_are_counted_once_by_drain(case: Case) -> None:
     stage = played(case)
     before, version = stage.service.message_bytes, stage.service.half.version
     assert before <= stage.sent_bytes
@@ -512,7 +512,7 @@ def test_what_was_told_and_not_taken_in_is_counted_once_in_the_end(case: Case) -
 
 @QUICK
 @given(cases() | cases(synchronous=False), st.randoms(use_true_random=False))
-def test_the_order_in_which_workers_came_is_of_no_matter(case: Case, random: Random) -> None:
+def test_the_order_in_which_workers_join_does_not_matter(case: Case, random: Random) -> None:
     order = list(range(case.workers))
     random.shuffle(order)
     one, two = played(case), Played(case, order)
@@ -523,10 +523,10 @@ def test_the_order_in_which_workers_came_is_of_no_matter(case: Case, random: Ran
 
 @QUICK
 @given(cases() | cases(synchronous=False), st.integers(1000, 10**9), st.floats(1e-9, 0.3))
-def test_times_that_floats_do_not_hold_do_not_break_the_order(
+def test_times_that_floats_round_do_not_break_the_order(
     case: Case, rate: int, delay: float
 ) -> None:
-    """Sums of such times round; an arrival must not seem earlier than what was handled before."""
+    """Sums of such times are rounded; no arrival may seem earlier than an event already handled."""
     case = Case(**{**vars(case), "uplink": rate, "downlink": rate + 7, "delay": 8 * delay})
     stage = Played(case)
     times = [0.0]
@@ -555,13 +555,13 @@ def plain(**changes: Any) -> Case:
     return Case(**fields | changes)
 
 
-def test_ties_go_to_the_lower_number_and_a_pull_gets_all_that_arrived_until_then() -> None:
+def test_ties_go_to_the_lower_number_and_a_pull_gets_pushes_of_its_moment() -> None:
     stage = played(plain())
     assert [row[:3] for row in stage.rows] == [(1, 0, 0), (1, 1, 0), (2, 0, 2), (2, 1, 2)]
     assert stage.answers[2:] == [(1, 0, 2), (1, 1, 2)]
 
 
-def test_a_push_whose_size_is_known_late_overtakes_nobody() -> None:
+def test_a_push_whose_size_is_known_late_overtakes_no_other() -> None:
     # Worker 0's push leaves at 1 s and takes 12.6 s; worker 1's leave from 2 s on, and take 1 s.
     case = plain(sizes=[[3000 - 8], [158]], durations=[[4], [8]], uplink=2048, updates=6)
     stage = compare(case)
@@ -574,8 +574,8 @@ def test_a_push_whose_size_is_known_late_overtakes_nobody() -> None:
 
 
 def test_a_version_that_became_old_while_the_downlink_was_busy_is_not_sent() -> None:
-    # Worker 0 gets parameters in 0.25 s and makes a version of them in 0.25 s more; worker 1, of whom
-    # 958 bytes are sent, gets them in 1 s.
+    # Worker 0 gets parameters in 0.25 s and makes a version of them in another 0.25 s; worker 1, which
+    # is sent 958 bytes, gets them in 1 s.
     case = plain(
         protocol="push-and-interrupt",
         wait_for=1,
@@ -596,7 +596,7 @@ def test_an_interrupted_computation_does_not_finish() -> None:
     assert stage.asked == [6, 6]
 
 
-def test_a_late_worker_reports_and_goes_on_with_the_newest() -> None:
+def test_a_late_worker_reports_and_goes_on_with_the_newest_version() -> None:
     case = plain(protocol="push-and-wait", wait_for=1, durations=[[4], [10]], updates=6)
     stage = compare(case)
     assert (2.5, 1, 0, 2, False) in stage.rows
@@ -605,7 +605,7 @@ def test_a_late_worker_reports_and_goes_on_with_the_newest() -> None:
     assert stage.reports == 2
 
 
-def test_at_most_a_few_are_told_ahead() -> None:
+def test_only_a_few_workers_are_told_to_finish_ahead_of_time() -> None:
     workers = 2 * AHEAD
     case = plain(durations=[[4]] * workers, sizes=[[158]] * workers, updates=3 * workers)
     stage = Played(case)
@@ -619,7 +619,7 @@ def test_at_most_a_few_are_told_ahead() -> None:
     assert most == AHEAD
 
 
-def test_who_sends_what_it_may_not_is_left_out() -> None:
+def test_a_worker_that_sends_an_invalid_push_is_left_out() -> None:
     stage = Played(plain(updates=6))
     real = stage.receive
 
@@ -637,7 +637,7 @@ def test_who_sends_what_it_may_not_is_left_out() -> None:
     assert stage.service.workers == 1
 
 
-def test_those_that_are_left_go_on_at_the_moment_at_which_one_is_gone() -> None:
+def test_the_others_go_on_at_the_moment_when_a_worker_is_found_gone() -> None:
     case = plain(wait_for=2, durations=[[4], [6]], vanishing={1: 1})
     stage = played(case)
     assert stage.service.finished
@@ -645,7 +645,7 @@ def test_those_that_are_left_go_on_at_the_moment_at_which_one_is_gone() -> None:
     assert stage.answers[2:] == [(1.5, 0, 1), (1.5, 1, 1), (3, 0, 2), (4, 0, 3)]
 
 
-def test_with_no_worker_left_it_ends() -> None:
+def test_the_run_ends_when_no_worker_is_left() -> None:
     stage = played(plain(wait_for=2, vanishing={0: 1, 1: 1}))
     assert not stage.service.finished
     assert stage.service.half.version == 1
@@ -661,17 +661,17 @@ def test_a_silent_worker_is_suspected_and_comes_back() -> None:
         ("suspected", 1, 1.5, 9, 7),
     ]
     assert [row for row in stage.rows if row[1] == 1][1] == (5.5, 1, 1, 4, False)
-    # It has the newest at once, and is one of those that are waited for.
+    # It gets the newest version at once, and is waited for again.
     assert (5.5, 1, 5) in stage.answers
     assert (6.5, 1, 5, 0, True) in stage.rows
-    # The last update comes about without any push, when worker 1 is silent again.
+    # The last update results without a push, when worker 1 is suspected again.
     assert stage.rows[-1] == (8.5, 0, 7, 0, True)
     assert (stage.clock.now, stage.service.half.version) == (9, 8)
 
 
 @pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])
-def test_without_room_on_the_uplink_messages_wait_in_their_order(protocol: Protocol) -> None:
-    # Reports and pushes of one worker queue on an uplink that takes a second and more for each.
+def test_messages_wait_for_a_busy_uplink_in_their_order(protocol: Protocol) -> None:
+    # Reports and pushes of one worker queue on an uplink that takes a second or more for a push.
     case = plain(
         protocol=protocol,
         wait_for=1,

@@ -1,4 +1,4 @@
-"""A line against a queue written naively, in times that floats hold exactly."""
+"""The arrival times of ``Line``, against two naive models: a queue, and bits that flow."""
 
 from fractions import Fraction
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from testbed.clock.transfers import Line
 
 RATE = 8192
-"""In bit/s; a power of two, so that every time below is exact."""
+"""In bit/s; a power of two, so that floats represent the queue's times exactly."""
 
 sends = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 4000)), max_size=20)
 delays = st.integers(0, 16).map(lambda eighths: eighths / 8)
@@ -21,7 +21,7 @@ def on_the_wire(size: int) -> int:
 
 @settings(deadline=None)  # the host may be busy
 @given(sends, delays)
-def test_messages_leave_one_after_the_other_and_the_delay_delays_nothing_else(
+def test_messages_leave_one_by_one_and_the_delay_holds_up_no_other(
     messages: list[tuple[int, int]], delay: float
 ) -> None:
     line = Line(RATE, delay)
@@ -30,7 +30,7 @@ def test_messages_leave_one_after_the_other_and_the_delay_delays_nothing_else(
     for step, size in messages:
         now += Fraction(step, 4)
         left = max(now, left) + Fraction(8 * on_the_wire(size), RATE)
-        # Asking for the earliest changes nothing, and a longer message is never earlier.
+        # ``earliest`` changes nothing, and a longer message is never earlier.
         assert line.earliest(float(now), 1) <= line.earliest(float(now), size)
         assert line.send(float(now), size) == left + Fraction(delay)
         assert line.free == left
@@ -38,7 +38,7 @@ def test_messages_leave_one_after_the_other_and_the_delay_delays_nothing_else(
 
 @settings(deadline=None)  # the host may be busy
 @given(sends, delays)
-def test_without_a_rate_a_message_takes_its_delay_and_holds_nothing_up(
+def test_without_a_rate_a_message_takes_its_delay_and_holds_up_no_other(
     messages: list[tuple[int, int]], delay: float
 ) -> None:
     line = Line(None, delay)
@@ -50,8 +50,8 @@ def test_without_a_rate_a_message_takes_its_delay_and_holds_nothing_up(
 
 @settings(deadline=None)  # the host may be busy
 @given(st.lists(st.integers(32, 10**7), min_size=1, max_size=30), st.floats(1e3, 1e10))
-def test_the_earliest_is_never_late_at_any_rate(sizes: list[int], rate: float) -> None:
-    """The clock receives at the earliest; if that were later than the truth, order would break."""
+def test_the_earliest_arrival_is_never_too_late_at_any_rate(sizes: list[int], rate: float) -> None:
+    """The clock receives at that time; if the message arrived earlier, the order would break."""
     line = Line(int(rate), 0.0137)
     for size in sizes:
         earliest = line.earliest(1.1, 32)
@@ -60,13 +60,13 @@ def test_the_earliest_is_never_late_at_any_rate(sizes: list[int], rate: float) -
         assert line.free >= free
 
 
-def test_an_example() -> None:
+def test_an_example_with_a_rate_and_a_delay() -> None:
     line = Line(1_000_000, 0.05)
     assert line.send(2.0, 1448) == pytest.approx(2 + 8 * 1514 / 1e6 + 0.05)
     assert line.send(2.0, 1) == pytest.approx(2 + 8 * (1514 + 67) / 1e6 + 0.05)
 
 
-def test_rounding_lets_nothing_overtake_what_a_line_that_is_down_has_moved() -> None:
+def test_rounding_lets_no_message_overtake_one_that_an_outage_moved() -> None:
     """One message is sent as the line goes down, one during the outage: they arrive in that order."""
     for i in range(1, 1000):
         line, now = Line(None, 0.1), i / 7
@@ -76,10 +76,10 @@ def test_rounding_lets_nothing_overtake_what_a_line_that_is_down_has_moved() -> 
 
 
 class Fluid:
-    """A line as bits that flow: what is under way is moved on from one moment to the next.
+    """A line as a flow of bits, computed from one event to the next.
 
-    It has a rate or, without one, lets everything through that waits; and while it is down, nothing
-    moves on it, not even what only the delay holds up.
+    Without a rate, every message that waits leaves at once. While the line is down nothing moves on it,
+    not even a message that only its delay holds up.
     """
 
     def __init__(self, rate: int | None, delay: float) -> None:
@@ -98,7 +98,7 @@ class Fluid:
             self.waiting = [(number, 0.0) for number, _ in self.waiting]
 
     def run(self, until: float) -> None:
-        """Let time pass, from one thing that happens to the next."""
+        """Let time pass until ``until``, from one event to the next."""
         if self.now < self.down:
             self.now = min(self.down, until)
         while self.now < until:
@@ -139,14 +139,14 @@ happenings = st.lists(
 
 @settings(deadline=None)  # the host may be busy
 @given(rates, st.sampled_from([0.0, 0.4, 2.0]), happenings)
-def test_what_is_under_way_on_a_line_that_is_held_or_changed_arrives_as_its_bits_flow(
+def test_messages_on_a_held_or_changed_line_arrive_as_their_bits_flow(
     rate: int | None, delay: float, happen: list[tuple[int, tuple[str, int | None]]]
 ) -> None:
     line, fluid = Line(rate, delay), Fluid(rate, delay)
     arrivals: dict[int, float] = {}
     now = 0.0
     for number, (gap, (what, value)) in enumerate(happen):
-        # No two of these fall on the same moment, where what comes first would be a matter of order.
+        # No two events are at the same moment, where the result would depend on their order.
         now += gap / 1000 + 1e-4 * (number + 1) ** 0.5
         fluid.run(now)
         if what == "send":

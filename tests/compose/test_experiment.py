@@ -1,4 +1,4 @@
-"""compose/experiment.yml: what it asks for, and that it really trains with locally built images."""
+"""``compose/experiment.yml``: its settings, and real training with locally built images."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ evaluation: {every: 20}
 
 
 def _command() -> list[str]:
-    """Debian's docker-compose, or the engine's own plugin."""
+    """Return the command of Debian's docker-compose, or of the engine's own plugin."""
     if found := shutil.which("docker-compose"):
         return [found]
     plugin = ["docker", "compose"]
@@ -46,7 +46,7 @@ def _command() -> list[str]:
 
 
 class Compose:
-    """Compose with the project's file, under a name of its own."""
+    """Compose with the repository's file, under its own project name."""
 
     def __init__(self) -> None:
         self.project = f"testbed-test-{uuid.uuid4().hex[:8]}"
@@ -72,14 +72,14 @@ def compose() -> Compose:
 
 @pytest.fixture
 def resolved(compose: Compose) -> dict[str, Any]:
-    """The file as compose understands it."""
+    """The file as compose resolves it."""
     result = compose.do("config")
     assert result.returncode == 0, result.stderr
     content: dict[str, Any] = yaml.safe_load(result.stdout)
     return content
 
 
-def test_it_runs_this_version_with_nothing_that_it_does_not_need(resolved: dict[str, Any]) -> None:
+def test_services_run_this_version_with_the_least_privileges(resolved: dict[str, Any]) -> None:
     assert set(resolved["services"]) == set(ROLES)
     for role, service in resolved["services"].items():
         assert service["image"] == default_image()
@@ -96,7 +96,9 @@ def test_it_runs_this_version_with_nothing_that_it_does_not_need(resolved: dict[
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_there_is_no_secret_until_somebody_makes_one(compose: Compose, value: str | None) -> None:
+def test_without_a_secret_compose_refuses_and_names_the_remedy(
+    compose: Compose, value: str | None
+) -> None:
     del compose.environment["TESTBED_SECRET"]
     if value is not None:
         compose.environment["TESTBED_SECRET"] = value
@@ -108,7 +110,7 @@ def test_there_is_no_secret_until_somebody_makes_one(compose: Compose, value: st
 
 
 @pytest.mark.exercises("compose")
-def test_it_trains_and_leaves_nothing(
+def test_the_experiment_trains_and_leaves_nothing(
     compose: Compose, docker_client: docker.DockerClient, testbed_image: str, tmp_path: Path
 ) -> None:
     (tmp_path / "small.yaml").write_text(SPEC)
@@ -142,12 +144,12 @@ def test_it_trains_and_leaves_nothing(
     assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 60, 0)
     assert [int(row["iteration"]) for row in curve] == [0, 20, 40, 60]
     assert int(curve[-1]["payload_bytes"]) == 60 * 4 * 109_386
-    assert float(curve[-1]["accuracy"]) > 20  # of ten classes, guessing has 10
+    assert float(curve[-1]["accuracy"]) > 20  # guessing among ten classes gives 10
     assert any(summary["parameters_sha256"] in line for line in said)
 
 
 def _left(client: docker.DockerClient, project: str) -> set[str | None]:
-    """The names of what the engine has of a project."""
+    """Return the names of the project's containers, networks and volumes in the engine."""
     found = {c.name for c in client.containers.list(all=True, ignore_removed=True)}
     found |= {n.name for n in client.networks.list()} | {v.name for v in client.volumes.list()}
     return {name for name in found if name is not None and name.startswith(project)}

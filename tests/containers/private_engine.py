@@ -1,7 +1,7 @@
-"""A Docker engine of the tests' own: its own data, socket and network; nothing of the host's is used.
+"""A Docker engine for the tests: its own data, socket and network; nothing of the host's is used.
 
-It is started where root and Debian's dockerd are there; the image in it holds a program that reads and
-nothing else, which is all that a container needs into which roles are forked.
+It needs root and Debian's dockerd. Its image holds a program that reads and nothing else, which is all
+that a container needs into which roles are forked.
 """
 
 import io
@@ -20,11 +20,11 @@ import pytest
 from docker.errors import DockerException
 
 TINY = "tiny:1"
-"""An image in which containers can wait, and do nothing else."""
+"""An image in which containers can only wait."""
 
 
 def missing() -> str:
-    """Why there can be no engine here; empty if there can."""
+    """Return why no engine can be started here; empty if one can."""
     if os.geteuid() != 0:
         return "an engine needs root"
     for program in ("dockerd", "containerd", "runc", "unshare"):
@@ -34,7 +34,7 @@ def missing() -> str:
 
 
 class PrivateEngine:
-    """An engine; ``start`` it, end it somehow."""
+    """An engine that a test starts, and ends by the signal that it chooses."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class PrivateEngine:
         self._closed: list[docker.DockerClient] = []
 
     def start(self, patience: float = 60) -> None:
-        """Start it, and wait so many seconds at most until it answers."""
+        """Start the engine, and wait at most ``patience`` seconds until it answers."""
         self.folder.mkdir(exist_ok=True)
         command = (
             "ip link set lo up; exec dockerd --bridge=none --iptables=false "
@@ -73,12 +73,12 @@ class PrivateEngine:
 
     @property
     def client(self) -> docker.DockerClient:
-        """A connection to it."""
+        """A new connection to the engine."""
         self._closed.append(docker.DockerClient(base_url=self.address, version="1.41"))
         return self._closed[-1]
 
     def make_tiny(self) -> None:
-        """Make the image, of the host's own program and the libraries that it needs."""
+        """Make the image ``TINY`` from the host's ``cat`` and the libraries that it needs."""
         archive = io.BytesIO()
         told = subprocess.run(["ldd", "/bin/cat"], capture_output=True, text=True, check=True)
         libraries = [word for word in told.stdout.split() if word.startswith("/")]
@@ -91,13 +91,13 @@ class PrivateEngine:
         )
 
     def containers(self) -> list[str]:
-        """The names of all its containers."""
-        # Summaries: looking at each one would fail for those that are being removed.
+        """Return the names of all the engine's containers."""
+        # Summaries only: inspecting a container that is being removed would fail.
         found = self.client.api.containers(all=True)
         return sorted(one["Names"][0].lstrip("/") for one in found)
 
     def end(self, how: int = signal.SIGTERM) -> None:
-        """End it by a signal, its own containerd too."""
+        """End the engine by a signal, and its own containerd with it."""
         assert self.process is not None
         for client in self._closed:
             client.close()
@@ -113,7 +113,7 @@ class PrivateEngine:
                 time.sleep(0.05)
 
     def unmount(self) -> None:
-        """Take away what one that was killed has left mounted below its folder."""
+        """Unmount what a killed engine has left mounted below its folder."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [line.split(" ")[4] for line in lines]
         for point in reversed([one for one in points if one.startswith(f"{self.folder}/")]):
@@ -122,7 +122,7 @@ class PrivateEngine:
 
 @contextmanager
 def private_engine(folder: Path, patience: float = 60) -> Iterator[PrivateEngine]:
-    """One that is there in the body, with the image."""
+    """Start an engine that has the image ``TINY``; end it after the block."""
     if why := missing():
         pytest.skip(f"no Docker engine can be started: {why}")
     engine = PrivateEngine(folder)

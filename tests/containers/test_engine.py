@@ -1,4 +1,4 @@
-"""What is said of engines that cannot be used; real ones where there can be one."""
+"""The errors for Docker engines that cannot be used; with a real engine where one can be started."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.containers.private_engine import PrivateEngine, missing
 
 @contextmanager
 def answering(path: Path, **answers: dict[str, Any]) -> Iterator[None]:
-    """Something that answers as an engine that cannot be had here (too old, rootless) would."""
+    """Answer as an engine would that is not available here (too old, rootless)."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -53,7 +53,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "docker.sock"
 
 
-def test_no_engine(path: Path) -> None:
+def test_a_missing_engine_is_reported(path: Path) -> None:
     with pytest.raises(
         HostError, match=r"no Docker engine answers .*No such file.*apt-get install"
     ):
@@ -64,14 +64,14 @@ def test_no_engine(path: Path) -> None:
         engine.connect()
 
 
-def test_one_that_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_of_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2375")
     with pytest.raises(HostError, match=r"tcp://127.0.0.1:2375 is not this host's"):
         engine.connect()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
-def test_no_permission(path: Path) -> None:
+def test_a_user_without_permission_is_told_to_use_sudo(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -90,14 +90,14 @@ def test_no_permission(path: Path) -> None:
     assert "run it with sudo" in said
 
 
-def test_one_that_is_too_old(path: Path) -> None:
+def test_an_engine_that_is_too_old_is_refused(path: Path) -> None:
     too_old = pytest.raises(HostError, match=r"engine 19.03.15 is too old, 20.10 or newer")
     with answering(path, version={"ApiVersion": "1.40", "Version": "19.03.15"}), too_old:
         engine.connect()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="that root is needed is said first")
-def test_one_that_is_rootless(path: Path) -> None:
+def test_a_rootless_engine_is_refused(path: Path) -> None:
     answers: dict[str, dict[str, Any]] = {
         "version": {"ApiVersion": "1.41", "Version": "20.10.24"},
         "info": {"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]},
@@ -110,7 +110,7 @@ def test_one_that_is_rootless(path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(missing()), reason=f"no Docker engine can be started: {missing()}")
-def test_a_full_disk(tmp_path: Path, path: Path) -> None:
+def test_an_engine_whose_disk_is_full_is_refused(tmp_path: Path, path: Path) -> None:
     """A real engine whose data are on a small file system."""
     private = PrivateEngine(tmp_path)
     data = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""Containers of a real engine: what they see of the host, and why they ended."""
+"""Containers of a real engine: which files of the host they see, and whether memory ran out."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateEngine]:
 def test_a_folder_whose_path_has_a_colon_is_seen_inside(
     engine: PrivateEngine, tmp_path: Path
 ) -> None:
-    """A colon is what an engine's bind strings are separated by."""
+    """A colon separates the fields of an engine's bind strings."""
     folder = tmp_path / "data:of 2026,read-only"
     folder.mkdir()
     (folder / "labels").write_text("seven")
@@ -59,25 +59,25 @@ LIMIT = 16 * 2**20
 
 
 def eat(container: int) -> int:
-    """Take 256 MiB in a container's control groups; returns the exit status."""
+    """Take 256 MiB in a container's control groups, and return the exit status."""
     groups = [str(path) for path in entering.control_groups(container)]
     return subprocess.run([sys.executable, "-c", EATING, *groups], check=False).returncode
 
 
-def test_the_end_of_a_containers_memory_is_noticed(engine: PrivateEngine) -> None:
+def test_a_container_that_ran_out_of_memory_is_noticed(engine: PrivateEngine) -> None:
     fleet = Fleet(engine.client, run_names.new(), TINY)
     try:
         devices = [Device("worker-0", memory=LIMIT), Device("worker-1", memory=LIMIT), Device("w")]
         fleet.create(devices, lambda made: False)
         if eat(fleet["worker-0"].first) != -signal.SIGKILL:
             pytest.skip("this kernel does not limit the memory of control groups")
-        # The container is still there, its next role may come to the end of it again.
+        # The container still runs, and its next role may run out of memory again.
         assert fleet.ran_out_of_memory("worker-0") == LIMIT
         assert fleet.ran_out_of_memory("worker-0") is None
         assert eat(fleet["worker-0"].first) == -signal.SIGKILL
         assert fleet.ran_out_of_memory("worker-0") == LIMIT
         assert fleet.ran_out_of_memory("w") is None
-        # One whose first process has ended is gone with its control groups: the engine is asked.
+        # Without its first process a container is gone with its control groups: the engine is asked.
         first = fleet["worker-1"].first
         assert eat(first) == -signal.SIGKILL
         os.kill(first, signal.SIGKILL)
@@ -90,7 +90,7 @@ def test_the_end_of_a_containers_memory_is_noticed(engine: PrivateEngine) -> Non
         assert fleet.take_down() is None
 
 
-def test_a_container_that_was_killed_has_not_come_to_the_end_of_its_memory(
+def test_a_container_that_was_killed_did_not_run_out_of_memory(
     engine: PrivateEngine,
 ) -> None:
     fleet = Fleet(engine.client, run_names.new(), TINY)

@@ -1,4 +1,4 @@
-"""The digest of the code, and refusing an image that is missing or of other code."""
+"""The digest of the code; an image that is missing or holds other code is refused."""
 
 import io
 import os
@@ -30,13 +30,13 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def digest_of(folder: Path) -> str:
-    """The digest as the code in this folder computes it of itself."""
+    """Return the digest that the code in this folder computes of itself."""
     environment = os.environ | {"PYTHONPATH": str(folder)}
     command = [sys.executable, "-c", PRINT]
     return subprocess.check_output(command, cwd=folder, env=environment, text=True).strip()
 
 
-def test_a_copy_has_the_digest_whatever_lies_beside_the_code(checkout: Path) -> None:
+def test_caches_notes_and_file_times_do_not_change_the_digest(checkout: Path) -> None:
     (checkout / "testbed" / "__pycache__").mkdir(exist_ok=True)
     (checkout / "testbed" / "__pycache__" / "errors.cpython-311.pyc").write_bytes(b"compiled")
     (checkout / "traffic" / "NOTES.md").write_text("about the code")

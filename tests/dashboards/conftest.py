@@ -1,6 +1,6 @@
-"""A real experiment, scraped by a real Prometheus while it ran. Once for all tests of this folder.
+"""A real experiment, scraped by a real Prometheus while it runs; once for all tests of this folder.
 
-Two algorithms, four workers; while the second one trains, one of its workers is killed.
+It trains two algorithms on four workers each; while the second trains, one of its workers is killed.
 """
 
 import json
@@ -36,18 +36,18 @@ SPEC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Watched:
-    """What was measured, and where to ask for it."""
+    """The measured experiment, and the Prometheus that scraped it."""
 
     prometheus: Prometheus
     run: str
-    """The label of both algorithms."""
+    """The label ``run`` that both algorithms share."""
     summaries: dict[str, dict[str, Any]]
     """``summary.json`` of each algorithm."""
     start: float
     end: float
-    """Host's clock; between them lies all of it, and at the end the final values were scraped."""
+    """Host's clock: the experiment lies between them, and at ``end`` its final values are scraped."""
     crash: float
-    """When a worker of ``CRASHED`` was killed."""
+    """The moment at which a worker of ``CRASHED`` was killed."""
 
     @property
     def seconds(self) -> float:
@@ -56,7 +56,7 @@ class Watched:
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """The experiment's runs, complete, their exporter still there."""
+    """The experiment's completed runs, while their exporter still serves."""
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus (Debian package) is not installed")
     if unable := _try_in_child(_make_namespaces):
@@ -71,7 +71,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             started = line.start_run(SPEC, *options)
 
             def value(query: str) -> dict[str, float]:
-                """By algorithm; whatever it waits for, the command must not have ended."""
+                """Return a query's values by algorithm; fail if the command has ended."""
                 assert started.process.poll() is None, started.said
                 return {one["algorithm"]: v for one, v in server.at(query, time.time())}
 
@@ -85,7 +85,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             started.nodes()["worker-3"].kill()
             crash = time.time()
             until(scraped, "the final values were scraped", DEADLINE)
-            time.sleep(2)  # rules are evaluated once a second, as scrapes are made
+            time.sleep(2)  # rules are evaluated once a second, like scrapes
             paths = [
                 one for name in ALGORITHMS for one in started.out.glob(f"*/*/{name}/summary.json")
             ]

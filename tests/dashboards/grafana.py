@@ -1,6 +1,6 @@
-"""What Grafana does between a dashboard's JSON and Prometheus, written from its documentation.
+"""Grafana's part between a dashboard's JSON and Prometheus, written from its documentation.
 
-Variables are put into queries, a query over time is asked in steps, and a query for now at the end of
+It puts variables into queries, asks a query over time in steps, and an instant query at the end of
 the time range.
 """
 
@@ -14,16 +14,16 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "dashboards" / "json"
 SCRAPE_INTERVAL = 1
-"""Seconds; the data source's timeInterval."""
+"""Seconds; the data source's ``timeInterval``."""
 
 
 def dashboards() -> dict[str, dict[str, Any]]:
-    """Every committed dashboard, by its file's name without the suffix."""
+    """Return every committed dashboard, by its file's name without the suffix."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
 def panels(dashboard: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The panels that show something, those inside collapsed rows too."""
+    """Return the panels that show something, including those inside collapsed rows."""
     found = []
     for panel in dashboard["panels"]:
         if panel["type"] == "row":
@@ -35,7 +35,7 @@ def panels(dashboard: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Query:
-    """One query of one panel, as it stands in the JSON."""
+    """One query of one panel or annotation, as it is in the JSON."""
 
     dashboard: str
     panel: str
@@ -49,7 +49,7 @@ class Query:
 
 
 def queries() -> Iterator[Query]:
-    """Every query of every panel and of every annotation."""
+    """Yield every query of every panel and of every annotation."""
     for name, dashboard in dashboards().items():
         for panel in panels(dashboard):
             for target in panel["targets"]:
@@ -66,13 +66,13 @@ def queries() -> Iterator[Query]:
 
 
 def escaped(value: str) -> str:
-    """A value of a variable with several, as it stands inside a string of a regular expression."""
+    """Escape one of a variable's several values for a string that holds a regular expression."""
     doubled = value.replace("\\", "\\\\\\\\")
     return re.sub(r"[$^*{}\[\]'+?.()|]", r"\\\\\g<0>", doubled)
 
 
 def chosen(*values: str) -> str:
-    """What a variable with several values becomes; none chosen: all of them."""
+    """Return the text of a variable with several values; if none is chosen, it matches all."""
     if not values:
         return ".+"
     several = [escaped(value) for value in values]
@@ -82,7 +82,7 @@ def chosen(*values: str) -> str:
 def interpolated(
     expression: str, variables: Mapping[str, str], *, step: float, seconds: float
 ) -> str:
-    """The query that Prometheus gets: ``step`` and ``seconds`` of the time range."""
+    """Return the query that Prometheus gets for a time range of ``seconds``, asked every ``step``."""
     rate_interval = max(step + SCRAPE_INTERVAL, 4 * SCRAPE_INTERVAL)
     values = {
         "__rate_interval": f"{rate_interval:g}s",

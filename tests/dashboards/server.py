@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback with the project's own configuration, and what it answers."""
+"""A real Prometheus on loopback with the project's own configuration, and its answers."""
 
 import http.client
 import json
@@ -22,12 +22,12 @@ Series = tuple[Labels, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Prometheus:
-    """One that runs."""
+    """A running Prometheus."""
 
     port: int
 
     def get(self, path: str, parameters: Mapping[str, str | float]) -> Any:
-        """The data of an answer of its API; a refused query is an error that says why."""
+        """Return the data of its API's answer; a refused query is an error that says why."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request("GET", f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
@@ -41,19 +41,19 @@ class Prometheus:
         return answer["data"]
 
     def at(self, query: str, moment: float) -> list[tuple[Labels, float]]:
-        """The value of each series then."""
+        """Return the value of each series at a moment."""
         result = self.get("query", {"query": query, "time": moment})["result"]
         return [(one["metric"], float(one["value"][1])) for one in result]
 
     def wait_for_scrape(self, name: str, since: float) -> None:
-        """Wait for values of a metric that were scraped behind a moment."""
+        """Wait for values of a metric that were scraped after a moment."""
         deadline = time.monotonic() + 60
         while not self.at(f"timestamp({name}) > {since}", time.time()):
             assert time.monotonic() < deadline, f"{name} was not scraped within 60 s"
             time.sleep(0.1)
 
     def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
-        """The values of each series, those that are numbers."""
+        """Return the values of each series over time, without those that are not numbers."""
         data = self.get("query_range", {"query": query, "start": start, "end": end, "step": step})
         return [
             (
@@ -65,7 +65,7 @@ class Prometheus:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return a port of loopback on which nothing listens."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 @contextmanager
 def prometheus(folder: Path, exporter: int) -> Iterator[Prometheus]:
-    """Start it on ``folder``, scraping the exporter's port in place of the configuration's."""
+    """Start Prometheus in ``folder``; it scrapes the exporter's port, not the configured one."""
     for path in CONFIGURATION.glob("*.yml"):
         shutil.copy(path, folder)
     configuration = folder / "prometheus.yml"
@@ -110,7 +110,7 @@ def prometheus(folder: Path, exporter: int) -> Iterator[Prometheus]:
 def _wait_until(
     happened: Callable[[], object], process: subprocess.Popen[bytes], log: Path
 ) -> None:
-    """Wait for its first scrape, which comes seconds after it is ready, found or not."""
+    """Wait for the first scrape, successful or not, which comes seconds after it is ready."""
     deadline = time.monotonic() + 60
     while True:
         assert process.poll() is None, log.read_text()

@@ -1,4 +1,4 @@
-"""``compose/observability.yml``: valid, loopback only, nothing to click; what it mounts is there."""
+"""``compose/observability.yml``: valid, on loopback only, no log-in, and its mounts exist."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def mounts(service: dict[str, Any]) -> dict[str, Path]:
-    """Where a folder of the repository stands inside the container, and which it is."""
+    """Return the repository's folders that a service mounts, by their path in the container."""
     found = {}
     for mount in service["volumes"]:
         source, target, *mode = mount.split(":")
@@ -37,7 +37,7 @@ def mounts(service: dict[str, Any]) -> dict[str, Path]:
 @pytest.mark.skipif(
     shutil.which("docker-compose") is None, reason="docker-compose (Debian) is not installed"
 )
-def test_compose_takes_it() -> None:
+def test_compose_accepts_the_file() -> None:
     done = subprocess.run(
         ["docker-compose", "-f", str(FILE), "config"],
         env={
@@ -72,7 +72,7 @@ def test_a_service_is_pinned_healthy_and_without_privileges(name: str) -> None:
         assert source.is_dir(), source
 
 
-def test_they_listen_on_loopback_only() -> None:
+def test_the_services_listen_on_loopback_only() -> None:
     everything = services()
     arguments = dict(one.split("=", 1) for one in everything["prometheus"]["command"])
     assert arguments["--web.listen-address"].startswith("127.0.0.1:")
@@ -112,7 +112,7 @@ def test_grafana_finds_its_data_source_and_its_dashboards() -> None:
     assert json.loads((there[str(home.parent)] / home.name).read_text())["uid"] == "testbed-ingress"
 
 
-def test_the_data_source_is_the_prometheus_beside_it() -> None:
+def test_the_data_source_is_the_prometheus_of_the_same_file() -> None:
     text = (PROVISIONING / "datasources" / "prometheus.yml").read_text()
     [source] = yaml.safe_load(text)["datasources"]
     assert source["type"] == "prometheus"

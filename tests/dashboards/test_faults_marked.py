@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.exercises("Prometheus"), pytest.mark
 
 WORKERS = 10
 SECONDS = 12.0
-"""That the replay takes."""
+"""The duration of the replay."""
 SPEC: dict[str, Any] = {
     "engine": "simulation",
     "clock": "virtual",
@@ -37,7 +37,7 @@ SPEC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Replayed:
-    """What was served, and where to ask for it."""
+    """The replayed run, and the Prometheus that scraped it."""
 
     prometheus: Prometheus
     run: Run
@@ -45,7 +45,7 @@ class Replayed:
     end: float
 
     def ask(self, name: str) -> list[Series]:
-        """What the panel or the annotation of this name gets, with everything chosen."""
+        """Return what the panel or annotation of this name gets, with everything chosen."""
         [query] = [one for one in queries() if one.name == name]
         values = {"run": chosen(), "algorithm": chosen()}
         seconds = self.end - self.start
@@ -70,7 +70,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
         with prometheus(folder, port) as server:
             exporter.add(replay)
             start = time.time()
-            # A scrape before the first fault, from which there is a change.
+            # Without a scrape before the first fault, the query finds no change.
             server.wait_for_scrape("testbed_devices", start)
             assert play([replay], replay.duration / SECONDS) is None
             server.wait_for_scrape("testbed_devices", time.time())
@@ -81,7 +81,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
 
 
 @pytest.mark.parametrize("dashboard", sorted(dashboards()))
-def test_each_kind_is_marked_when_it_struck(replayed: Replayed, dashboard: str) -> None:
+def test_each_kind_of_fault_is_marked_when_it_strikes(replayed: Replayed, dashboard: str) -> None:
     marked = {
         labels["kind"]: [moment for moment, value in points if value > 0]
         for labels, points in replayed.ask(f"{dashboard}: Faults [Anno]")
@@ -91,11 +91,11 @@ def test_each_kind_is_marked_when_it_struck(replayed: Replayed, dashboard: str) 
     first = [marked[kind][0] for kind in ("freeze", "partition", "kill")]
     assert first == sorted(first)
     assert replayed.start < first[0] < first[-1] < replayed.end
-    # For as long as the query looks back, and not for ever.
+    # Marked for as long as the query looks back, and no longer.
     assert all(moments[-1] - moments[0] <= 5 for moments in marked.values() if moments)
 
 
-def test_workers_alive_and_out_of_action(replayed: Replayed) -> None:
+def test_panels_count_workers_alive_and_out_of_action(replayed: Replayed) -> None:
     [(_, alive)] = replayed.ask("devices: Workers alive [A]")
     assert alive[0][1] == WORKERS
     assert alive[-1][1] == WORKERS - 3
@@ -107,7 +107,7 @@ def test_workers_alive_and_out_of_action(replayed: Replayed) -> None:
     assert (frozen[0], frozen[-1]) == (0, 2)
     assert (dead[0], dead[-1]) == (0, 1)
     assert (cut[0], cut[-1]) == (0, 0)
-    # Those of the four that had not been frozen before.
+    # Of the four partitioned workers, those that were not frozen before.
     assert max(cut) == struck(replayed.run.faults)["partition"] >= 2
     assert set(suspected) == {0}
 

@@ -1,4 +1,4 @@
-"""The committed dashboards: current, and as every dashboard must be. No Grafana is needed."""
+"""The committed dashboards: up to date and complete. No Grafana is needed."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ COLOURS = {
         for hue in ("red", "orange", "yellow", "green", "blue", "purple")
     ),
 }
-"""Of Grafana's palette, which has a shade of each for its light and for its dark theme."""
+"""Grafana's palette, which has a shade of each colour for its light and for its dark theme."""
 BUILT_IN = {"__rate_interval", "__interval", "__range", "__all", "__field"}
 
 
@@ -41,16 +41,16 @@ def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_there_are_the_four() -> None:
+def test_there_are_four_dashboards() -> None:
     assert NAMES == ["compare", "devices", "ingress", "network"]
 
 
-def test_they_are_what_the_code_makes() -> None:
+def test_the_dashboards_are_those_that_the_code_makes() -> None:
     done = generate(REPOSITORY, "--check")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_check_notices_what_is_not_current(tmp_path: Path) -> None:
+def test_the_check_notices_changed_and_superfluous_files(tmp_path: Path) -> None:
     shutil.copytree(
         REPOSITORY / "dashboards",
         tmp_path / "dashboards",
@@ -70,7 +70,7 @@ def test_the_check_notices_what_is_not_current(tmp_path: Path) -> None:
 
 
 def is_part_of(one: Any, other: Any) -> bool:
-    """Whether everything in a JSON value is in another one, which may have more keys."""
+    """Return True if everything in a JSON value is in another one, which may have more keys."""
     if isinstance(one, dict):
         return isinstance(other, dict) and all(
             key in other and is_part_of(value, other[key]) for key, value in one.items()
@@ -82,10 +82,10 @@ def is_part_of(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_grafanas_own_schema_knows_every_key(name: str) -> None:
-    """Read into the SDK's types and written again, nothing is lost: no option is misspelt."""
+    """The SDK's types read and write a dashboard without loss, so no option is misspelt."""
     plugins.register_default_plugins()
     dashboard = dashboards()[name]
-    # The type of annotations has only what those of every data source have.
+    # The type of annotations lacks the fields that belong to one data source.
     del dashboard["annotations"]
     read = Dashboard.from_json(dashboard)
     assert is_part_of(dashboard, json.loads(json.dumps(read, cls=JSONEncoder)))
@@ -95,7 +95,7 @@ def test_grafanas_own_schema_knows_every_key(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_dashboard_has_what_it_needs(name: str) -> None:
+def test_a_dashboard_has_links_annotations_and_variables(name: str) -> None:
     dashboard = dashboards()[name]
     assert dashboard["uid"] == f"testbed-{name}"
     assert "id" not in dashboard
@@ -122,7 +122,7 @@ def test_a_dashboard_has_what_it_needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_panel_has_what_it_needs(name: str) -> None:
+def test_a_panel_has_a_title_a_description_a_unit_and_queries(name: str) -> None:
     dashboard = dashboards()[name]
     shown = panels(dashboard)
     titles = [panel["title"] for panel in shown]
@@ -201,7 +201,7 @@ def test_every_variable_of_a_query_is_one_of_its_dashboard() -> None:
         declared = {one["name"] for one in dashboard["templating"]["list"]}
         used = set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard)))
         assert used <= declared | BUILT_IN, name
-        # Each is used, but for the data source, which is used by all.
+        # Queries use each variable but the data source, which every panel uses.
         asked = " ".join(query.expression for query in queries() if query.dashboard == name)
         assert all(f"${one}" in asked for one in declared - {"datasource"}), name
 
@@ -222,7 +222,7 @@ def test_an_xy_chart_joins_its_two_queries_into_a_table_for_each_run() -> None:
             "partitionByValues",
         ]
         [series] = chart["options"]["series"]
-        # What Grafana calls the value of a table query that is not alone.
+        # Grafana's name for the value of a table query that is one of several.
         assert series["x"]["matcher"] == {"id": "byName", "options": "Value #X"}
         assert series["y"]["matcher"] == {"id": "byName", "options": "Value #Y"}
         # Without it Grafana would take the options for those of its older chart, and migrate them.

@@ -1,7 +1,7 @@
 """Every query of every panel, asked of a real Prometheus that scraped a real run.
 
-The same numbers must come out that the run directory has, and nothing may come out empty but what is
-named here with its reason.
+The results must equal the numbers of the run directory, and only those that are listed here with a
+reason may be empty.
 """
 
 import re
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.exercises("Prometheus"), pytest.mark
 QUERIES = list(queries())
 STEP = 1.0
 FEW = {"layer": "wire", "target": "0.8"}
-"""Of the variables with one value."""
+"""The values of the variables that have just one."""
 
 LOST: Mapping[str, str] = {
     "compare: Crashes [Anno]": "marks where a device was lost",
@@ -29,7 +29,7 @@ LOST: Mapping[str, str] = {
     "devices: Workers out of action [B]": "the one that was lost",
     "devices: Alerts [A]": "an alert fires where a device was lost",
 }
-"""Nothing, or zero, for the algorithm that lost no worker."""
+"""Queries that give nothing, or zero, for the algorithm that lost no worker, with the reason."""
 ZERO: Mapping[str, str] = {
     **{
         f"{name}: Faults [Anno]": "the experiment has none: test_faults_marked.py"
@@ -52,13 +52,13 @@ MAYBE_ZERO: Mapping[str, str] = {
 
 
 def variables(watched: Watched, algorithm: str = "") -> dict[str, str]:
-    """What Grafana puts in: everything, or one run and algorithm."""
+    """Return what Grafana puts in: everything, or one run and algorithm."""
     one = {"run": chosen(watched.run), "algorithm": chosen(algorithm)} if algorithm else {}
     return {"run": chosen(), "algorithm": chosen()} | one | FEW
 
 
 def ask(watched: Watched, query: Query, values: Mapping[str, str]) -> list[Series]:
-    """The series that the panel would get, an instant query's with one value each."""
+    """Return the series that the panel would get; an instant query's have one value each."""
     text = interpolated(query.expression, values, step=STEP, seconds=watched.seconds)
     if query.instant:
         found = watched.prometheus.at(text, watched.end)
@@ -72,7 +72,7 @@ def query(name: str) -> Query:
 
 
 def last(watched: Watched, name: str, label: str = "") -> dict[tuple[str, str], float]:
-    """The last value of each series of a panel's query, by algorithm and another label."""
+    """Return the last value of each series of a panel's query, by algorithm and another label."""
     series = ask(watched, query(name), variables(watched))
     return {
         (labels.get("algorithm", ""), labels.get(label, "")): values[-1][1]
@@ -103,14 +103,14 @@ def test_a_query_returns_data(watched: Watched, one: Query, algorithm: str) -> N
     assert min(numbers) >= 0
 
 
-def test_a_crash_is_marked_counted_and_told(watched: Watched) -> None:
+def test_a_crash_is_marked_counted_and_alerted(watched: Watched) -> None:
     marks = ask(watched, query("devices: Crashes [Anno]"), variables(watched))
     marked = {
         labels["algorithm"]: [moment for moment, value in points if value > 0]
         for labels, points in marks
     }
     assert marked["asgd"] == []
-    # From the scrape that first saw it on, for as long as the query looks back.
+    # Marked from the first scrape after it, for as long as the query looks back.
     assert -STEP <= marked[CRASHED][0] - watched.crash <= 3
     assert marked[CRASHED][-1] - marked[CRASHED][0] <= 5
 
@@ -145,23 +145,23 @@ def test_the_variables_offer_the_run_and_its_algorithms(watched: Watched, name: 
     assert offered == {"run": [watched.run], "algorithm": sorted(ALGORITHMS)}
 
 
-def test_a_choice_keeps_the_other_algorithm_out(watched: Watched) -> None:
+def test_choosing_an_algorithm_leaves_the_other_out(watched: Watched) -> None:
     one = query("compare: Ingress total [A]")
     [(labels, _)] = ask(watched, one, variables(watched, "adacomp-0.1"))
     assert labels == {"run": watched.run, "algorithm": "adacomp-0.1"}
 
 
-def test_the_total_is_the_summarys(watched: Watched) -> None:
-    """The last scrape came after the end, so that nothing is left to come in."""
+def test_the_total_is_that_of_the_summary(watched: Watched) -> None:
+    """The last scrape comes after the end of the run, so that it counts everything."""
     for layer in ("payload", "message", "wire"):
         for algorithm, summary in watched.summaries.items():
             values = variables(watched, algorithm)
             series = ask(watched, query("ingress: Ingress total: $algorithm [A]"), values)
             [points] = [points for labels, points in series if labels["layer"] == layer]
-            # What came in after the last update is in it: the panel counts what enters.
+            # The panel counts all ingress, also that after the last update.
             assert points[-1][1] == summary["ingress_after_drain"][f"{layer}_bytes"]
             assert points[-1][1] == pytest.approx(summary["ingress"][f"{layer}_bytes"], rel=0.05)
-            # It only grows, and began at nothing.
+            # It only grows, and starts near zero.
             amounts = [value for _, value in points]
             assert amounts == sorted(amounts)
             assert amounts[0] < 0.2 * amounts[-1]
@@ -179,7 +179,7 @@ def test_the_rate_adds_up_to_the_total(watched: Watched) -> None:
         assert total == pytest.approx(summary["ingress"]["wire_bytes"], rel=0.25)
 
 
-def test_updates_and_accuracy_are_the_summarys(watched: Watched) -> None:
+def test_updates_and_accuracy_are_those_of_the_summary(watched: Watched) -> None:
     updates = last(watched, "compare: Runs [C]")
     accuracy = last(watched, "ingress: Accuracy [A]")
     best = last(watched, "compare: Runs [B]")
@@ -191,13 +191,13 @@ def test_updates_and_accuracy_are_the_summarys(watched: Watched) -> None:
         assert updates[key] == summary["updates"] == UPDATES
         assert progress[key] == 1
         assert accuracy[key] == pytest.approx(summary["final_accuracy"] / 100, abs=1e-6)
-        # An evaluation that the next one followed within a second may be in no scrape.
+        # An evaluation that another follows within a second may be in no scrape.
         assert accuracy[key] <= best[key] <= summary["best_accuracy"] / 100 + 1e-6
         assert speed[key] == pytest.approx(summary["updates_per_second"], rel=0.1)
 
 
 def test_bytes_to_an_accuracy_are_those_of_the_evaluations(watched: Watched) -> None:
-    """By layer, in the table; and what AdaComp saves against ASGD is what its ratio promises."""
+    """The table shows bytes by layer, and the bars of the comparison show the same wire bytes."""
     wire, message, payload = (
         last(watched, f"ingress: Bytes to accuracy $target [{ref_id}]") for ref_id in "ABC"
     )
@@ -209,7 +209,7 @@ def test_bytes_to_an_accuracy_are_those_of_the_evaluations(watched: Watched) -> 
 
 
 def test_points_of_a_chart_are_pairs_of_the_same_moment(watched: Watched) -> None:
-    """Joined as Grafana joins them: on time, run and algorithm."""
+    """The test joins them on time and algorithm, as Grafana does."""
     values = variables(watched)
     across, up = (
         {
@@ -228,7 +228,7 @@ def test_points_of_a_chart_are_pairs_of_the_same_moment(watched: Watched) -> Non
         assert curve[-1][1] == pytest.approx(summary["final_accuracy"] / 100, abs=1e-6)
 
 
-def test_the_workers_make_up_the_total(watched: Watched) -> None:
+def test_the_bytes_of_the_workers_add_up_to_the_total(watched: Watched) -> None:
     talkers = last(watched, "ingress: Top talkers [A]", "worker")
     for algorithm, summary in watched.summaries.items():
         parts = [value for (name, _), value in talkers.items() if name == algorithm]
@@ -251,7 +251,7 @@ def test_devices_are_counted_once(watched: Watched) -> None:
         assert max(by_moment.values()) == 4
 
 
-def test_shares_are_shares_and_the_smaller_message_has_the_larger(watched: Watched) -> None:
+def test_overhead_shares_are_larger_for_smaller_messages(watched: Watched) -> None:
     for name in ("Framing share [A]", "Header share [A]", "ACK share [A]"):
         shares = last(watched, f"network: {name}")
         assert set(shares) == {(algorithm, "") for algorithm in ALGORITHMS}

@@ -1,4 +1,4 @@
-"""Scrape configuration, recording rules and alerts, by Prometheus's own tool."""
+"""The scrape configuration, recording rules and alerts, checked by Prometheus's own tool."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ def promtool(*arguments: str) -> str:
 
 
 def rules(kind: str) -> dict[str, str]:
-    """The expression of every rule of a kind (``record`` or ``alert``), by its name."""
+    """Return the expression of every rule of a kind (``record`` or ``alert``), by its name."""
     return {
         rule[kind]: rule["expr"]
         for path in ("recording.yml", "alerts.yml")
@@ -74,7 +74,7 @@ def test_every_rule_has_a_test() -> None:
         assert name in tested, name
 
 
-def test_every_recorded_series_that_is_asked_for_is_recorded() -> None:
+def test_every_recorded_series_that_a_query_names_has_a_rule() -> None:
     asked = " ".join([*(query.expression for query in queries()), *rules("alert").values()])
     names = set(re.findall(r"testbed:\w+:\w+", asked))
     assert len(names) >= 6

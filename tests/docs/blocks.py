@@ -1,4 +1,4 @@
-"""The code blocks of the pages that people read."""
+"""The code blocks of the README, the contributing guide and the pages of ``docs``."""
 
 import re
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Block:
 
     Attributes:
         page: the page's path in the repository.
-        line: of its first line.
-        language: as the fence says; empty if it does not.
-        text: without the indentation of a list that it stands in.
+        line: the number of its first line on the page.
+        language: as the fence names it; empty if it does not.
+        text: its lines, without the indentation of a list around it.
     """
 
     page: str
@@ -31,12 +31,12 @@ class Block:
 
     @property
     def first(self) -> str:
-        """Its first line."""
+        """The first line of the text."""
         return self.text.splitlines()[0]
 
     @property
     def path(self) -> str | None:
-        """The file that a comment in the first line says it is."""
+        """The path of the file that a comment in the first line names; None without one."""
         found = re.fullmatch(r"# (\S+/\S+\.\w+)", self.first)
         return found[1] if found else None
 
@@ -45,7 +45,7 @@ class Block:
 
 
 def blocks(language: str | None = None) -> list[Block]:
-    """All blocks, or those of a language, in their order on the pages."""
+    """Return all blocks, or those of a language, in their order on the pages."""
     found = []
     for page in sorted(PAGES):
         text = (REPOSITORY / page).read_text(encoding="utf-8")

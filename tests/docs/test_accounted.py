@@ -1,9 +1,9 @@
-"""Every code block is run by a test, or is listed here with why it is not."""
+"""Every code block is run by a test, or is listed here with the reason why it is not."""
 
 from tests.docs.blocks import blocks
 
 RUN = {"python", "yaml", "sh", "csv"}
-"""Languages of which the tests of this folder take every block."""
+"""Languages of which the tests of this folder run every block."""
 NOT_RUN = {
     "from testbed.algorithms.plain_asgd": "lines of a file, to which test_python_blocks adds them",
     "run             seed  state": "what the quickstart printed; compared with its record",
@@ -15,7 +15,7 @@ NOT_RUN = {
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",
 }
-"""Blocks without a language by how they begin."""
+"""Blocks without a language by their beginning, with the reason why they are not run."""
 
 
 def test_every_block_is_run_or_listed() -> None:

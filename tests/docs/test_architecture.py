@@ -1,4 +1,4 @@
-"""What the pages say of the code's structure is so, and their links lead somewhere."""
+"""The pages describe the code's structure as it is, and their links lead to files."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from tests.docs.blocks import PAGES, REPOSITORY, blocks
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)|!\[[^\]]*\]\(([^)]+)\)")
 
 
-def test_the_layers_are_those_that_make_lint_holds() -> None:
+def test_the_layers_are_those_that_make_lint_checks() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     (layers,) = (
         contract["layers"]

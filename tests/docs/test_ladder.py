@@ -1,4 +1,4 @@
-"""The table of the ladder of encodings: a row is what its run's files say."""
+"""The table of the ladder of encodings: each row agrees with its run's files."""
 
 import csv
 from pathlib import Path
@@ -11,7 +11,7 @@ from testbed.results.reading.run import Run
 from tests.metrics.running import planned, simulated
 
 
-def test_a_step_is_what_the_run_s_files_say(
+def test_a_step_agrees_with_the_files_of_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, _ = simulated(
@@ -30,7 +30,7 @@ def test_a_step_is_what_the_run_s_files_say(
     assert step.best == max(float(row["accuracy"]) for row in curve)
 
 
-def test_times_less_are_of_those_runs_of_asgd_that_reached_it() -> None:
+def test_ratios_use_only_the_asgd_runs_that_reach_the_accuracy() -> None:
     steps = [
         Step("asgd", 1, 400, 4e5, 5e5, 100, 40_000_000, 97.5),
         Step("asgd", 2, 400, 4e5, 5e5, None, None, 96.5),

@@ -1,7 +1,7 @@
 """The Python blocks: the example algorithms and their test, put where the page says, and run.
 
-A copy of the package gets the modules and, as the page says, a line for each in ``ALGORITHMS``. There
-the page's experiment file is simulated and emulated, and the page's test is run.
+A copy of the package gets the modules and, as the page says, a line for each in ``ALGORITHMS``. In
+the copy, the page's experiment file is simulated and emulated, and the page's test is run.
 """
 
 import ast
@@ -46,7 +46,7 @@ class Copy:
 
 
 def named(block: Block) -> tuple[str, str]:
-    """The name and the class of the algorithm that a module defines."""
+    """Return the name and the class of the algorithm that a module defines."""
     classes = [node for node in ast.parse(block.text).body if isinstance(node, ast.ClassDef)]
     (name,) = (
         ast.literal_eval(item.value)
@@ -64,7 +64,7 @@ def named(block: Block) -> tuple[str, str]:
 
 
 def registered(registry: str) -> str:
-    """The registry with two lines for each module, in the form of the page's example."""
+    """Return the registry with two lines for each module, in the form of the page's example."""
     (example,) = (
         one for one in blocks() if one.first.startswith("from testbed.algorithms.plain_asgd")
     )

@@ -1,6 +1,6 @@
-"""What the pages print was measured: each figure stands in a record of ``docs/records``.
+"""The figures that the pages print were measured: each is in a record of ``docs/records``.
 
-``bench.records`` says how the pages name the record of what they print, and makes the records.
+``bench.records`` makes the records, and documents how a page names the record that it prints.
 """
 
 import json
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 
 @dataclass(frozen=True)
 class Region:
-    """What a page prints of a record."""
+    """A part of a page that prints a record, or figures of one."""
 
     page: str
     record: str
@@ -46,7 +46,7 @@ def regions() -> list[Region]:
 
 
 def not_in_record(region: Region, folder: Path) -> list[str]:
-    """The lines, or the numbers, that a page has and its record has not."""
+    """Return the lines, or the numbers, that a page has and its record does not."""
     said = "\n".join(
         path.read_text(encoding="utf-8")
         for path in sorted(folder.rglob("*"))
@@ -61,7 +61,7 @@ def not_in_record(region: Region, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("region", regions(), ids=str)
-def test_what_is_printed_is_in_its_record(region: Region) -> None:
+def test_a_page_prints_only_what_is_in_its_record(region: Region) -> None:
     assert region.record in SOURCES, "bench.records does not make it"
     assert not_in_record(region, FOLDER / region.record) == []
 
@@ -77,7 +77,7 @@ def test_every_record_is_printed_and_says_how_it_was_made() -> None:
         assert all(f"$ {command}\n" in output for command in about["commands"])
 
 
-def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
+def test_a_record_holds_the_output_of_commands_and_their_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = ("training.updates=20", "devices.workers=2", "algorithms=[asgd]", "model=mlp")
@@ -94,7 +94,7 @@ def test_a_record_is_made_of_what_commands_print_and_of_their_runs(
     printed = (folder / "output.txt").read_text(encoding="utf-8")
     assert "$ testbed simulate experiments/quickstart.yaml --no-report --set" in printed
     assert "$ testbed show 'quickstart/*/asgd'\n" in printed
-    # What the second command was told is a run of the first.
+    # The second command shows the run that the first one made.
     assert re.search(r"^ *run +quickstart/\S+/asgd$", printed, re.MULTILINE)
     assert (folder / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     run = folder / "quickstart-1-asgd"

@@ -1,8 +1,7 @@
-"""The shell blocks: every line is understood, and those that take seconds are carried out.
+"""The shell blocks: every line is checked, and the commands that take seconds are run.
 
-``testbed`` commands are parsed by the command line's own parser, whose options and arguments they must
-be; targets of ``make`` must be in the Makefile, with the variables that it has. Commands that need
-containers, the network or hours are parsed only.
+The command line's own parser must accept the ``testbed`` commands; targets and variables of ``make``
+must be in the Makefile. Commands that need containers, the network or hours are only parsed.
 """
 
 import re
@@ -28,13 +27,13 @@ SHORT = (
     "model=mlp",
     "evaluation.every=10",
 )
-"""What makes an experiment of seconds of that of a page; it is simulated then."""
+"""Settings with which a page's experiment takes seconds; it is then simulated."""
 OWN = "my-first"
 """The experiment that the README writes."""
 
 
 def commands(block: Block) -> list[list[str]]:
-    """The simple commands of a block, as words: of a loop its first turn, no comment and no sudo."""
+    """Return a block's simple commands as words: a loop's first turn, no comments, no sudo."""
     found = []
     for line in block.text.splitlines():
         for part in re.split(r"\s*;\s*", line.partition("#")[0]):
@@ -45,14 +44,14 @@ def commands(block: Block) -> list[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Parse a ``testbed`` command as the command line does, without carrying it out."""
+    """Parse a ``testbed`` command as the command line does, without running it."""
     command = typer.main.get_command(app)
     context, rest = None, words[1:]
     while True:
         context = command.make_context(command.name or "testbed", list(rest), parent=context)
         if not hasattr(command, "resolve_command"):
             return
-        # Arguments that a group leaves to the command below it.
+        # Arguments that a group leaves to its subcommand.
         _, command, rest = command.resolve_command(
             context, [*context._protected_args, *context.args]
         )
@@ -66,7 +65,7 @@ def command(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
-def test_every_command_is_one(block: Block) -> None:
+def test_every_command_exists_and_can_be_parsed(block: Block) -> None:
     found = commands(block)
     assert found
     for words in found:
@@ -82,24 +81,24 @@ def test_every_command_is_one(block: Block) -> None:
                         rf"^{name}:.*## |^adacomp-.*\b{name}\b", MAKEFILE, re.MULTILINE
                     ), word
         else:
-            # Debian's packages are there to be installed in CI; `make kernels` has tests of its own.
+            # CI installs Debian's packages; `make kernels` has its own tests.
             kernels = words[:3] == [".venv/bin/python", "-m", "kernels"]
             assert words[0] == "apt-get" or kernels, f"{block}: no test knows what {words[0]} is"
 
 
-def test_what_is_no_command_is_refused() -> None:
+def test_a_command_that_cannot_be_parsed_is_refused() -> None:
     for wrong in ("testbed simulat x.yaml", "testbed run x.yaml --sed 3", "testbed replay"):
         with pytest.raises(Exception, match=r"No such|Missing"):
             parse(shlex.split(wrong))
 
 
 def test_the_readmes_own_experiment_does_what_it_says(command: CommandLine) -> None:
-    """The commands after the README's experiment file, in their order, with short settings."""
+    """Run the commands after the README's experiment file, in order, with short settings."""
     (spec,) = (block for block in blocks("yaml") if block.first == f"name: {OWN}")
     (block,) = (one for one in SHELL if one.page == "README.md" and f"{OWN}.yaml" in one.text)
     command.spec({}, f"{OWN}.yaml").write_text(spec.text, encoding="utf-8")
     settings = [word for one in SHORT for word in ("--set", one)]
-    # What it is compared with, and what is gone on with: there is something of both.
+    # A run to compare with must exist; a run to resume is made below.
     other = REPOSITORY / "experiments" / "mnist-200.yaml"
     to_the_end(command, "simulate", str(other), *settings, "--no-report")
     for words in commands(block):
@@ -121,7 +120,7 @@ def to_the_end(command: CommandLine, *arguments: str) -> None:
 
 
 def expanded(folder: Path, arguments: list[str]) -> list[str]:
-    """The arguments with a shell's ``*`` carried out."""
+    """Return the arguments with ``*`` expanded as a shell does."""
     found: list[str] = []
     for word in arguments:
         paths = (
@@ -134,7 +133,7 @@ def expanded(folder: Path, arguments: list[str]) -> list[str]:
 
 
 def interrupt(command: CommandLine, spec: Path, settings: list[str]) -> None:
-    """Leave a run that was interrupted, of few updates that are left."""
+    """Start a run that is long enough to be interrupted, and interrupt it."""
     longer = [word.replace("updates=30", "updates=3000") for word in settings]
     started = command.start(
         "simulate", spec, *longer, "--no-report", "--set", "algorithms=[asgd]", "--seed", "9"
@@ -144,7 +143,7 @@ def interrupt(command: CommandLine, spec: Path, settings: list[str]) -> None:
     started.wait(600)
 
 
-def test_the_shell_that_is_there_reads_the_blocks(tmp_path: Path) -> None:
+def test_the_shell_of_this_host_can_parse_the_blocks(tmp_path: Path) -> None:
     shell = shutil.which("sh")
     assert shell is not None
     for block in SHELL:

@@ -1,4 +1,4 @@
-"""The YAML blocks, each as an experiment file or as a part of one, loaded and planned."""
+"""The YAML blocks, each an experiment file or a part of one, are loaded and planned."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ AROUND = {
     "algorithms": ["asgd"],
     "devices": {"workers": 200},
 }
-"""What a block that is a part of an experiment file stands in; its own keys take the place of these."""
+"""The experiment file around a block that is a part of one; the block's keys replace these."""
 OF_OWN_ALGORITHMS = "experiments/four-shapes.yaml"
-"""Carried out where its algorithms are: ``test_python_blocks``."""
+"""The file that ``test_python_blocks`` runs, where its algorithms exist."""
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
-def test_it_is_an_experiment_file_or_a_part_of_one(block: Block, tmp_path: Path) -> None:
+def test_a_block_is_an_experiment_file_or_a_part_of_one(block: Block, tmp_path: Path) -> None:
     if block.path == OF_OWN_ALGORITHMS:
         pytest.skip("its algorithms are the Python blocks of the same page")
     for table in blocks("csv"):
         (tmp_path / "outages.csv").write_text(table.text, encoding="utf-8")
-    # As text: a key given twice, or a typing error, must not be made good by reading and writing it.
+    # As text: reading and writing it would hide a key that is given twice or a typing error.
     own = yaml.safe_load(block.text)
     rest = {key: value for key, value in AROUND.items() if key not in own}
     path = tmp_path / "block.yaml"

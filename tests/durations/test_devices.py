@@ -1,4 +1,4 @@
-"""The durations of every device: its own stream, its class, what changes, and what all of it costs."""
+"""The durations of every device: its own stream, its class, its changes, and the cost of all of it."""
 
 import time
 from typing import Any
@@ -35,14 +35,16 @@ SECTIONS = [
 def some(
     section: dict[str, Any], seed: int = 1, devices: int = 16, purpose: str = "waiting"
 ) -> Any:
-    """Three draws of each device."""
+    """Return three draws of each device."""
     durations = Durations.of(section, seed, purpose, devices)
     made = [durations.of_device(i) for i in range(devices)]
     return [[one.sample(0.0) for _ in range(3)] for one in made]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda s: s["distribution"])
-def test_same_seed_same_draws_and_every_device_its_own(section: dict[str, Any]) -> None:
+def test_the_same_seed_gives_the_same_draws_and_each_device_its_own(
+    section: dict[str, Any],
+) -> None:
     draws = some(section)
     assert some(section) == draws
     if section["distribution"] != "constant":
@@ -52,14 +54,14 @@ def test_same_seed_same_draws_and_every_device_its_own(section: dict[str, Any]) 
             assert not set(flat) & {x for one in others for x in one}
 
 
-def test_the_waiting_of_published_runs_is_what_it_was() -> None:
-    """Before there were sections: an exponential of the stream ``waiting`` of each device."""
+def test_the_waiting_times_of_published_runs_are_unchanged() -> None:
+    """They drew an exponential from the stream ``waiting`` of each device."""
     for device, draws in enumerate(some(EXPONENTIAL, seed=3)):
         before = stream(3, "waiting", device)
         assert draws == [before.exponential(0.1) for _ in range(3)]
 
 
-def test_a_draw_more_of_one_device_moves_no_other() -> None:
+def test_one_more_draw_of_a_device_changes_no_other_device() -> None:
     durations = Durations.of(CVB, 1, "compute", 2)
     one, two = durations.of_device(0), durations.of_device(1)
     alone = Durations.of(CVB, 1, "compute", 2).of_device(1)
@@ -69,12 +71,12 @@ def test_a_draw_more_of_one_device_moves_no_other() -> None:
         assert two.sample(0.0) == alone.sample(0.0)
 
 
-def test_device_order_and_number_of_devices_do_not_matter_to_a_stream() -> None:
+def test_a_device_s_draws_do_not_depend_on_the_number_of_devices() -> None:
     few, many = (Durations.of(CVB, 1, "compute", n) for n in (4, 400))
     assert few.of_device(3).sample(0.0) == many.of_device(3).sample(0.0)
 
 
-def test_the_machines_of_cvb_are_drawn_once_and_move_no_task() -> None:
+def test_machines_of_cvb_are_drawn_once_and_only_scale_their_tasks() -> None:
     durations = Durations.of(CVB, 1, "compute", 500)
     alike = Durations.of(CVB | {"machine_variation": 0.0}, 1, "compute", 500)
     means = [durations.of_device(i).mean for i in range(500)]
@@ -100,7 +102,7 @@ def test_classes_have_their_counts_and_factors() -> None:
     assert durations.mean == pytest.approx(0.1 * (0.3 + 4 + 30))
 
 
-def test_classes_are_the_seeds_and_the_same_for_computing_and_waiting() -> None:
+def test_classes_depend_on_the_seed_and_not_on_the_purpose_or_law() -> None:
     def who(seed: int, purpose: str, section: dict[str, Any]) -> tuple[int, ...]:
         return Durations.of(section | {"classes": ADACOMP}, seed, purpose, 200).classes
 
@@ -120,12 +122,14 @@ def test_classes_are_the_seeds_and_the_same_for_computing_and_waiting() -> None:
         ([1.0, 0.0], 7, [7, 0]),
     ],
 )
-def test_shares_by_largest_remainder(shares: list[float], devices: int, counts: list[int]) -> None:
+def test_shares_are_apportioned_by_largest_remainder(
+    shares: list[float], devices: int, counts: list[int]
+) -> None:
     assert apportion(shares, devices) == counts
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.integers(1, 10_000))
-def test_shares_leave_no_device_out_and_miss_by_less_than_one(
+def test_shares_cover_all_devices_and_are_off_by_less_than_one(
     weights: list[int], devices: int
 ) -> None:
     shares = [weight / sum(weights) for weight in weights]
@@ -147,7 +151,7 @@ def test_a_change_begins_at_its_time_and_reaches_its_share() -> None:
     assert durations.changes[0].devices != frozenset(range(8))
 
 
-def test_changes_add_up_in_any_order_and_can_be_taken_back() -> None:
+def test_factors_of_changes_multiply_in_any_order_and_can_be_undone() -> None:
     changes = [
         {"at": 20.0, "share": 0.5, "factor": 0.25},
         {"at": 10.0, "share": 0.5, "factor": 4.0},
@@ -160,8 +164,8 @@ def test_changes_add_up_in_any_order_and_can_be_taken_back() -> None:
     assert seen == [[1] * 4, [1, 1, 4, 4], [2, 2, 8, 8], [2] * 4]
 
 
-def test_changes_do_not_follow_classes() -> None:
-    """Else half of the devices would be all of the fast ones."""
+def test_changes_strike_devices_independently_of_classes() -> None:
+    """Otherwise a change of half of the devices could strike exactly the fast ones."""
     section = EXPONENTIAL | {"changes": SLOWDOWN}
     section["classes"] = [{"share": 0.5, "factor": 1.0}, {"share": 0.5, "factor": 10.0}]
     durations = Durations.of(section, 1, "waiting", 200)
@@ -169,7 +173,7 @@ def test_changes_do_not_follow_classes() -> None:
     assert 30 < fast < 70
 
 
-def test_ten_thousand_devices_are_made_in_no_time() -> None:
+def test_ten_thousand_devices_are_made_within_three_seconds() -> None:
     """Measured 0.3 s on one of two shared cores; the bound allows for a busy host."""
     began = time.process_time()
     durations = Durations.of(EXPONENTIAL | {"classes": ADACOMP}, 1, "waiting", 10_000)

@@ -1,7 +1,7 @@
 """Laws have the mean, the variance, the quantiles and the distribution that they promise.
 
 References are scipy's. Seeds are fixed; tolerances are four standard errors, and a
-Kolmogorov-Smirnov test of a right law fails one seed in a thousand.
+Kolmogorov-Smirnov test of a correct law fails for one seed in a thousand.
 """
 
 import math
@@ -38,7 +38,7 @@ def draw(law: Law, count: int = DRAWS) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(("law", "reference"), CASES, ids=NAMES)
-def test_a_law_is_scipys(law: Law, reference: Any) -> None:
+def test_a_law_equals_scipy_s_distribution(law: Law, reference: Any) -> None:
     sample = draw(law)
     assert type(law.sample(stream(5, "test"))) is float
     assert stats.kstest(sample, reference.cdf).pvalue > 0.001
@@ -62,8 +62,8 @@ def test_samples_have_the_mean_and_variance(law: Law, reference: Any) -> None:
     assert abs(sample.var() - law.variance) < 4 * error
 
 
-def test_the_draws_are_numpys_of_the_same_stream() -> None:
-    """Runs with published seeds waited by these."""
+def test_draws_equal_numpy_s_from_the_same_stream() -> None:
+    """Runs with published seeds waited for these durations."""
     theirs = stream(5, "test")
     assert draw(Exponential(MEAN), 9).tolist() == [theirs.exponential(MEAN) for _ in range(9)]
     theirs = stream(5, "test")
@@ -73,7 +73,7 @@ def test_the_draws_are_numpys_of_the_same_stream() -> None:
 @pytest.mark.parametrize(
     "law", [Constant(MEAN), ShiftedExponential(MEAN, 0.0), Gamma(MEAN, 0.0)], ids=repr
 )
-def test_what_does_not_vary_is_its_mean(law: Law) -> None:
+def test_a_law_that_does_not_vary_draws_its_mean(law: Law) -> None:
     assert set(draw(law, 20)) == {MEAN}
     assert law.variance == 0
 
@@ -83,7 +83,7 @@ def test_constant_has_one_quantile() -> None:
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_no_mean_is_no_time(name: str) -> None:
+def test_a_mean_of_zero_draws_only_zeros(name: str) -> None:
     options = {"shifted-exponential": [0.5], "pareto": [1.5], "gamma": [0.5]}.get(name, [])
     law = LAWS[name](0.0, *options)
     assert set(draw(law, 20)) == {0.0}
@@ -91,7 +91,7 @@ def test_no_mean_is_no_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [1.0001, 1.5, 2.0])
-def test_pareto_with_a_heavy_tail_has_no_variance_and_finite_draws(shape: float) -> None:
+def test_heavy_tailed_pareto_has_infinite_variance_and_finite_draws(shape: float) -> None:
     law = Pareto(MEAN, shape)
     assert law.variance == math.inf
     sample = draw(law)
@@ -100,7 +100,7 @@ def test_pareto_with_a_heavy_tail_has_no_variance_and_finite_draws(shape: float)
 
 
 def cvb(machine_variation: float, machines: int, tasks: int) -> npt.NDArray[np.float64]:
-    """Shape (machines, tasks), with a mean of 128 as in the paper's Figure 3."""
+    """Draw times of shape (machines, tasks), with a mean of 128 as in the paper's Figure 3."""
     law = Cvb(128.0, 0.1, machine_variation)
     rows = []
     for j in range(machines):
@@ -110,10 +110,10 @@ def cvb(machine_variation: float, machines: int, tasks: int) -> npt.NDArray[np.f
 
 
 @pytest.mark.parametrize(("variation", "papers", "digit"), [(0.0, 0.01, 0.01), (0.6, 0.279, 0.001)])
-def test_cvb_has_the_stragglers_of_the_papers_figure(
+def test_cvb_has_the_stragglers_of_the_paper_s_figure(
     variation: float, papers: float, digit: float
 ) -> None:
-    """1 % of homogeneous and 27.9 % of heterogeneous tasks take more than 1.25 means."""
+    """1 % of homogeneous and 27.9 % of heterogeneous tasks take over 1.25 times the mean."""
     middles = (np.arange(100_000) + 0.5) / 100_000
     machines = stats.gamma(1 / 0.36, scale=128 * 0.36).ppf(middles)
     p = machines if variation else np.array([128.0])
@@ -140,5 +140,5 @@ def test_cvb_has_the_variance_between_and_within_machines() -> None:
     assert stats.kstest(p, reference.cdf).pvalue > 0.001
 
 
-def test_alike_machines_are_alike() -> None:
+def test_cvb_without_machine_variation_has_equal_machines() -> None:
     assert Cvb(2.0, 0.1, 0.0).machine(stream(1, "machine", 3)) == Gamma(2.0, 0.1)

@@ -1,4 +1,4 @@
-"""Traces: what their rows become, in both formats and orders, and one sentence for a bad file."""
+"""Traces: the draws from their rows, in both formats and orders, and one sentence for a bad file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ Write = Callable[[dict[str, list[Any]]], Path]
 
 @pytest.fixture(params=["csv", "parquet"])
 def write(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
-    """Writes columns to a file of either format."""
+    """Return a function that writes columns to a file; the test runs once for each format."""
 
     def to_csv(columns: dict[str, list[Any]]) -> Path:
         rows = zip(*columns.values(), strict=True)
@@ -46,20 +46,20 @@ def draws(of: Durations, device: int, count: int) -> list[float]:
     return [one.sample(0.0) for _ in range(count)]
 
 
-def test_a_pooled_trace_is_replayed_from_the_start_again(write: Write) -> None:
+def test_a_pooled_trace_is_replayed_from_its_start_at_its_end(write: Write) -> None:
     of = durations(write({"note": ["a", "b", "c"], "seconds": [0.5, 0.25, 1.0]}), 1)
     assert draws(of, 0, 7) == [0.5, 0.25, 1.0, 0.5, 0.25, 1.0, 0.5]
     assert of.of_device(0).mean == of.mean == pytest.approx(1.75 / 3)
 
 
-def test_devices_that_share_a_trace_are_not_in_step(write: Write) -> None:
+def test_devices_that_share_a_trace_start_at_different_rows(write: Write) -> None:
     of = durations(write({"seconds": [float(i) for i in range(8)]}), 4)
     assert [draws(of, i, 3) for i in range(4)] == [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6, 7, 0]]
 
 
 @pytest.mark.parametrize("names", [["worker-10", "worker-2"], ["10", "2"], ["b", "a"]])
 def test_each_device_has_its_own_rows(write: Write, names: list[str]) -> None:
-    """In the natural order of the names: the last one's rows are device 0's."""
+    """Devices take names in natural order, not in the file's: device 0 has the rows of ``first``."""
     last, first = names
     columns: dict[str, list[Any]] = {
         "device": [last, first, last, first],
@@ -97,7 +97,7 @@ def test_random_order_keeps_to_the_device_s_rows(write: Write) -> None:
     assert [set(draws(of, i, 30)) for i in range(4)] == [{1.0}, {2.0, 3.0}] * 2
 
 
-def test_a_trace_has_classes_and_changes_as_well(write: Write) -> None:
+def test_classes_and_changes_apply_to_a_trace(write: Write) -> None:
     of = durations(
         write({"seconds": [1.0, 2.0]}),
         1,
@@ -118,7 +118,7 @@ def test_all_devices_share_the_trace_s_arrays(write: Write) -> None:
         assert len(held) == 1
 
 
-def test_what_spreadsheets_write_is_read(tmp_path: Path) -> None:
+def test_csv_as_spreadsheets_write_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(b'\xef\xbb\xbf"device", "seconds"\r\n"a, b",1e-3\r\n\r\nc, 2 \r\n')
     trace = load_trace(path)
@@ -148,7 +148,7 @@ def refusal(path: Path) -> str:
         ({"seconds": [], "device": []}, " has no rows: give it one for each duration"),
     ],
 )  # fmt: skip
-def test_a_bad_trace_is_told_in_one_sentence(
+def test_a_bad_trace_is_refused_in_one_sentence(
     write: Write, columns: dict[str, list[Any]], said: str
 ) -> None:
     path = write(columns)
@@ -168,12 +168,12 @@ def test_a_bad_trace_is_told_in_one_sentence(
         (b"PAR1 and nothing else", " is no whole Parquet file: "),
     ],
 )
-def test_a_file_that_is_no_trace(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "trace"
     path.write_bytes(content)
     assert refusal(path).startswith(said)
 
 
-def test_a_trace_that_is_not_there(tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.csv") == " cannot be read: No such file or directory"
     assert refusal(tmp_path) == " cannot be read: Is a directory"

@@ -1,7 +1,7 @@
-"""The command line as a person runs it: a subprocess, watched from outside, nothing of it imported.
+"""The command line as a person runs it: a subprocess that is watched from outside.
 
-What a run puts on the host (processes, network namespaces, control groups) is noted while it runs,
-by looking at the host, and looked for again when it has ended.
+While a run goes on, its processes, network namespaces and control groups are found by looking at the
+host; when it has ended, the tests check that they are gone.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from testbed.nodes import control_group, run_names
 
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE = 60.0
-"""Seconds after which something that should have happened never will."""
+"""Seconds after which an awaited event is taken never to happen."""
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -40,7 +40,7 @@ ENDLESS: dict[str, Any] = SMALL | {"training": {"updates": 100_000}}
 
 
 def until(happened: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """Wait until something is true; returns it."""
+    """Wait until ``happened`` returns a true value; return that value."""
     deadline = time.monotonic() + seconds
     while True:
         if value := happened():
@@ -65,19 +65,19 @@ def _network(process: int | str) -> str:
 
 
 def _links() -> set[str]:
-    """The links of this network namespace, which is none of the testbed's."""
+    """Return the links of this process's network namespace, which the testbed did not make."""
     lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
     return {line.partition(":")[0].strip() for line in lines}
 
 
 @dataclass
 class Traces:
-    """What one run has on this host."""
+    """The processes, namespaces and control groups that one run has on this host."""
 
     processes: list[psutil.Process]
     networks: dict[str, int]
-    """Network namespaces by name, each held open: the kernel gives the name of one that has gone
-    to the next one at once, which is another test's."""
+    """Descriptors of network namespaces by name. Each is held open: the kernel gives the name of
+    a namespace that is gone to the next one at once, which may be another test's."""
     groups: set[Path]
     links_before: set[str]
 
@@ -86,7 +86,7 @@ class Traces:
             os.close(self.networks.popitem()[1])
 
     def left(self) -> list[str]:
-        """What of it is still there."""
+        """Return the names of everything that is still there."""
         processes = [f"process {p.pid}" for p in self.processes if _alive(p)]
         here = {_network(name) for name in os.listdir("/proc") if name.isdigit()}
         return [
@@ -116,7 +116,7 @@ class Started:
 
     @property
     def said(self) -> str:
-        """Its standard error so far."""
+        """The command's standard error so far."""
         return self.errors.read_text()
 
     def until(self, happened: Callable[[], Any], what: str) -> Any:
@@ -128,7 +128,7 @@ class Started:
         return until(ended_or_happened, what)
 
     def until_training(self) -> None:
-        """Wait until it is in the middle of training: the first evaluation after the start is in."""
+        """Wait until the first evaluation after the start is in: training is under way."""
         self.until(lambda: len(self.curve().splitlines()) > 2, "an evaluation")
 
     def curve(self) -> str:
@@ -141,7 +141,7 @@ class Started:
         return manifest.parent
 
     def record(self, name: str) -> dict[str, Any]:
-        """``manifest`` or ``summary`` of its one run."""
+        """Return ``manifest`` or ``summary`` of the command's only run."""
         content: dict[str, Any] = json.loads((self.run_directory / f"{name}.json").read_bytes())
         return content
 
@@ -165,14 +165,14 @@ class Started:
         return capture
 
     def nodes(self) -> dict[str, psutil.Process]:
-        """The devices' processes by device name.
+        """Return the devices' processes by device name.
 
-        A device's second-last process id is the one that the fork server sees, which starts the
-        server first, the evaluator second and the workers then.
+        A device's second-last process id is the one that the fork server sees. The fork server
+        starts the server first, the evaluator second and then the workers.
         """
         inside = {}
         for node in self.fork_server.children():
-            with contextlib.suppress(FileNotFoundError):  # one that has just ended
+            with contextlib.suppress(FileNotFoundError):  # the node has just ended
                 inside[_id_for_fork_server(node)] = node
         names = ["server", "evaluator", *(f"worker-{i}" for i in range(len(inside) - 2))]
         return dict(zip(names, (inside[key] for key in sorted(inside)), strict=True))
@@ -198,11 +198,11 @@ class Started:
         return self.noted[-1]
 
     def wait(self, seconds: float = DEADLINE) -> int:
-        """Its exit status."""
+        """Wait for the command to end; return its exit status."""
         return int(self.process.wait(seconds))
 
     def interrupt(self) -> None:
-        """Ctrl-C: SIGINT to the whole process group of the terminal."""
+        """Do what Ctrl-C does: send SIGINT to the whole process group."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def close(self) -> None:
@@ -231,7 +231,7 @@ class CommandLine:
     """``testbed`` in a folder of its own, as a given user."""
 
     def __init__(self, folder: Path, **how: Any) -> None:
-        """``how`` goes to every ``Popen``: another user, more environment."""
+        """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment)."""
         self.folder = folder
         self.out = folder / "runs"
         search_path = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
@@ -252,7 +252,7 @@ class CommandLine:
     def start(
         self, *arguments: str | Path, out: Path | None = None, before: tuple[str, ...] = ()
     ) -> Started:
-        """Start a command; ``before`` is put before the interpreter's name."""
+        """Start a command; ``before`` goes before the interpreter's name."""
         number = len(self.started)
         output, errors = (self.folder / f"{name}-{number}" for name in ("output", "errors"))
         links = _links()
@@ -274,10 +274,10 @@ class CommandLine:
     def start_run(
         self, content: dict[str, Any] = SMALL, *options: str, report: bool = False
     ) -> Started:
-        """Start ``testbed run`` on an experiment file of its own.
+        """Start ``testbed run`` with an experiment file of the given content.
 
-        A report takes as long as a small run: only who looks at it, or at how it comes about
-        behind what happened to the run, has it written.
+        A report takes as long as a small run, so only tests that look at it, or at how it is
+        written after an early end, ask for it.
         """
         wanted = ("--report" if report else "--no-report",)
         return self.start("run", self.spec(content), "--out", self.out, *wanted, *options)
@@ -285,7 +285,7 @@ class CommandLine:
     def do(
         self, *arguments: str | Path, before: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Carry a command out to its end."""
+        """Run a command to its end."""
         started = self.start(*arguments, before=before)
         status = started.wait()
         return subprocess.CompletedProcess(
@@ -298,7 +298,7 @@ class CommandLine:
 
 
 def assert_one_sentence(result: subprocess.CompletedProcess[str], status: int) -> str:
-    """A command ended with a status and a sentence for a person; returns the sentence."""
+    """Assert that a command ended with a status and one line of error; return that line."""
     assert result.returncode == status, result.stderr
     assert result.stdout == ""
     assert result.stderr.startswith("testbed: ")
@@ -308,7 +308,7 @@ def assert_one_sentence(result: subprocess.CompletedProcess[str], status: int) -
 
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[CommandLine]:
-    """The command line in a temporary folder; what is still running afterwards is ended."""
+    """The command line in a temporary folder; commands still running at the end are stopped."""
     line = CommandLine(tmp_path)
     yield line
     line.close()
@@ -316,7 +316,7 @@ def command(tmp_path: Path) -> Iterator[CommandLine]:
 
 @pytest.fixture
 def command_with(tmp_path: Path) -> Iterator[Callable[..., CommandLine]]:
-    """Make command lines with more environment, which is taken over when one is made."""
+    """A function that makes command lines with additional environment variables."""
     made: list[CommandLine] = []
 
     def make(**environment: str) -> CommandLine:

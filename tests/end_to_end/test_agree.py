@@ -1,6 +1,7 @@
-"""Emulation and simulation are one experiment: the same parameters to the bit, the same bytes.
+"""Emulation and simulation of one experiment agree: the same parameters to the bit, the same bytes.
 
-Real namespaces and sockets on one side, one process on the other, one spec for each shape of algorithm.
+The emulation has real namespaces and sockets; the simulation is one process. There is one spec for
+each shape of algorithm.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ pytestmark = [
 
 
 def agree(tmp_path: Path, spec: dict[str, Any]) -> list[str]:
-    """Assert that they agree; returns the digests."""
+    """Assert that emulation and simulation agree; return the digests of the parameters."""
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(spec))
     found = pairs(path, tmp_path)
@@ -43,10 +44,10 @@ def test_each_shape_is_the_same_in_namespaces_and_in_the_simulator(
 ) -> None:
     spec["training"]["updates"] = 60
     digests = agree(tmp_path, spec)
-    assert len(set(digests)) == len(digests)  # nothing that would be the same whatever happened
+    assert len(set(digests)) == len(digests)  # so that equal digests mean something
 
 
-def test_so_are_encodings_pulls_and_error_feedback(tmp_path: Path, spec: dict[str, Any]) -> None:
+def test_encodings_pulls_and_error_feedback_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
     spec["training"]["updates"] = 60
     spec["algorithms"] = [
         {"name": "adacomp", "ratio": 0.01, "encoding": "compact-8-zstd", "pulls": "changed"},
@@ -58,7 +59,7 @@ def test_so_are_encodings_pulls_and_error_feedback(tmp_path: Path, spec: dict[st
     agree(tmp_path, spec)
 
 
-def test_and_classes_of_devices_that_differ_in_times_links_and_labels(
+def test_device_classes_with_different_times_links_and_labels_agree(
     tmp_path: Path, spec: dict[str, Any]
 ) -> None:
     spec["training"]["updates"] = 40
@@ -69,15 +70,15 @@ def test_and_classes_of_devices_that_differ_in_times_links_and_labels(
         {"name": "slow", "number": 2, "compute": {"mean": "600ms"}, "downlink": "20mbit"},
     ]
     spec["partition"] = {"kind": "dirichlet", "alpha": 0.5}
-    # Some classes' parameters take time to arrive, and some classes' do not.
+    # Parameters take time to reach some classes, and no time to reach the others.
     del spec["network"]["downlink"]
     agree(tmp_path, spec)
 
 
-def test_and_without_shaped_links_and_with_equal_times(
+def test_runs_with_unshaped_links_and_equal_times_agree(
     tmp_path: Path, spec: dict[str, Any]
 ) -> None:
-    """Everything happens at the same moments, so that only the rule for ties decides."""
+    """Events happen at the same moments, so that only the rule for ties decides their order."""
     spec["training"]["updates"] = 40
     del spec["network"]
     spec["compute"] = {"distribution": "constant", "mean": "50ms"}
@@ -85,8 +86,8 @@ def test_and_without_shaped_links_and_with_equal_times(
     agree(tmp_path, spec)
 
 
-def test_so_are_faults(tmp_path: Path, spec: dict[str, Any]) -> None:
-    """Really frozen, killed, started again and cut off on one side, and only reckoned on the other."""
+def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
+    """The emulation really freezes, kills, restarts and cuts off; the simulator only computes it."""
     spec["training"]["updates"] = 60
     spec["algorithms"] = [one for one in spec["algorithms"] if one["name"] != "all-to-all"]
     spec["devices"]["suspect_after"] = "3s"

@@ -1,4 +1,4 @@
-"""Random faults against 50 workers, three seeds; ``make chaos CHAOS=1-100`` tries a hundred."""
+"""Random faults against 50 workers, with three seeds; ``make chaos CHAOS=1-100`` tries a hundred."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A small run from the experiment file to its report, and what reads it afterwards."""
+"""A small run from the experiment file to its report, and the commands that read it afterwards."""
 
 import csv
 import hashlib
@@ -41,7 +41,7 @@ RUN_FILES = {
 
 @dataclass
 class Finished:
-    """A run of two algorithms that has completed."""
+    """An execution of two algorithms that has completed."""
 
     command: CommandLine
     status: int
@@ -80,7 +80,7 @@ def directory(finished: Finished, request: pytest.FixtureRequest) -> Path:
     return finished.execution / str(request.param)
 
 
-def test_says_how_it_goes_and_what_came_out(finished: Finished) -> None:
+def test_the_command_prints_its_progress_and_the_results(finished: Finished) -> None:
     assert finished.status == 0, finished.errors
     table = finished.output.splitlines()
     assert table[0].startswith("run ")
@@ -92,7 +92,7 @@ def test_says_how_it_goes_and_what_came_out(finished: Finished) -> None:
     assert "\r" not in finished.output + finished.errors
 
 
-def test_leaves_every_file_of_the_run_directory(finished: Finished, directory: Path) -> None:
+def test_the_run_directory_has_every_file(finished: Finished, directory: Path) -> None:
     assert {path.name for path in directory.iterdir()} == RUN_FILES
     in_execution = {path.name for path in finished.execution.iterdir()}
     assert in_execution == {"experiment.yaml", "report.html", "figures", "asgd", "adacomp-0.01"}
@@ -103,7 +103,7 @@ def test_leaves_every_file_of_the_run_directory(finished: Finished, directory: P
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
 
 
-def test_its_numbers_agree_with_each_other(directory: Path) -> None:
+def test_the_numbers_in_the_run_directory_agree(directory: Path) -> None:
     summary, manifest = read(directory / "summary.json"), read(directory / "manifest.json")
     assert (manifest["ended"], manifest["reason"]) == ("completed", None)
     assert (summary["ended"], summary["reason"]) == ("completed", None)
@@ -138,7 +138,7 @@ def test_its_numbers_agree_with_each_other(directory: Path) -> None:
     assert digest == summary["parameters_sha256"]
 
 
-def test_what_is_learnt_and_what_it_costs(finished: Finished) -> None:
+def test_training_learns_and_adacomp_sends_fewer_bytes(finished: Finished) -> None:
     dense = read(finished.execution / "asgd" / "summary.json")
     assert dense["ingress"]["payload_bytes"] == 4 * PARAMETERS * UPDATES
     assert dense["best_accuracy"] > 50  # of ten classes
@@ -148,7 +148,7 @@ def test_what_is_learnt_and_what_it_costs(finished: Finished) -> None:
     assert 0.01 < share < 0.025
 
 
-def test_ls_and_show_read_it(finished: Finished) -> None:
+def test_ls_and_show_list_the_runs(finished: Finished) -> None:
     listed = finished.command.do("ls", "--json")
     assert listed.returncode == 0, listed.stderr
     (execution,) = json.loads(listed.stdout)
@@ -162,7 +162,7 @@ def test_ls_and_show_read_it(finished: Finished) -> None:
         }
 
 
-def test_compare_draws_it(finished: Finished) -> None:
+def test_compare_draws_the_runs(finished: Finished) -> None:
     compared = finished.command.do("compare", finished.execution, "--out", "figure.svg")
     assert compared.returncode == 0, compared.stderr
     # The same table that the run printed.
@@ -182,7 +182,7 @@ def test_report_writes_the_same_files_again(finished: Finished) -> None:
     assert all(after[path] > before[path] for path in before)
 
 
-def test_two_at_once_do_not_meet(command: CommandLine) -> None:
+def test_two_runs_at_once_do_not_interfere(command: CommandLine) -> None:
     both = [command.start_run(SMALL, "--json", report=True) for _ in range(2)]
     assert [started.wait() for started in both] == [0, 0], [started.said for started in both]
     # Nothing but the JSON is on the standard output.

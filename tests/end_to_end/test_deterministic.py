@@ -1,7 +1,7 @@
-"""Under the virtual clock a run is the same to the bit, whatever the host does meanwhile.
+"""Under the virtual clock a run is the same to the bit, however busy the host is.
 
-64 workers in real namespaces, three times under the noise of other processes, and once with the
-workers started in another order.
+Four runs of 64 workers in real namespaces: three under the noise of other processes, and one with
+the workers started in another order.
 """
 
 import random
@@ -45,7 +45,7 @@ SPEC: dict[str, Any] = {
 
 
 class Nobody:
-    """A watcher that does not look."""
+    """A watcher that ignores everything."""
 
     def progress(self, progress: Progress) -> None:
         pass
@@ -56,7 +56,7 @@ class Nobody:
 
 @contextmanager
 def noise() -> Iterator[None]:
-    """Processes that compute by fits and starts, more of them than there are processors."""
+    """Run four processes that compute in bursts, to disturb the run."""
     code = (
         "import random, time\n"
         "end = time.monotonic() + 120\n"
@@ -83,7 +83,7 @@ def prepared(tmp_path: Path) -> Plan:
 
 
 def carry_out(one: Plan, directory: Path) -> tuple[dict[str, Any], Any]:
-    """The summary, and the rows of all pushes but for the host's own time."""
+    """Carry a run out; return its summary and the rows of all pushes, less the host's time."""
     summary = Run(one, directory, Nobody(), time.monotonic()).execute()
     assert summary["ended"] == "completed", summary["reason"]
     assert summary["traffic"]["reconciled"] is True
@@ -105,7 +105,7 @@ def test_the_same_bits_under_noise_and_in_any_order_of_starting(
 
     first, rows = found[0]
     workers = rows["worker"].to_numpy()
-    assert len(np.unique(workers)) > 32  # and not one after the other
+    assert len(np.unique(workers)) > 32  # and not in the order of their numbers
     assert (np.diff(workers) != 1).sum() > 200
     for summary, other in found[1:]:
         assert summary["parameters_sha256"] == first["parameters_sha256"]

@@ -1,7 +1,7 @@
-"""Runs whose devices are containers of a real engine: what they are, and that nothing is ever left.
+"""Runs whose devices are containers of a real engine: how they are confined, and that none is left.
 
-Roles are forked into the containers here, for which any image does; those that the image's own Python
-starts are tested where the image is (``tests/images``).
+Roles are forked into the containers here, for which any image does; roles that the image's own Python
+starts are tested in ``test_docker_image``.
 """
 
 import re
@@ -38,7 +38,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateEngine]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(engine: PrivateEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("DOCKER_HOST", engine.address)
-    others = set(left_over.folders())  # of runs that are none of the tests'
+    others = set(left_over.folders())  # of runs that no test here started
     yield
     until(lambda: not engine.containers(), "no container is left", 60)
     assert set(left_over.folders()) <= others
@@ -56,7 +56,7 @@ def devices(engine: PrivateEngine) -> dict[str, Container]:
 
 
 def inside(container: Container) -> list[psutil.Process]:
-    """The container's processes by the engine's own account, its first process the first."""
+    """Return the container's processes as the engine reports them, its first process first."""
     table = container.top()
     column = table["Titles"].index("PID")
     found = [psutil.Process(int(row[column])) for row in table["Processes"]]
@@ -69,7 +69,7 @@ def status_of(process: psutil.Process) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def test_devices_are_containers_that_crash_and_go(
+def test_devices_are_confined_containers_and_one_may_crash(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
     content = RUNNING | {
@@ -113,7 +113,7 @@ def test_devices_are_containers_that_crash_and_go(
         else:
             assert (host["NanoCpus"], host["Memory"]) == (0, 0)
     assert sorted(limits) == [(0.25, 96.0)] + [(0.5, 64.0)] * 2
-    # One of them crashes, the others go on.
+    # One container crashes, the others go on.
     there["worker-2"].kill()
     started.until(lambda: "worker-2 died: killed by SIGKILL" in started.said, "it is noticed")
     evaluations = len(started.curve().splitlines())
@@ -128,7 +128,9 @@ def test_devices_are_containers_that_crash_and_go(
     assert engine.containers() == []
 
 
-def test_interrupted_while_containers_are_made(command: CommandLine, engine: PrivateEngine) -> None:
+def test_an_interruption_while_containers_are_made_leaves_nothing(
+    command: CommandLine, engine: PrivateEngine
+) -> None:
     started = command.start_run(RUNNING)
     started.until(lambda: len(engine.containers()) > 1, "containers")
     traces = started.traces()
@@ -140,7 +142,7 @@ def test_interrupted_while_containers_are_made(command: CommandLine, engine: Pri
     assert engine.containers() == []
 
 
-def test_the_orchestrator_killed(command: CommandLine, engine: PrivateEngine) -> None:
+def test_a_killed_orchestrator_leaves_nothing(command: CommandLine, engine: PrivateEngine) -> None:
     started = command.start_run(RUNNING)
     started.until_training()
     traces = started.traces()
@@ -149,13 +151,13 @@ def test_the_orchestrator_killed(command: CommandLine, engine: PrivateEngine) ->
     traces.assert_gone(20)
 
 
-def test_orchestrator_and_agent_killed_and_clean(
+def test_clean_removes_the_folder_of_a_killed_run(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
     started = command.start_run(RUNNING)
     started.until_training()
     agent = started.agent
-    removed = command.do("clean").stdout  # what an unrelated run has left, if anything
+    removed = command.do("clean").stdout  # leftovers of unrelated runs, if any
     assert f"testbed-{agent.pid}-" not in removed
     assert list(FOLDERS.glob(f"testbed-{agent.pid}-*"))
     traces = started.traces()
@@ -163,7 +165,7 @@ def test_orchestrator_and_agent_killed_and_clean(
     agent.kill()
     started.process.kill()
     started.wait()
-    # Nobody asked the engine for it: the containers' lifeline was cut.
+    # The engine removes them unasked: the containers' lifeline was cut.
     until(lambda: not engine.containers(), "the engine has removed the containers", 20)
     traces.assert_gone()
     (folder,) = FOLDERS.glob(f"testbed-{agent.pid}-*")
@@ -173,7 +175,7 @@ def test_orchestrator_and_agent_killed_and_clean(
     assert not folder.exists()
 
 
-def test_two_at_once_beside_what_an_older_run_left(
+def test_two_runs_at_once_next_to_containers_of_an_older_run(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
     # Containers that were created and never started, as by an engine that died just then.
@@ -205,16 +207,18 @@ def test_two_at_once_beside_what_an_older_run_left(
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_the_engine_dies(command: CommandLine, engine: PrivateEngine, how: signal.Signals) -> None:
+def test_a_run_leaves_nothing_when_the_engine_dies(
+    command: CommandLine, engine: PrivateEngine, how: signal.Signals
+) -> None:
     started = command.start_run(RUNNING)
     started.until_training()
     traces = started.traces()
     engine.end(how)
     try:
-        if how == signal.SIGTERM:  # it ends its containers first
+        if how == signal.SIGTERM:  # the engine ends its containers first
             assert started.wait() == 1
             assert re.search(r"asgd failed: .* died: killed by SIGKILL", started.said)
-        else:  # they live on without it
+        else:  # the containers go on without it
             updates = len(started.curve().splitlines())
             started.until(lambda: len(started.curve().splitlines()) > updates + 1, "it goes on")
             started.interrupt()
@@ -259,7 +263,7 @@ def refused(command: CommandLine, *changes: str) -> str:
     return result.stderr
 
 
-def test_faults_strike_containers_and_the_simulator_ends_with_the_same_bits(
+def test_faults_of_containers_and_of_the_simulator_end_with_the_same_bits(
     tmp_path: Path, nothing_is_left: None
 ) -> None:
     content = yaml.safe_load(SPEC.read_text())
@@ -279,7 +283,7 @@ def test_faults_strike_containers_and_the_simulator_ends_with_the_same_bits(
     chosen = ("devices.runtime=docker", "devices.launch=fork", f"devices.image={TINY}")
     (emulated,) = carry_out("run", path, tmp_path / "emulated", chosen)
     found = Pair("docker, fork", emulated, simulated).differences()
-    # What an outage has TCP send again is measured, and not modelled.
+    # What TCP sends again after an outage is measured, and not modelled.
     assert [text for text in found if not text.startswith("wire bytes")] == []
     assert emulated["faults"] == simulated["faults"]
     assert set(emulated["faults"]) == {"freeze", "kill", "partition", "stop-network"}
@@ -303,7 +307,7 @@ def test_a_server_that_is_killed_in_its_container_comes_back(
     chosen = ("devices.runtime=docker", "devices.launch=fork", f"devices.image={TINY}")
     (emulated,) = carry_out("run", path, tmp_path / "emulated", chosen)
     found = Pair("docker, fork", emulated, undisturbed).differences()
-    # What is done twice passes the wire twice, and of what it had received the dead one cannot tell.
+    # Repeated work passes the wire twice, and a killed server cannot report what it had received.
     measured = ("wire bytes", "the emulation's own ledgers")
     assert [text for text in found if not text.startswith(measured)] == []
     reasons = {one["reason"] for one in emulated["traffic"]["differences"]}
@@ -324,7 +328,7 @@ def test_a_worker_kept_frozen_for_good_is_a_paused_container(
     assert started.wait() != 0
 
 
-def test_a_worker_that_uses_more_memory_than_it_has_dies_of_that(command: CommandLine) -> None:
+def test_a_worker_that_exceeds_its_memory_is_killed_with_the_reason(command: CommandLine) -> None:
     classes = [{"name": "fits", "number": 2}, {"name": "small", "number": 1, "memory": "6MiB"}]
     content = SMALL | {"model": "mlp-large", "devices": DEVICES | {"classes": classes}}
     done = command.do("run", command.spec(content), "--out", command.out, "--no-report")
@@ -335,7 +339,7 @@ def test_a_worker_that_uses_more_memory_than_it_has_dies_of_that(command: Comman
     assert "died: killed by the kernel for using more than its 6MiB of memory" in died[0]
 
 
-def test_images_that_are_missing_or_of_other_code(
+def test_unsuitable_images_and_excessive_limits_are_refused(
     command: CommandLine, engine: PrivateEngine
 ) -> None:
     said = refused(command, "devices.image=nobody/has:this")
@@ -351,7 +355,7 @@ def test_images_that_are_missing_or_of_other_code(
     assert re.search(r"limited Docker image +there is no image testbed:", found)
 
 
-def test_what_only_containers_have(command: CommandLine) -> None:
+def test_limits_without_containers_and_too_little_memory_are_refused(command: CommandLine) -> None:
     content = SMALL | {"devices": {"workers": 5, "cpus": 0.5}}
     result = command.do("run", command.spec(content), "--out", command.out)
     assert result.returncode == 2
@@ -362,6 +366,6 @@ def test_what_only_containers_have(command: CommandLine) -> None:
     assert "a role loads torch for itself, which 200MiB do not hold" in result.stderr
 
 
-def test_the_plan_says_so(command: CommandLine) -> None:
+def test_the_plan_names_containers_and_forked_roles(command: CommandLine) -> None:
     said = command.do("plan", command.spec(RUNNING)).stdout
     assert "each run makes, of Docker containers, roles forked into them:" in said

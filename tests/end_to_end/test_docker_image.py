@@ -1,4 +1,4 @@
-"""Roles that are started by their containers' own Python, from the image of this code."""
+"""Runs whose roles are started by their containers' own Python, from the image of this code."""
 
 import json
 import signal
@@ -29,13 +29,13 @@ DEVICES: dict[str, Any] = {"workers": 2, "runtime": "docker", "launch": "image"}
 @pytest.fixture(autouse=True)
 def nothing_is_left(docker_client: docker.DockerClient) -> Iterator[None]:
     yield
-    # Somebody else's runs may be under way; of those that are over nothing may be left.
+    # Other runs may be under way; runs that are over must have left nothing.
     until(lambda: not list(left_over.containers(docker_client)), "no container is left", 10)
     assert left_over.folders() == []
 
 
 def write_dataset(folder: Path) -> None:
-    """A made-up dataset that the image does not have."""
+    """Write a made-up dataset, which the image does not have."""
     generator = np.random.default_rng(7)
     folder.mkdir()
     for images, labels, count in ((*FILES[:2], 200), (*FILES[2:], 50)):
@@ -45,7 +45,7 @@ def write_dataset(folder: Path) -> None:
         (folder / labels).write_bytes(b"\0\0\x08\1" + n + bytes(i % 10 for i in range(count)))
 
 
-def test_the_same_as_in_the_simulator_with_data_of_the_hosts(tmp_path: Path) -> None:
+def test_runs_with_data_of_the_host_agree_with_the_simulator(tmp_path: Path) -> None:
     write_dataset(tmp_path / "own")
     (tmp_path / "trace.csv").write_text("seconds\n0.05\n0.07\n0.02\n")
     content = {
@@ -92,7 +92,7 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     assert "asgd interrupted: stopped by SIGINT" in started.said
 
 
-def test_a_container_that_ends_before_its_role_could_begin_is_told(
+def test_a_container_that_ends_before_its_role_begins_is_reported(
     command: CommandLine, docker_client: docker.DockerClient
 ) -> None:
     started = command.start_run(ENDLESS | {"devices": DEVICES})
@@ -111,7 +111,7 @@ def test_a_container_that_ends_before_its_role_could_begin_is_told(
     assert " ended before its role could begin" in started.said
 
 
-def test_what_cannot_be_loaded_inside_is_told(command: CommandLine) -> None:
+def test_a_dataset_that_a_container_may_not_read_is_reported(command: CommandLine) -> None:
     folder = command.folder / "own"
     write_dataset(folder)
     (folder / FILES[0]).chmod(0o600)  # root's, and the image's user is not root

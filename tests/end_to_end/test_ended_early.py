@@ -1,4 +1,4 @@
-"""Runs that somebody or something ends: what the run directory says then, and that nothing is left."""
+"""Runs that end early: what the run directory says afterwards, and that nothing is left on the host."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def assert_ended(started: Started, ended: str, reason: str) -> None:
-    """The command said how the run ended, and so do its records."""
+    """Assert that the command and the run's records say how the run ended."""
     status = {"stopped by SIGINT": 130, "stopped by SIGTERM": 143}.get(reason, 1)
     assert started.wait() == status, started.said
     assert f"testbed: asgd {ended}: {reason}" in started.said
@@ -33,7 +33,7 @@ def assert_ended(started: Started, ended: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["loading", "training"])
-def test_ctrl_c(command: CommandLine, phase: str) -> None:
+def test_ctrl_c_ends_the_run_as_interrupted(command: CommandLine, phase: str) -> None:
     started = command.start_run(ENDLESS, report=True)
     if phase == "training":
         started.until_training()
@@ -42,18 +42,18 @@ def test_ctrl_c(command: CommandLine, phase: str) -> None:
         started.until(lambda: started.process.children(recursive=True)[1:], "a fork server")
     traces = started.traces()
     started.interrupt()
-    traces.processes = traces.processes[1:]  # the report is still to be written
+    traces.processes = traces.processes[1:]  # the command itself still writes the report
     traces.assert_gone()
     assert_ended(started, "interrupted", "stopped by SIGINT")
     if phase == "training":
-        # What was evaluated was applied, and what was applied is on record.
+        # Evaluated updates were applied, and applied updates are recorded.
         updates = pq.read_table(started.run_directory / "updates.parquet")
         evaluated = int(started.curve().splitlines()[-1].split(",")[0])
         assert started.record("summary")["updates"] == updates.num_rows >= evaluated >= 50
         assert (started.run_directory.parent / "report.html").exists()
 
 
-def test_sigterm(command: CommandLine) -> None:
+def test_sigterm_ends_the_run_as_interrupted(command: CommandLine) -> None:
     started = command.start_run(ENDLESS)
     started.until_training()
     traces = started.traces()
@@ -72,7 +72,7 @@ def test_sigterm(command: CommandLine) -> None:
     ],
     ids=["agent", "fork server", "server", "evaluator"],
 )
-def test_killed(
+def test_a_run_fails_when_a_process_that_it_needs_is_killed(
     command: CommandLine, victim: Callable[[Started], psutil.Process], reason: str
 ) -> None:
     started = command.start_run(ENDLESS)
@@ -85,7 +85,7 @@ def test_killed(
     assert command.do("clean").returncode == 0
 
 
-def test_the_orchestrator_killed(command: CommandLine) -> None:
+def test_a_run_whose_orchestrator_was_killed_shows_as_interrupted(command: CommandLine) -> None:
     started = command.start_run(ENDLESS)
     started.until_training()
     traces = started.traces()
@@ -101,7 +101,7 @@ def test_the_orchestrator_killed(command: CommandLine) -> None:
     assert run["ingress"]["payload_bytes"] > 0
 
 
-def test_a_worker_killed_and_the_run_goes_on(command: CommandLine) -> None:
+def test_a_run_goes_on_without_a_killed_worker(command: CommandLine) -> None:
     started = command.start_run(SMALL | {"training": {"updates": 600}})
     started.until_training()
     traces = started.traces()
@@ -116,7 +116,7 @@ def test_a_worker_killed_and_the_run_goes_on(command: CommandLine) -> None:
     assert "worker-3 died: killed by SIGKILL" in started.said
 
 
-def test_all_workers_killed(command: CommandLine) -> None:
+def test_a_run_fails_when_all_workers_are_killed(command: CommandLine) -> None:
     started = command.start_run(ENDLESS, report=True)
     started.until_training()
     traces = started.traces()
@@ -131,7 +131,7 @@ def test_all_workers_killed(command: CommandLine) -> None:
     assert (started.run_directory.parent / "report.html").exists()
 
 
-def test_clean(command: CommandLine) -> None:
+def test_clean_removes_only_control_groups_of_killed_runs(command: CommandLine) -> None:
     started = command.start_run(ENDLESS)
     started.until_training()
     traces = started.traces()

@@ -1,4 +1,4 @@
-"""Faults that really happen to namespaces, links and processes, under the wall clock."""
+"""Faults of namespaces, links and processes in real runs under the wall clock."""
 
 import json
 import time
@@ -30,7 +30,7 @@ FAULTY: dict[str, Any] = SMALL | {
     "evaluation": {"every": 200},
 }
 QUICK = 20.0
-"""Seconds within which a run ends when its last update is applied: nobody is waited for."""
+"""Seconds within which a run ends after its last update: it does not wait for lost devices."""
 
 
 def of(worker: int, when: dict[str, Any], how: Any, lasting: str | None = None) -> dict[str, Any]:
@@ -44,12 +44,12 @@ def faults(started: Started) -> list[dict[str, Any]]:
 
 
 def assert_sound(started: Started) -> dict[str, Any]:
-    """A run is over, and every ledger of it agrees with every other."""
+    """Assert that a run's ledgers agree and no update is lost or repeated; return its summary."""
     summary = started.record("summary")
     assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
     rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
     applied = [i for i, yes in zip(rows["iteration"], rows["applied"], strict=True) if yes]
-    assert applied == list(range(1, summary["updates"] + 1))  # none is lost, none applied twice
+    assert applied == list(range(1, summary["updates"] + 1))  # none lost, none applied twice
     account = pq.read_table(started.run_directory / "traffic" / "accounting.parquet").to_pydict()
     sums: Counter[str] = Counter()
     for i, direction in enumerate(account["direction"]):
@@ -68,12 +68,12 @@ def assert_quick(started: Started) -> None:
     assert events[-1]["time"] < last + QUICK
 
 
-def test_every_kind_happens_ends_and_is_written_down(command: CommandLine) -> None:
+def test_every_kind_of_fault_begins_ends_and_is_recorded(command: CommandLine) -> None:
     rules = [
         of(0, {"time": "0.5s"}, "freeze", "500ms"),
         of(1, {"time": "0.6s"}, "kill", "300ms"),
         of(2, {"time": "0.7s"}, "stop-network", "800ms"),
-        of(2, {"time": "0.9s"}, "kill", "200ms"),  # while nobody can hear that it is gone
+        of(2, {"time": "0.9s"}, "kill", "200ms"),  # while no packet can report its end
         {
             "who": {"devices": ["worker-3", "worker-4"]},
             "when": {"iteration": 100},
@@ -111,7 +111,7 @@ def test_every_kind_happens_ends_and_is_written_down(command: CommandLine) -> No
     for rule in (0, 1, 2, 3, 4, 5):
         assert ended[rule] - begun[rule]["time"] == pytest.approx(begun[rule]["duration"], abs=0.3)
     assert {6, 7, 8}.isdisjoint(ended)
-    # Who is gone for good pushes no more, but for what was on its way; who came back does.
+    # A worker lost for good pushes at most what was on its way; one that came back pushes again.
     rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
     by = {
         w: [t for t, o in zip(rows["time"], rows["worker"], strict=True) if o == w]
@@ -147,7 +147,7 @@ def test_the_same_devices_are_struck_after_the_same_pushes(command: CommandLine)
     schedule = Schedule(planned.faults.rules, planned.seed, planned.workers)
     for worker in range(8):
         first, second = (one[worker] for one in seen)
-        # How many pushes it got to make is up to the host.
+        # The host's speed decides how many pushes a worker makes.
         assert first[: len(second)] == second[: len(first)]
         for pushes, rule in first:
             assert rule in [fault.rule for fault in schedule.after_push(worker, pushes)]
@@ -155,7 +155,7 @@ def test_the_same_devices_are_struck_after_the_same_pushes(command: CommandLine)
 
 
 def _struck(started: Started) -> dict[int, list[tuple[int, int]]]:
-    """Of each worker, how many pushes of its had been applied when which rule struck it."""
+    """Return for each worker its faults: how many of its pushes were applied before, and the rule."""
     rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
     found: dict[int, list[tuple[int, int]]] = {worker: [] for worker in range(8)}
     for one in faults(started):
@@ -167,7 +167,7 @@ def _struck(started: Started) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def test_a_run_ends_when_everybody_is_lost(command: CommandLine) -> None:
+def test_a_run_ends_when_every_worker_is_lost(command: CommandLine) -> None:
     rules = [
         of(0, {"time": "0.3s"}, "kill"),
         of(1, {"time": "0.3s"}, "freeze"),
@@ -182,7 +182,7 @@ def test_a_run_ends_when_everybody_is_lost(command: CommandLine) -> None:
     assert "testbed: asgd failed: no further update could come about" in started.said
 
 
-def test_damaged_frames_are_refused_where_the_kernel_cannot(command: CommandLine) -> None:
+def test_corrupt_faults_are_refused_where_the_kernel_lacks_netem(command: CommandLine) -> None:
     content = FAULTY | {"faults": [of(0, {"time": "0.1s"}, {"kind": "corrupt", "share": "1%"})]}
     if "netem" not in _missing_disciplines():
         started = command.start_run(content)
@@ -193,8 +193,8 @@ def test_damaged_frames_are_refused_where_the_kernel_cannot(command: CommandLine
     assert not Path(command.out).exists() or not list(Path(command.out).glob("*/*/*"))
 
 
-def test_who_is_frozen_holds_no_turn_at_computing(command: CommandLine) -> None:
-    """Workers that compute all the time are frozen, most of them: the others get every turn."""
+def test_a_frozen_worker_holds_no_turn_at_computing(command: CommandLine) -> None:
+    """Most workers, which compute all the time, are frozen; the others must get every turn."""
     count, frozen = 30, 20
     rules = [of(number, {"time": f"{1 + number / 10}s"}, "freeze") for number in range(frozen)]
     content = SMALL | {
@@ -208,7 +208,7 @@ def test_who_is_frozen_holds_no_turn_at_computing(command: CommandLine) -> None:
     started.until_training()
     nodes = started.nodes()
     started.until(lambda: len(faults(started)) == frozen, "all faults")
-    time.sleep(0.5)  # the last one is told of before it is done
+    time.sleep(0.5)  # the last fault is reported before it has taken effect
     for number in range(frozen):
         with Path(f"/proc/{nodes[f'worker-{number}'].pid}/ns/net").open() as network:
             assert not holds_turn(network.fileno()), f"worker-{number}"
@@ -216,9 +216,9 @@ def test_who_is_frozen_holds_no_turn_at_computing(command: CommandLine) -> None:
     started.until(lambda: started.curve() != before, "another evaluation")
 
 
-def test_a_trace_of_five_thousand(command: CommandLine) -> None:
-    """What the agent and the roles are told of it is longer than a packet of a channel."""
-    rows = [f"worker-{i % 8},{3600 + i}" for i in range(5_000)]  # none is struck in so short a run
+def test_a_run_accepts_a_trace_of_five_thousand_faults(command: CommandLine) -> None:
+    """The faults as sent to the agent and the roles are longer than a packet of a channel."""
+    rows = [f"worker-{i % 8},{3600 + i}" for i in range(5_000)]  # too late for so short a run
     trace = command.folder / "outages.csv"
     trace.write_text("\n".join(["device,time", *rows]) + "\n")
     rule = {"when": {"trace": str(trace)}, "how": "freeze", "lasting": "1s"}

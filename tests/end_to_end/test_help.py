@@ -1,4 +1,4 @@
-"""The help of every command prints."""
+"""The help of every command, as ``--help`` prints it."""
 
 import pytest
 
@@ -13,7 +13,7 @@ COMMANDS = sorted(
 
 
 @pytest.mark.parametrize("command_name", [*COMMANDS, "data fetch", "data ls"])
-def test_help(command: CommandLine, command_name: str) -> None:
+def test_every_command_prints_its_help(command: CommandLine, command_name: str) -> None:
     result = command.do(*command_name.split(), "--help")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""

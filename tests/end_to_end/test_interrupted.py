@@ -1,7 +1,7 @@
 """Ctrl-C in every phase of every command: the exit status is 130, and no traceback is shown.
 
-A command is held in its phase by something that it waits for: a fifo that nobody writes to, or a proxy
-that never answers.
+A command is held in its phase by something that it waits for: a fifo without data, or a proxy that
+never answers.
 """
 
 import os
@@ -20,25 +20,25 @@ INTERRUPTED = 130
 
 
 def hold(path: Path) -> Path:
-    """Put a fifo in the place of a file: whoever reads it waits."""
+    """Replace a file by a fifo, so that a process that reads it waits; return the path."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     return path
 
 
 def interrupt_once_read(started: Started, path: Path) -> None:
-    """Wait until the command has come to the fifo, and for what is in it; then interrupt it."""
+    """Interrupt the command when it has opened the fifo and waits for data."""
 
     def opened() -> int | None:
         try:
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # ENXIO: nobody reads
+        except OSError:  # ENXIO: no process reads the fifo yet
             return None
 
-    # Open until the end: without a writer, the command would see the end of the file and go on.
+    # Kept open: without a writer, the command would see the end of the file and go on.
     writer = started.until(opened, f"it opens {path}")
     try:
-        # A signal between the interpreter's last look at signals and read() would not end the latter.
+        # A signal between the interpreter's last check for signals and read() would not end read().
         started.until(
             lambda: started.process.status() == psutil.STATUS_SLEEPING, f"it reads {path}"
         )
@@ -55,7 +55,7 @@ def assert_interrupted(started: Started) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that is complete, without a report."""
+    """The directory of a complete run without a report."""
     command = CommandLine(tmp_path_factory.mktemp("complete"))
     done = command.do("simulate", command.spec(), "--out", command.out, "--no-report")
     assert done.returncode == 0, done.stderr
@@ -64,12 +64,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("what", ["plan", "run"])
-def test_while_the_experiment_file_is_read(command: CommandLine, what: str) -> None:
+def test_ctrl_c_while_the_experiment_file_is_read(command: CommandLine, what: str) -> None:
     path = hold(command.folder / "spec.yaml")
     interrupt_once_read(command.start(what, path), path)
 
 
-def test_while_a_dataset_is_fetched(
+def test_ctrl_c_while_a_dataset_is_fetched(
     command_with: Callable[..., CommandLine], tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
@@ -84,11 +84,11 @@ def test_while_a_dataset_is_fetched(
         connection, _ = proxy.accept()
         with connection:
             assert_interrupted(started)
-    # What had begun to come is not kept.
+    # A partial download is not kept.
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
-def test_while_a_simulation_trains(command: CommandLine) -> None:
+def test_ctrl_c_while_a_simulation_trains(command: CommandLine) -> None:
     started = command.start("simulate", command.spec(ENDLESS), "--out", command.out, "--no-report")
     started.until_training()
     assert_interrupted(started)
@@ -102,10 +102,10 @@ def test_another_signal_has_its_own_status(command: CommandLine) -> None:
     assert started.wait() == 128 + signal.SIGTERM, started.said
 
 
-def test_while_the_report_of_a_run_is_written(
+def test_ctrl_c_while_the_report_of_a_run_is_written(
     command_with: Callable[..., CommandLine], tmp_path: Path
 ) -> None:
-    settings = hold(tmp_path / "matplotlibrc")  # what draws the figures reads it first
+    settings = hold(tmp_path / "matplotlibrc")  # matplotlib reads it before it draws the figures
     command = command_with(MATPLOTLIBRC=str(settings))
     started = command.start("simulate", command.spec(), "--out", command.out)
     interrupt_once_read(started, settings)
@@ -113,13 +113,13 @@ def test_while_the_report_of_a_run_is_written(
 
 
 @pytest.mark.parametrize("what", ["report", "show"])
-def test_while_a_run_is_read(command: CommandLine, run: Path, what: str) -> None:
+def test_ctrl_c_while_a_run_is_read(command: CommandLine, run: Path, what: str) -> None:
     directory = command.folder / "copy" / "execution" / run.name
     shutil.copytree(run, directory)
     interrupt_once_read(command.start(what, directory), hold(directory / "summary.json"))
 
 
-def test_while_a_run_is_replayed(command: CommandLine, run: Path) -> None:
+def test_ctrl_c_while_a_run_is_replayed(command: CommandLine, run: Path) -> None:
     started = command.start("replay", run, "--metrics-port", "0", "--speed", "0.0001")
     started.until(lambda: "metrics: http" in started.said, "it serves")
     assert_interrupted(started)

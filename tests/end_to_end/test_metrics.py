@@ -1,4 +1,4 @@
-"""Metrics of real runs over HTTP, while they go, when they have ended, and replayed afterwards."""
+"""Metrics of runs over HTTP: during a run, after its end, and in a replay."""
 
 import json
 import re
@@ -52,11 +52,11 @@ UNKNOWN_AFTERWARDS = {
     "testbed_memory_bytes",
     "testbed_cpu_seconds_total",
 }
-"""What a run directory does not tell."""
+"""Metrics that a run directory does not contain, so that a replay lacks them."""
 
 
 def where(started: Started) -> str:
-    """Where a command says that it serves."""
+    """Return the address at which a command says that it serves metrics."""
 
     def told() -> str | None:
         found = re.search(r"metrics: (http://\S+)", started.said)
@@ -78,7 +78,7 @@ def phase(found: Samples, algorithm: str) -> str | None:
 
 
 def by_label(found: Samples, name: str, algorithm: str, label: str) -> dict[str, float]:
-    """Values of a metric by one of its labels, added up over the others."""
+    """Return values of a metric by one of its labels, summed over the others."""
     result: dict[str, float] = {}
     for labels, one in found[name].items():
         fields = dict(labels)
@@ -89,7 +89,7 @@ def by_label(found: Samples, name: str, algorithm: str, label: str) -> dict[str,
 
 @dataclass
 class Watched:
-    """A command whose metrics were read all the while."""
+    """A command that has ended, and the pages of metrics scraped from start to end."""
 
     execution: Path
     status: int
@@ -112,7 +112,7 @@ class Watched:
 
 
 def watch(command: CommandLine, content: dict[str, Any], *options: str) -> Watched:
-    """Carry an experiment out and scrape it; Ctrl-C ends its lingering."""
+    """Carry out an experiment and scrape its metrics; Ctrl-C ends its lingering."""
     verb, *more = options or ("run",)
     where_to = ("--out", str(command.out), "--metrics-port", "0", "--metrics-linger", "10min")
     started = command.start(verb, command.spec(content), *where_to, *more)
@@ -142,15 +142,15 @@ ALGORITHMS = pytest.mark.parametrize("algorithm", ["asgd", "adacomp-0.01"])
 
 
 class TestEmulation:
-    """A served run in namespaces."""
+    """Metrics of an emulation in namespaces."""
 
     pytestmark = real
 
-    def test_ends_with_the_status_that_it_had(self, watched: Watched) -> None:
+    def test_lingering_does_not_change_the_exit_status(self, watched: Watched) -> None:
         assert watched.status == 0
 
     @ALGORITHMS
-    def test_final_values_are_the_summarys(self, watched: Watched, algorithm: str) -> None:
+    def test_final_values_equal_the_summary(self, watched: Watched, algorithm: str) -> None:
         found, summary = watched.final, watched.summary(algorithm)
         assert summary["traffic"]["reconciled"] is True
         assert phase(found, algorithm) == "completed"
@@ -179,7 +179,9 @@ class TestEmulation:
         assert dict(info).items() >= {"dataset": "digits", "workers": "5", "seed": "1"}.items()
 
     @ALGORITHMS
-    def test_the_histogram_is_of_the_journals_rows(self, watched: Watched, algorithm: str) -> None:
+    def test_the_staleness_histogram_matches_the_updates(
+        self, watched: Watched, algorithm: str
+    ) -> None:
         rows = pq.read_table(watched.execution / algorithm / "updates.parquet").to_pydict()
         staleness = rows["staleness"]
         name = "testbed_update_staleness"
@@ -203,7 +205,7 @@ class TestEmulation:
         assert wire == counted("egress", "wire_bytes")
         packets = value(watched.final, "testbed_ingress_packets_total", algorithm)
         assert packets == counted("ingress", "frames")
-        # One is 66 bytes, and 12 to 28 more if it reports a gap.
+        # An acknowledgement has 66 bytes, and 12 to 28 more if it reports a gap.
         pure = value(watched.final, "testbed_ingress_acknowledgements_total", algorithm)
         size = counted("ingress", "ack_bytes")
         assert size / 94 <= pure <= size / 66
@@ -215,7 +217,9 @@ class TestEmulation:
         assert 0 < message - payload < 100 * (UPDATES + 3 * WORKERS)
 
     @ALGORITHMS
-    def test_what_the_host_spends(self, watched: Watched, algorithm: str) -> None:
+    def test_time_memory_and_processor_metrics_are_plausible(
+        self, watched: Watched, algorithm: str
+    ) -> None:
         found = watched.final
         applied = value(found, "testbed_server_apply_seconds_count", algorithm)
         assert applied == UPDATES
@@ -232,12 +236,14 @@ class TestEmulation:
         assert all(0 < seconds < 600 for seconds in processor.values())
 
     @ALGORITHMS
-    def test_uplinks(self, watched: Watched, algorithm: str) -> None:
+    def test_uplink_metrics_match_the_links_and_the_ingress(
+        self, watched: Watched, algorithm: str
+    ) -> None:
         found, label = watched.final, "device_class"
         capacity = by_label(found, "testbed_uplink_capacity_bytes_per_second", algorithm, label)
         assert capacity == {name: 6.25e6 * size for name, size in CLASSES.items()}
         sent = by_label(found, "testbed_uplink_transmitted_bytes_total", algorithm, label)
-        # Nothing is lost on the way, and nothing but the workers' traffic is counted in.
+        # Nothing is lost on the way, and only the workers' traffic is counted.
         ingress = value(found, "testbed_ingress_bytes_total", algorithm, layer="wire")
         assert sum(sent.values()) == ingress
         used = [
@@ -250,13 +256,13 @@ class TestEmulation:
         ]
         assert 0 < max(used) < 1.1
 
-    def test_while_it_goes(self, watched: Watched) -> None:
+    def test_phases_and_counts_advance_during_a_run(self, watched: Watched) -> None:
         seen = watched.seen
         phases = [phase(one, "asgd") for one in seen]
         order = [p for i, p in enumerate(phases) if p and p != ([None, *phases])[i]]
-        assert order == [one for one in PHASES if one in order]  # each once, none too early
+        assert order == [one for one in PHASES if one in order]  # each once, in order
         assert order[0] == "loading" and order[-1] == "completed"
-        # Two scrapes may lie around a short phase; a line is printed for each.
+        # A short phase may fall between two scrapes; a line is printed for each phase.
         told = re.findall(r"asgd \(1/2\): (loading|training|finishing)", watched.said)
         assert list(dict.fromkeys(told)) == ["loading", "training", "finishing"]
         during = [one for one, p in zip(seen, phases, strict=True) if p == "training"]
@@ -280,7 +286,7 @@ class TestEmulation:
                         assert now >= before.get((name, labels), 0), (name, labels)
                         before[name, labels] = now
 
-    def test_earlier_runs_stay(self, watched: Watched) -> None:
+    def test_metrics_of_a_completed_run_stay_unchanged(self, watched: Watched) -> None:
         ended = [one for one in watched.seen if phase(one, "asgd") == "completed"]
         of_asgd = [
             {
@@ -293,7 +299,7 @@ class TestEmulation:
             n: v for n, v in of_asgd[1].items() if v
         }
 
-    def test_promtool_finds_nothing_to_say(self, watched: Watched) -> None:
+    def test_promtool_accepts_the_metrics(self, watched: Watched) -> None:
         promtool = shutil.which("promtool")
         if promtool is None:
             pytest.skip("there is no promtool here: Debian has it in the package prometheus")
@@ -307,7 +313,7 @@ class TestEmulation:
             )
             assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
-    def test_replayed_it_ends_with_the_same_values(
+    def test_a_replay_ends_with_the_same_values(
         self, watched: Watched, command: CommandLine
     ) -> None:
         found = replayed(command, watched.execution)
@@ -315,11 +321,11 @@ class TestEmulation:
         assert missing == UNKNOWN_AFTERWARDS
         for name, values in found.items():
             expected = watched.final[name]
-            if name == "testbed_egress_bytes_total":  # nobody wrote the payload down
+            if name == "testbed_egress_bytes_total":  # the payload is not recorded
                 expected = {k: v for k, v in expected.items() if ("layer", "payload") not in k}
             assert values == expected, name
 
-    def test_replayed_it_moves_as_it_did(self, watched: Watched, command: CommandLine) -> None:
+    def test_a_replay_advances_as_the_run_did(self, watched: Watched, command: CommandLine) -> None:
         run = watched.execution / "asgd"
         started = command.start(
             *("replay", run, "--metrics-port", "0", "--speed", "2", "--metrics-linger", "1min")
@@ -348,7 +354,7 @@ class TestEmulation:
 
 
 def replayed(command: CommandLine, *runs: Path) -> Samples:
-    """The final values of runs that are replayed."""
+    """Replay runs; return the final values of their metrics."""
     how = ("--speed", "0", "--metrics-port", "0", "--metrics-linger", "1min")
     started = command.start("replay", *runs, *how)
     url = where(started)
@@ -368,7 +374,7 @@ def same_afterwards(command: CommandLine, watched: Watched, unknown: set[str]) -
 
 @pytest.mark.real
 @pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
-def test_peers_under_the_virtual_clock(command: CommandLine) -> None:
+def test_metrics_of_peers_match_the_summary_and_a_replay(command: CommandLine) -> None:
     watched = watch(command, PEERS)
     found, summary = watched.final, watched.summary("peers")
     for layer in LAYERS:
@@ -395,7 +401,9 @@ def test_peers_under_the_virtual_clock(command: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(("content", "label"), [(SERVED, "adacomp-0.05"), (PEERS, "peers")])
-def test_simulations(command: CommandLine, content: dict[str, Any], label: str) -> None:
+def test_metrics_of_simulations_match_the_summary_and_a_replay(
+    command: CommandLine, content: dict[str, Any], label: str
+) -> None:
     watched = watch(command, content, "simulate", "--metrics-workers", "--no-report")
     assert watched.status == 0
     found, summary = watched.final, watched.summary(label)
@@ -418,7 +426,7 @@ def test_simulations(command: CommandLine, content: dict[str, Any], label: str) 
     same_afterwards(command, watched, workers | unknown)
 
 
-def test_a_port_that_is_taken_is_said_before_anything_is_started(command: CommandLine) -> None:
+def test_a_port_in_use_is_refused_before_anything_is_started(command: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for verb in ("run", "simulate"):
@@ -429,7 +437,7 @@ def test_a_port_that_is_taken_is_said_before_anything_is_started(command: Comman
 
 
 @pytest.mark.parametrize("option", [("--metrics-linger", "2s"), ("--metrics-workers",)])
-def test_how_to_serve_is_refused_where_nothing_is_served(
+def test_serving_options_are_refused_without_a_metrics_port(
     command: CommandLine, option: tuple[str, ...]
 ) -> None:
     said = command.do("simulate", command.spec(SERVED), "--out", str(command.out), *option)
@@ -437,7 +445,7 @@ def test_how_to_serve_is_refused_where_nothing_is_served(
     assert not command.out.exists()
 
 
-def test_lingers_as_long_as_it_was_told(command: CommandLine) -> None:
+def test_a_simulation_lingers_as_long_as_asked(command: CommandLine) -> None:
     started = command.start(
         *("simulate", command.spec(SERVED), "--out", command.out, "--no-report"),
         *("--metrics-port", "0", "--metrics-linger", "2s"),

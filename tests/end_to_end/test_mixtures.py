@@ -21,10 +21,10 @@ def test_a_mixture_is_simulated_to_its_end(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [11, 21, 35, 36, 46])
-def test_what_has_arrived_stays_where_it_is_however_faults_overlap(
+def test_overlapping_faults_do_not_move_messages_that_have_arrived(
     seed: int, tmp_path: Path
 ) -> None:
-    """These five fail if a link that goes down or slows moves what a frozen worker has already."""
+    """These seeds fail if a link that goes down or slows moves messages at a frozen worker."""
     print(f"to see it again: python -m bench.mixtures --crowded --emulate none --seeds {seed}")
     assert try_out(crowded(seed), tmp_path, emulate=False) == []
 
@@ -33,7 +33,7 @@ def test_what_has_arrived_stays_where_it_is_however_faults_overlap(
 @pytest.mark.exercises("namespaces")
 @pytest.mark.timeout(900)
 @_needs_namespaces
-@pytest.mark.parametrize("seed", [2, 4, 6, 40])  # 40: a push that nobody waits for
+@pytest.mark.parametrize("seed", [2, 4, 6, 40])  # 40: a push that is not waited for
 def test_a_mixture_is_the_same_simulated_and_emulated(seed: int, tmp_path: Path) -> None:
     print(f"to see it again: python -m bench.mixtures --emulate all --seeds {seed}")
     assert try_out(mixture(seed), tmp_path, emulate=True) == []
@@ -44,8 +44,8 @@ def test_a_mixture_is_the_same_simulated_and_emulated(seed: int, tmp_path: Path)
 @pytest.mark.timeout(900)
 @_needs_namespaces
 @pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])
-def test_a_frozen_worker_whose_link_goes_down(protocol: str, tmp_path: Path) -> None:
-    """What has arrived at it is not moved by the outage, in the real processes either."""
+def test_an_outage_does_not_move_messages_at_a_frozen_worker(protocol: str, tmp_path: Path) -> None:
+    """The outage does not move messages that have arrived, in the real processes either."""
     whose: dict[str, Any] = {"who": {"devices": ["worker-0"]}}
     spec = {
         "name": "frozen-and-cut-off",

@@ -1,4 +1,4 @@
-"""An execution without a report: it has none until somebody asks for it."""
+"""An execution without a report, which ``testbed report`` writes later."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.end_to_end.conftest import SMALL, CommandLine
 
 
-def test_a_report_can_be_had_later(command: CommandLine) -> None:
+def test_a_report_can_be_written_later(command: CommandLine) -> None:
     options = ("--out", command.out, "--no-report", "--json")
     simulated = command.do("simulate", command.spec(SMALL), *options)
     assert simulated.returncode == 0, simulated.stderr

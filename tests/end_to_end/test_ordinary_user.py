@@ -1,4 +1,4 @@
-"""A run by a user without any privilege, in a user namespace."""
+"""A run by the user nobody, who has no privilege, in a user namespace."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 def nobody() -> Iterator[CommandLine]:
     if os.geteuid() != 0:
         pytest.skip("the other tests run as an ordinary user already")
-    # Not in pytest's own folder, which nobody else may enter.
+    # Not in pytest's own folder, which no other user may enter.
     folder = Path(tempfile.mkdtemp(prefix="testbed-nobody-"))
     os.chown(folder, NOBODY, NOBODY)
     command = CommandLine(
@@ -37,7 +37,7 @@ def nobody() -> Iterator[CommandLine]:
 
 
 def _as_nobody(command: CommandLine, code: str) -> str:
-    """Run Python code as nobody; returns what it complains of."""
+    """Run Python code as the user nobody; return the last line of its errors."""
     try:
         result = subprocess.run(
             [sys.executable, "-c", code],
@@ -55,7 +55,7 @@ def _as_nobody(command: CommandLine, code: str) -> str:
     return result.stderr.strip().rpartition("\n")[2]
 
 
-def test_a_run(nobody: CommandLine) -> None:
+def test_an_unprivileged_user_can_carry_out_a_run(nobody: CommandLine) -> None:
     if problem := _as_nobody(nobody, "import torch, sklearn, pyarrow, testbed"):
         pytest.skip(f"the interpreter or the code is not readable by every user: {problem}")
     if problem := _as_nobody(

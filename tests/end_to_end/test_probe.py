@@ -1,4 +1,4 @@
-"""Links that are measured before a real run trains: as asked, wrong on purpose, and switched off."""
+"""Probes of the links before training: links as asked, one wrong on purpose, probes switched off."""
 
 import sys
 
@@ -19,7 +19,7 @@ SHAPED = SMALL | {
     "devices": {"workers": 4},
 }
 PATIENCE = 500.0
-"""Seconds for a run, and its report, on a host that has other things to do."""
+"""Seconds that a run and its report may take on a busy host."""
 _BREAKING = """
 import sys
 from testbed.orchestrator import node_plan
@@ -45,7 +45,7 @@ def shown(command: CommandLine) -> str:
     return result.stdout
 
 
-def test_links_are_measured_and_the_ledgers_do_not_have_it(command: CommandLine) -> None:
+def test_probes_measure_the_links_and_stay_out_of_the_ledgers(command: CommandLine) -> None:
     started = command.start_run(SHAPED)
     assert started.wait(PATIENCE) == 0, started.said
     links = started.record("manifest")["links"]
@@ -61,7 +61,7 @@ def test_links_are_measured_and_the_ledgers_do_not_have_it(command: CommandLine)
     assert "4 of 4 shaped links measured: as asked" in shown(command)
 
 
-def test_a_link_that_is_not_shaped_is_a_warning(command: CommandLine) -> None:
+def test_a_link_that_is_not_shaped_causes_a_warning(command: CommandLine) -> None:
     program = command.folder / "otherwise.py"
     program.write_text(_BREAKING)
     started = command.start(
@@ -73,7 +73,7 @@ def test_a_link_that_is_not_shaped_is_a_warning(command: CommandLine) -> None:
     assert event["device"] == "worker-1"
     assert "its uplink is not as asked: a rate of at least" in event["event"]
     assert "where 20 Mbit/s is asked" in event["event"]
-    assert event["event"] in started.said  # printed, too
+    assert event["event"] in started.said  # also printed
     wrong = {
         (one["device"], one["direction"])
         for one in started.record("manifest")["links"]["directions"]
@@ -87,7 +87,7 @@ def test_a_link_that_is_not_shaped_is_a_warning(command: CommandLine) -> None:
     assert started.record("summary")["traffic"]["reconciled"] is True
 
 
-def test_the_switch(command: CommandLine) -> None:
+def test_probes_can_be_switched_off(command: CommandLine) -> None:
     started = command.start_run(SHAPED, "--set", "network.probe=false")
     assert started.wait(PATIENCE) == 0, started.said
     links = started.record("manifest")["links"]

@@ -1,4 +1,7 @@
-"""What cannot be done is said in a sentence, with its remedy, before anything is started."""
+"""Refusals: the command says in a sentence, with the remedy, why a run is not possible.
+
+Most refusals come before anything is started; a disk that fills up ends a run under way.
+"""
 
 import json
 import subprocess
@@ -20,7 +23,7 @@ pytestmark = [
 
 
 def refused(command: CommandLine, content: dict[str, Any], status: int, *before: str) -> str:
-    """Let a run be refused; returns the sentence that says why."""
+    """Assert that a run is refused; return the sentence that says why."""
     spec = command.spec(content)
     result = command.do("run", spec, "--out", command.out, before=before)
     sentence = assert_one_sentence(result, status)
@@ -28,7 +31,7 @@ def refused(command: CommandLine, content: dict[str, Any], status: int, *before:
     return sentence
 
 
-def test_an_unknown_key(command: CommandLine) -> None:
+def test_an_unknown_key_is_refused(command: CommandLine) -> None:
     wrong = {("trainig" if key == "training" else key): value for key, value in SMALL.items()}
     result = command.do("run", command.spec(wrong), "--out", command.out)
     assert result.returncode == 2
@@ -38,7 +41,7 @@ def test_an_unknown_key(command: CommandLine) -> None:
     assert not command.out.exists()
 
 
-def test_a_dataset_that_is_not_there(
+def test_a_missing_dataset_is_refused(
     command_with: Callable[..., CommandLine], tmp_path: Path
 ) -> None:
     empty = tmp_path / "empty"
@@ -49,12 +52,12 @@ def test_a_dataset_that_is_not_there(
     assert str(empty) in sentence
 
 
-def test_more_workers_than_the_data_serves(command: CommandLine) -> None:
+def test_more_workers_than_the_data_serves_are_refused(command: CommandLine) -> None:
     sentence = refused(command, SMALL | {"devices": {"workers": 200}}, 2)
     assert "devices.workers" in sentence
 
 
-def test_too_few_descriptors(command: CommandLine) -> None:
+def test_a_run_with_too_few_descriptors_is_refused(command: CommandLine) -> None:
     content = SMALL | {"devices": {"workers": 200}, "training": {"updates": 1, "batch_size": 1}}
     limited = ("sh", "-c", 'ulimit -Sn 100; ulimit -Hn 100; exec "$@"', "sh")
     sentence = refused(command, content, 1, *limited)
@@ -62,7 +65,7 @@ def test_too_few_descriptors(command: CommandLine) -> None:
     assert "ulimit -Hn" in sentence
 
 
-def test_a_file_in_the_way(command: CommandLine) -> None:
+def test_a_file_in_place_of_the_output_folder_is_refused(command: CommandLine) -> None:
     command.out.write_text("a file")
     assert "--out" in refused(command, SMALL, 2)
     assert command.out.read_text() == "a file"
@@ -82,13 +85,13 @@ def mounted(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("mounted", ["ro"], indirect=True)
-def test_a_folder_that_may_not_be_written(command: CommandLine, mounted: Path) -> None:
+def test_a_read_only_output_folder_is_refused(command: CommandLine, mounted: Path) -> None:
     command.out = mounted / "runs"
     assert "--out" in refused(command, SMALL, 2)
 
 
 @pytest.mark.parametrize("mounted", ["size=16m"], indirect=True)
-def test_too_little_room_on_the_disk(command: CommandLine, mounted: Path) -> None:
+def test_a_disk_with_too_little_room_is_refused(command: CommandLine, mounted: Path) -> None:
     command.out = mounted
     sentence = refused(command, SMALL, 1)
     assert "the disk is full" in sentence
@@ -96,9 +99,11 @@ def test_too_little_room_on_the_disk(command: CommandLine, mounted: Path) -> Non
 
 
 @pytest.mark.parametrize("mounted", ["size=96m"], indirect=True)
-def test_a_disk_that_fills_in_the_middle(command: CommandLine, mounted: Path) -> None:
+def test_a_run_fails_with_the_reason_when_the_disk_fills(
+    command: CommandLine, mounted: Path
+) -> None:
     command.out = mounted
-    # A capture would be refused beforehand: there is no room for all that it may become.
+    # No capture: the run would be refused, as the disk has no room for the capture's largest size.
     spec = ENDLESS | {"algorithms": ["asgd", "comp-asgd"], "traffic": {"capture": False}}
     started = command.start_run(spec, report=True)
     started.until_training()
@@ -110,7 +115,7 @@ def test_a_disk_that_fills_in_the_middle(command: CommandLine, mounted: Path) ->
     traces.assert_gone()
     assert "Traceback" not in started.said
     assert "the disk is full" in started.said.splitlines()[-1]
-    # The second run was begun or not, according to the room that the first gave back.
+    # Whether the second run was begun depends on the room that the first one freed.
     shown = command.do("show", "--json", "--runs", mounted)
     assert shown.returncode == 0, shown.stderr
     runs = json.loads(shown.stdout)
@@ -131,7 +136,7 @@ def test_plan_starts_nothing(command: CommandLine) -> None:
     assert {path.name for path in command.folder.iterdir()} == {"spec.yaml", "output-0", "errors-0"}
 
 
-def test_doctor(command: CommandLine) -> None:
+def test_doctor_gives_a_remedy_for_every_problem(command: CommandLine) -> None:
     result = command.do("doctor", "--json")
     findings = {finding["what"]: finding for finding in json.loads(result.stdout)}
     assert findings["namespaces"]["state"] == "ok"

@@ -1,4 +1,4 @@
-"""The paper's experiments at a tiny scale, as ``make adacomp`` carries them out."""
+"""The AdaComp paper's experiments at a tiny scale, as ``make adacomp`` carries them out."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.end_to_end.conftest import REPOSITORY, until
 
 _unable = _try_in_child(_make_namespaces)
 LONG = 1200
-"""Seconds that all seventeen runs may take on a busy host."""
+"""Seconds that all 31 runs may take on a busy host."""
 pytestmark = [pytest.mark.real, pytest.mark.timeout(LONG)]
 
 
@@ -33,7 +33,7 @@ def reproduce(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every run of the paper, simulated, and the pages."""
+    """A folder with every run of the paper, simulated, and the pages made of them."""
     folder = tmp_path_factory.mktemp("reproduction")
     ran = reproduce(folder, "all", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
@@ -69,7 +69,7 @@ def test_workers_crash_and_classes_send_what_they_can(out: Path) -> None:
     assert sum(sent.values()) == 100
 
 
-def test_what_is_complete_is_not_carried_out_again(out: Path) -> None:
+def test_complete_runs_are_not_carried_out_again(out: Path) -> None:
     before = len(find(out))
     ran = reproduce(out, "fig3", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
@@ -88,7 +88,7 @@ def test_namespaces_end_with_the_same_bits(out: Path) -> None:
     assert "| equal; wire modelled ÷ measured" in row
 
 
-def test_it_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_reproduction_goes_on(tmp_path: Path) -> None:
     arguments = command(tmp_path, "fig3", "--engine", "simulation", "--only", "asgd,adacomp-0.01")
     errors = tmp_path / "errors"
     with errors.open("wb") as stderr:
@@ -113,14 +113,14 @@ def test_it_is_interrupted_and_goes_on(tmp_path: Path) -> None:
     assert complete == ["adacomp-0.01", "asgd"]
 
 
-def test_what_is_no_line_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_line_is_refused(tmp_path: Path) -> None:
     ran = reproduce(tmp_path, "fig1", "--only", "adcomp")
     assert ran.returncode == 2
     assert ran.stderr == "reproduction: --only adcomp: there are asgd\n"
 
 
 @pytest.mark.parametrize("what", [*PARTS, "all"])
-def test_make_has_a_target(what: str) -> None:
+def test_make_has_a_target_for_every_part(what: str) -> None:
     target = "adacomp" if what == "all" else f"adacomp-{what}"
     told = subprocess.run(
         ["make", "-n", target, "SCALE=quick", "ENGINE=simulation", "SEEDS=1,2"],

@@ -1,4 +1,7 @@
-"""``testbed resume``: a simulation that was stopped, however, ends as the undisturbed one."""
+"""``testbed resume``: a run that was killed or interrupted ends as the undisturbed run does.
+
+Simulations and emulations, with and without checkpoints, and runs that cannot be resumed.
+"""
 
 import json
 import os
@@ -27,12 +30,12 @@ RUN: dict[str, Any] = SMALL | {
 }
 _unable = _try_in_child(_make_namespaces)
 HOST = ["host_time"]
-"""Columns of what no two executions share."""
+"""Columns that differ between any two executions."""
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of the run that nothing happens to."""
+    """The run directory of the undisturbed run."""
     line = CommandLine(tmp_path_factory.mktemp("undisturbed"))
     return to_the_end(line.start_run(RUN)).run_directory
 
@@ -42,7 +45,7 @@ def updates(directory: Path) -> pa.Table:
 
 
 def assert_same_end(directory: Path, other: Path) -> None:
-    """Everything that the run is about is the same, to the bit; nothing is left half done."""
+    """Assert that two runs have the same files and the same results, to the bit."""
     for name in ("curve.csv", "parameters.npy", "spec.yaml"):
         assert (directory / name).read_bytes() == (other / name).read_bytes(), name
     mine, theirs = updates(directory), updates(other)
@@ -58,13 +61,13 @@ def assert_same_end(directory: Path, other: Path) -> None:
 
 
 def to_the_end(started: Started) -> Started:
-    """It ends well, in its own time."""
+    """Wait until a command has ended well; return it."""
     assert started.wait(300) == 0, started.said
     return started
 
 
 def until_updates(started: Started, count: int) -> None:
-    """Wait until the run has evaluated at so many updates."""
+    """Wait until the run has evaluated at least ``count`` updates."""
 
     def reached() -> bool:
         lines = started.curve().splitlines()
@@ -74,12 +77,14 @@ def until_updates(started: Started, count: int) -> None:
 
 
 def until_going_on(started: Started, times: int) -> None:
-    """Wait until a run has begun to go on for the so many-th time."""
+    """Wait until a run has been resumed at least ``times`` times."""
     path = started.run_directory
     started.until(lambda: len(manifest(path).get("resumed", ())) >= times, "going on")
 
 
-def test_killed_again_and_again(command: CommandLine, undisturbed: Path) -> None:
+def test_a_simulation_killed_repeatedly_ends_as_the_undisturbed_one(
+    command: CommandLine, undisturbed: Path
+) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -90,7 +95,7 @@ def test_killed_again_and_again(command: CommandLine, undisturbed: Path) -> None
     started.wait()
     for times in (1, 2):
         again = command.start("resume", "latest", "--runs", command.out, "--no-report")
-        # As soon as it has begun to cut the journals, or in the middle of training.
+        # Kill it as soon as it has begun to cut the journals, or in the middle of training.
         until_going_on(again, times)
         if draw.random() < 0.5:
             until_updates(again, draw.randrange(275, 450, 25))
@@ -102,13 +107,15 @@ def test_killed_again_and_again(command: CommandLine, undisturbed: Path) -> None
     assert resumed
     assert all(one["version"] % 60 == 0 for one in resumed)
     host = updates(directory).column("host_time").to_numpy()
-    assert np.all(np.diff(host) >= 0)  # one session's time goes on from that of the one before
+    assert np.all(np.diff(host) >= 0)  # a session's time continues that of the session before
     summary = json.loads((directory / "summary.json").read_bytes())
     assert summary["host_seconds"] == host[-1] >= resumed[-1]["host_seconds"] > 0
     assert summary["updates_per_second"] == pytest.approx(600 / host[-1])
 
 
-def test_interrupted_nothing_is_done_again(command: CommandLine, undisturbed: Path) -> None:
+def test_an_interrupted_simulation_repeats_no_update(
+    command: CommandLine, undisturbed: Path
+) -> None:
     started = command.start_run(RUN)
     until_updates(started, 150)
     started.process.send_signal(signal.SIGINT)
@@ -150,7 +157,7 @@ def test_a_server_that_is_killed_comes_back(command: CommandLine, undisturbed: P
     assert back == ["begins anew", *["back from the checkpoint of update 240"] * 2]
 
 
-def test_without_checkpoints_it_begins_anew_and_says_so(command: CommandLine) -> None:
+def test_a_simulation_without_checkpoints_begins_anew_and_says_so(command: CommandLine) -> None:
     # An execution of two runs, the second of which was never begun.
     algorithms = ["asgd", "comp-asgd"]
     started = command.start_run(RUN | {"checkpoints": {}, "algorithms": algorithms}, report=True)
@@ -230,7 +237,7 @@ def faults_of(directory: Path) -> list[dict[str, Any]]:
 @pytest.mark.exercises("namespaces")
 @pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
-    """Killed, then interrupted: by the virtual clock it ends with the simulation's bits."""
+    """Killed, then interrupted: under the virtual clock it ends with the simulation's bits."""
     started = command.start_run(EMULATED)
     until_updates(started, 150)
     directory = started.run_directory
@@ -266,7 +273,7 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     assert [emulated[key] for key in ("payload_bytes", "message_bytes")] == [
         modelled[key] for key in ("payload_bytes", "message_bytes")
     ]
-    # Measured, of all three sessions up to their checkpoints: more by what was done twice.
+    # Measured in all three sessions, up to their checkpoints: repeated work is counted again.
     assert emulated["message_bytes"] < emulated["wire_bytes"] < 1.5 * modelled["wire_bytes"]
     assert not (directory / "checkpoints").exists()
 
@@ -274,7 +281,7 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
-def test_by_the_wall_clock_it_goes_on_with_the_faults_that_last(command: CommandLine) -> None:
+def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: CommandLine) -> None:
     faults = [
         {"who": {"devices": ["worker-0"]}, "when": {"iteration": 20}, "how": "kill"},
         {"who": {"devices": ["worker-1"]}, "when": {"iteration": 30}, "how": "freeze"},
@@ -292,7 +299,7 @@ def test_by_the_wall_clock_it_goes_on_with_the_faults_that_last(command: Command
     (resumed,) = manifest(directory)["resumed"]
     assert resumed["version"] % 60 == 0
     assert resumed["version"] >= 120
-    # All are gone for good, and struck once: what happened before is not done again.
+    # All three are lost for good and struck once: earlier faults are not carried out again.
     assert faults_of(directory) == struck
     assert summary["faults"] == {"kill": 1, "freeze": 2}
     rows = updates(directory).to_pydict()
@@ -314,7 +321,7 @@ def test_by_the_wall_clock_it_goes_on_with_the_faults_that_last(command: Command
     assert summary["traffic"]["reconciled"]
 
 
-def test_what_cannot_be_resumed_is_said(command: CommandLine, undisturbed: Path) -> None:
+def test_runs_that_cannot_be_resumed_are_refused(command: CommandLine, undisturbed: Path) -> None:
     runs = undisturbed.parents[2]
     told = assert_one_sentence(command.do("resume", "latest", "--runs", runs), 2)
     assert "is complete: there is nothing to resume" in told

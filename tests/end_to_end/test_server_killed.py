@@ -1,4 +1,4 @@
-"""A server that is killed for real, and comes back: the run ends as if nothing had happened."""
+"""A parameter server that is really killed and restored: the run ends as if it had not been."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ RUN: dict[str, Any] = SMALL | {
     "evaluation": {"every": 10, "images": 100},
 }
 SHAPED = {"uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"}
-# Twice behind the same checkpoint, and once behind another one.
+# Twice after the same checkpoint, and once after another one.
 KILLS = [
     {"who": "server", "when": {"iteration": at}, "how": "kill", "lasting": "1s"}
     for at in (25, 28, 47)
@@ -73,7 +73,7 @@ def rows(directory: Path) -> pa.Table:
 
 
 def assert_same(one: pa.Table, other: pa.Table) -> None:
-    """Row by row, so that a difference is told, and not looked for in all of both for minutes."""
+    """Assert that tables are equal, row by row: pytest takes minutes to compare them whole."""
     assert one.num_rows == other.num_rows
     for mine, theirs in zip(one.to_pylist(), other.to_pylist(), strict=True):
         assert repr(mine) == repr(theirs)  # a loss that was not sent is NaN, which equals nothing
@@ -85,7 +85,7 @@ def faults(directory: Path) -> list[dict[str, Any]]:
 
 
 class Nobody:
-    """A watcher that does not look."""
+    """A watcher that ignores everything."""
 
     def progress(self, progress: Progress) -> None:
         pass
@@ -95,14 +95,14 @@ class Nobody:
 
 
 def emulated(command: CommandLine, content: dict[str, Any]) -> Path:
-    """The directory of a run in namespaces."""
+    """Carry a run out in namespaces; return its directory."""
     started = command.start_run(content)
     assert started.wait(200) == 0, started.said
     return started.run_directory
 
 
 def simulated(command: CommandLine, content: dict[str, Any], name: str) -> Path:
-    """The directory of a run in this process, which has its libraries loaded already."""
+    """Simulate a run in this process, which has loaded its libraries; return its directory."""
     spec = load(command.spec(content), ["engine=simulation"])
     execution = execute(spec, command.folder / name, lambda *_: Nobody(), report=False)
     (summary,) = execution.summaries
@@ -111,7 +111,7 @@ def simulated(command: CommandLine, content: dict[str, Any], name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_it_ends_as_if_nothing_had_happened(command: CommandLine, name: str) -> None:
+def test_kills_of_the_server_do_not_change_the_results(command: CommandLine, name: str) -> None:
     undisturbed = RUN | RUNS[name]
     disturbed = undisturbed | {
         "faults": [*undisturbed.get("faults", ()), *KILLS],
@@ -137,18 +137,18 @@ def test_it_ends_as_if_nothing_had_happened(command: CommandLine, name: str) -> 
     assert mine["final_accuracy"] == theirs["final_accuracy"]
     evaluations = pq.read_table(directory / "evaluations.parquet")
     assert evaluations.column("iteration").to_pylist() == list(range(0, 61, 10))
-    # What the dead server had received it could not tell; nothing else is unaccounted for.
+    # A killed server cannot report what it had received; there is no other difference.
     assert mine["traffic"]["reconciled"] is False
     assert {one["reason"] for one in mine["traffic"]["differences"]} == {SERVER_KILLED}
     assert not (directory / "checkpoints").exists()
 
 
-def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> None:
+def test_under_the_wall_clock_no_push_is_applied_twice(command: CommandLine) -> None:
     kills = [
         {"who": "server", "when": when, "how": "kill", "lasting": "300ms"}
         for when in ({"iteration": 25}, {"iteration": 28}, {"time": "4s"})
     ]
-    # One stays silent, one comes back while the server may be away, one hears of nothing for a while.
+    # One worker stays frozen, two come back while the server may be away, one is cut off for 1 s.
     others = [
         {"who": {"devices": ["worker-0"]}, "when": {"iteration": 5}, "how": "freeze"},
         {"who": {"number": 2}, "when": {"probability": 0.1}, "how": "kill", "lasting": "200ms"},
@@ -171,14 +171,14 @@ def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> Non
     lost = updates.num_rows - 200
     told = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
     back = [one["event"] for one in told if one["event"].startswith("back from the checkpoint")]
-    # It is killed a little behind 25 and behind 28, and the third time wherever it is.
+    # It is killed a little after updates 25 and 28, and the third time at any update.
     versions = [int(text.split(";")[0].rpartition(" ")[2]) for text in back]
     assert len(versions) == 3
     assert all(version >= 20 and version % 20 == 0 for version in versions)
     assert sum(int(text.split("; ")[1].split()[0]) for text in back) == lost >= 5
     assert [one["event"] for one in told if one["level"] != "info"] == []
     summary = json.loads((directory / "summary.json").read_bytes())
-    # What was lost had been sent all the same.
+    # Lost updates had been sent all the same.
     assert summary["ingress"]["payload_bytes"] == sum(updates["payload_bytes"].to_pylist())
     evaluations = pq.read_table(directory / "evaluations.parquet")
     assert evaluations["iteration"].to_pylist() == list(range(0, 201, 10))
@@ -206,7 +206,7 @@ def test_by_the_wall_clock_nothing_is_applied_twice(command: CommandLine) -> Non
         ({"checkpoints": {}}, "comes back from a checkpoint"),
     ],
 )
-def test_what_cannot_come_back_is_refused(
+def test_kills_of_a_server_that_cannot_come_back_are_refused(
     command: CommandLine, changes: dict[str, Any], said: str
 ) -> None:
     content = RUN | {"faults": KILLS, "checkpoints": {"every": 10}} | changes

@@ -1,4 +1,4 @@
-"""Synchronous runs whose workers fall silent: they go on, say so, and take back who returns."""
+"""Runs whose workers fall silent: they go on, report it, and take back workers that return."""
 
 import signal
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_stopped_worker_is_left_out_and_welcomed_back(command: CommandLine) ->
     assert started.wait() == 128 + signal.SIGINT
     rows = pq.read_table(started.run_directory / "updates.parquet").to_pydict()
     summary = started.record("summary")
-    # A host that is busy may be suspected of more.
+    # On a busy host more workers may be suspected.
     assert summary["suspected"] >= 2
     assert summary["welcomed"] >= 1
     own = [i for i, worker in enumerate(rows["worker"]) if worker == 1]
@@ -81,7 +81,7 @@ def test_a_stopped_worker_is_left_out_and_welcomed_back(command: CommandLine) ->
     assert rows["iteration"][-1] > rows["iteration"][last] + 40
 
 
-def test_a_run_s_end_does_not_wait_for_the_dead(command: CommandLine) -> None:
+def test_the_end_of_a_run_does_not_wait_for_a_suspected_worker(command: CommandLine) -> None:
     spec = SMALL | {
         "training": {"updates": 400},
         "algorithms": ["sync-sgd"],
@@ -102,7 +102,7 @@ def test_a_run_s_end_does_not_wait_for_the_dead(command: CommandLine) -> None:
     assert ends[0]["time"] < training + 15
 
 
-def test_a_worker_that_somebody_has_stopped_does_not_cost_a_minute(command: CommandLine) -> None:
+def test_a_worker_stopped_by_hand_is_killed_soon_after_training(command: CommandLine) -> None:
     spec = SMALL | {"training": {"updates": 400}, "evaluation": {"every": 100, "images": 100}}
     started = command.start_run(spec)
     started.until_training()
@@ -112,6 +112,6 @@ def test_a_worker_that_somebody_has_stopped_does_not_cost_a_minute(command: Comm
     assert (summary["ended"], summary["updates"]) == ("completed", 400)
     assert summary["traffic"]["reconciled"] is True, summary["traffic"]
     texts = [e["event"] for e in started.events() if e["device"] == "worker-2"]
-    # By its own time, and not by that of one that may be computing, twice.
+    # The limit for stopped workers applies, not that for workers that may be computing, twice.
     assert "it did not end within 5 s of the training's end and is killed" in texts
     assert not [text for text in texts if "still connected" in text]

@@ -1,4 +1,4 @@
-"""An evaluator that cannot follow: whatever it costs, no worker loses its connection for it."""
+"""An evaluator that is too slow: evaluations wait or are left out, but no worker is lost."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
-# 200 snapshots of 437 kB, in no less than the 6 s in which the evaluator is found and stopped.
+# 200 snapshots of 437 kB, over at least the 6 s in which the evaluator is found and stopped.
 OFTEN: dict[str, Any] = SMALL | {
     "waiting": {"distribution": "constant", "mean": "150ms"},
     "evaluation": {"every": 1},
@@ -29,7 +29,7 @@ OFTEN: dict[str, Any] = SMALL | {
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Make file systems of a size."""
+    """A function that mounts a file system of the given size and returns its folder."""
     made: list[Path] = []
 
     def make(size: str) -> Path:
@@ -48,7 +48,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 
 def train_without_it(started: Started) -> psutil.Process:
-    """Stop the evaluator until training is over; returns it."""
+    """Stop the evaluator, wait until training is over, and return the evaluator."""
     started.until(lambda: len(started.curve().splitlines()) > 1, "an evaluation")
     evaluator = started.nodes()["evaluator"]
     evaluator.suspend()
@@ -60,7 +60,7 @@ def evaluated(started: Started) -> list[int]:
     return [int(line.partition(",")[0]) for line in started.curve().splitlines()[1:]]
 
 
-def test_a_full_tmp_is_no_worker_s_doing(
+def test_a_full_tmp_costs_no_worker_its_connection(
     command_with: Callable[..., CommandLine], small_disk: Callable[[str], Path]
 ) -> None:
     started = command_with(TMPDIR=str(small_disk("8m"))).start_run(OFTEN)
@@ -87,7 +87,7 @@ def test_a_full_run_directory_costs_evaluations_and_nothing_else(
     left_out = summary["evaluations_left_out"]
     curve = evaluated(started)
     assert left_out["count"] == manifest["evaluations_left_out"] == 201 - len(curve) > 0
-    assert curve[-1] == 200  # what the run came to is known
+    assert curve[-1] == 200  # the final accuracy is known
     assert summary["final_accuracy"] is not None
     told = [event["event"] for event in started.events() if event["level"] == "warning"]
     texts = [text for text in told if "evaluations wait" not in text]
@@ -111,10 +111,10 @@ channel.Channel.send = forgetful
 """
 
 
-def test_evaluations_that_nobody_tells_of_end_the_run_with_the_reason(
+def test_evaluations_that_are_never_reported_fail_the_run(
     command_with: Callable[..., CommandLine], tmp_path: Path
 ) -> None:
-    """Every device has ended well: nothing but what is missing can tell that it never comes."""
+    """Every device ends well, so only the missing evaluations show that they never come."""
     (tmp_path / "sitecustomize.py").write_text(FORGETFUL)
     command = command_with(PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
     started = command.start_run(SMALL)

@@ -1,7 +1,7 @@
-"""Emulations whose virtual clock is broken on purpose, in the real processes: they end, and say why.
+"""Emulations whose virtual clock is broken on purpose: they end and say why.
 
-``sitecustomize`` is read by every Python process of the run, the server's (or the coordinator's) among
-them; it changes the orders that the clock gives to one device.
+Every Python process of the run, the server's or the coordinator's among them, loads ``sitecustomize``,
+which changes the orders that the clock gives to one device.
 """
 
 import os
@@ -120,7 +120,7 @@ def test_a_broken_order_of_events_ends_the_run_with_the_reason(
 
 @pytest.mark.timeout(400)
 def test_outages_and_a_busy_host_are_no_standstill(tmp_path: Path) -> None:
-    """Unchanged orders, a worker that sends seconds late, links that go down for real."""
+    """The orders are unchanged; one worker's orders come late, and links really go down."""
     slow = """import time; first and time.sleep(0.2)"""
     cut = {"when": {"mean_time": "700ms"}, "how": "stop-network", "lasting": "400ms"}
     run = carry_out(tmp_path, BREAKING.format(change=slow), spec(WAITING, [cut]))
@@ -153,7 +153,7 @@ ORDER = "which waits for the clock's next order, and nothing is under way"
     ],
     ids=["never sent", "each waits for the other", "far behind", "not told"],
 )
-def test_peers_that_wait_for_what_never_comes_end_the_run_with_the_reason(
+def test_peers_that_wait_forever_end_the_run_with_the_reason(
     change: str, reason: str, tmp_path: Path
 ) -> None:
     run = carry_out(tmp_path, BREAKING.format(change=change), spec(PEERS, []))
@@ -194,6 +194,6 @@ connection.Connection.send_pending = send_pending_late
 
 @pytest.mark.timeout(400)
 def test_peers_that_send_seconds_late_are_no_standstill(tmp_path: Path) -> None:
-    """Unchanged orders; one update's sender sleeps, another update stays under way in its sender."""
+    """The orders are unchanged; one sender sleeps, another keeps its update back for seconds."""
     run = carry_out(tmp_path, LATE, spec(PEERS, []))
     assert run.manifest.ended == "completed", run.manifest.reason

@@ -1,4 +1,4 @@
-"""The three ledgers of a real run: that they agree, and that each one broken on purpose is caught."""
+"""The three ledgers of a real run: they agree, and a change in any of them is detected."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ SHAPED = SMALL | {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of a run that completed."""
+    """The directory of a completed run."""
     line = CommandLine(tmp_path_factory.mktemp("traffic"))
     started = line.start_run(SHAPED)
     assert started.wait() == 0, started.said
@@ -39,12 +39,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def broken(run: Path, tmp_path: Path) -> Path:
-    """A copy of that directory to break something in."""
+    """A copy of the run directory, to be damaged."""
     return Path(shutil.copytree(run, tmp_path / "runs" / run.parents[1].name / "x-1" / run.name))
 
 
 def again(directory: Path, tmp_path: Path) -> dict[str, Any]:
-    """What `testbed traffic` says of a run directory."""
+    """Return the result of ``testbed traffic`` for a run directory."""
     line = CommandLine(tmp_path)
     result = line.do("traffic", directory, "--json")
     assert result.returncode == 0, result.stderr
@@ -60,7 +60,7 @@ def ledgers(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def cut_packet(directory: Path, number: int) -> None:
-    """Take the packet with this number out of the capture's file."""
+    """Remove the packet with the given number from the capture's file."""
     path = directory / "traffic" / "ingress.pcapng"
     data, place, seen = path.read_bytes(), 0, 0
     while True:
@@ -105,11 +105,11 @@ def test_counters_are_on_record_from_beginning_to_end(run: Path) -> None:
     counted = server["class_bytes"].to_numpy()
     assert counted[0] == 0 and counted[-1] == summary["ingress_after_drain"]["wire_bytes"]
     uplinks = [table.filter(device == f"worker-{i}")["class_bytes"].to_numpy() for i in range(5)]
-    # What the workers' uplinks have let through is what has reached the server's link.
+    # All bytes that the workers' uplinks let through have reached the server's link.
     assert sum(int(one[-1]) for one in uplinks) == counted[-1]
 
 
-def test_counted_anew_it_agrees(run: Path, tmp_path: Path) -> None:
+def test_a_recount_by_the_command_agrees(run: Path, tmp_path: Path) -> None:
     counted = again(run, tmp_path)
     assert counted["reconciled"] is True and counted["damage"] == []
     line = CommandLine(tmp_path)
@@ -119,7 +119,7 @@ def test_counted_anew_it_agrees(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["message_bytes", "incomplete_bytes"])
-def test_a_role_that_tells_another_number_is_caught(
+def test_a_role_that_reports_another_number_is_caught(
     broken: Path, tmp_path: Path, name: str
 ) -> None:
     def change(content: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ def test_a_role_that_tells_another_number_is_caught(
     assert difference["device"].startswith("worker-")
 
 
-def test_what_the_server_says_it_sent_is_compared_too(broken: Path, tmp_path: Path) -> None:
+def test_a_wrong_number_of_bytes_sent_by_the_server_is_caught(broken: Path, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         content["connections"][0]["sent_bytes"] -= 1
 
@@ -143,7 +143,7 @@ def test_what_the_server_says_it_sent_is_compared_too(broken: Path, tmp_path: Pa
     assert difference["ledgers"] == f"{MESSAGES}, from the server"
 
 
-def test_a_connection_that_the_server_did_not_tell_of_is_caught(
+def test_a_connection_that_the_server_did_not_report_is_caught(
     broken: Path, tmp_path: Path
 ) -> None:
     ledgers(broken, lambda content: content["connections"].pop())
@@ -173,7 +173,9 @@ def test_a_packet_that_is_missing_from_the_capture_is_caught(broken: Path, tmp_p
     assert whole["expected"] == whole["found"] + 1
 
 
-def test_a_capture_that_dropped_packets_says_so_everywhere(broken: Path, tmp_path: Path) -> None:
+def test_packets_dropped_by_the_capture_are_the_reported_reason(
+    broken: Path, tmp_path: Path
+) -> None:
     def change(content: dict[str, Any]) -> None:
         content["capture"]["dropped"] = 7
         content["counter"]["frames"] += 7
@@ -183,7 +185,7 @@ def test_a_capture_that_dropped_packets_says_so_everywhere(broken: Path, tmp_pat
     assert difference["reason"] == "the capture dropped 7 packets"
 
 
-def test_a_bound_on_the_capture_is_kept_and_told(command: CommandLine) -> None:
+def test_a_bound_on_the_capture_is_kept_and_reported(command: CommandLine) -> None:
     started = command.start_run(SMALL | {"traffic": {"file_size": "64KiB", "total_size": "128KiB"}})
     assert started.wait() == 0, started.said
     traffic = started.record("summary")["traffic"]
@@ -203,7 +205,7 @@ def test_the_capture_can_be_switched_off(command: CommandLine) -> None:
     assert result.returncode == 2 and "was not captured" in result.stderr
 
 
-def test_a_capture_that_dies_is_told_and_the_run_goes_on(command: CommandLine) -> None:
+def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLine) -> None:
     started = command.start_run(ENDLESS | {"training": {"updates": 1500}})
     started.until_training()
     started.capture.kill()
@@ -225,7 +227,7 @@ def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:
     assert (started.run_directory / "traffic" / "accounting.parquet").exists()
     said = command.do("traffic", started.run_directory).stdout
     assert "not compared" in said
-    # What came behind a device's last update may be a part of a push: it is not called framing.
+    # Bytes after a device's last update may be part of a push, so they do not count as framing.
     table = pq.read_table(started.run_directory / "traffic" / "accounting.parquet")
     framing, stream = (int(table[n].to_numpy().sum()) for n in ("framing_bytes", "stream_bytes"))
     updates = started.record("summary")["updates"]
@@ -241,7 +243,7 @@ def test_a_run_that_was_killed_has_its_capture(command: CommandLine) -> None:
     result = command.do("traffic", started.run_directory)
     assert result.returncode == 0, result.stderr
     assert "worker-3" in result.stdout and "not compared" in result.stdout
-    (started.run_directory / "traffic" / "ingress-old.pcapng").touch()  # none of the capture's
+    (started.run_directory / "traffic" / "ingress-old.pcapng").touch()  # not the capture's
     assert command.do("traffic", started.run_directory, "--json").returncode == 0
 
 

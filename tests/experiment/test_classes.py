@@ -1,4 +1,4 @@
-"""Classes of devices in the experiment file: who is in which, what each has, and what is refused."""
+"""Classes of devices in the experiment file: their members, their settings, and what is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def planned(tmp_path: Path, text: str, *overrides: str) -> Plan:
     return one
 
 
-def test_each_has_its_own_or_what_all_have(tmp_path: Path) -> None:
+def test_each_class_has_its_own_settings_or_the_shared_ones(tmp_path: Path) -> None:
     one = planned(tmp_path, THREE)
     settings = one.settings
     fast, medium, slow = settings.kinds_of_devices
@@ -70,12 +70,12 @@ def test_each_has_its_own_or_what_all_have(tmp_path: Path) -> None:
         up, down = lines(settings, number)
         assert up.send(0, 1000) > 0
         assert down.instant is (of != 2)
-    # The server's and the evaluator's own links are nobody's.
+    # No class shapes the links of the server and the evaluator.
     assert all((link.uplink, link.downlink) == (Shape(), Shape()) for link in one.links[:2])
     assert conditions(settings).uplink == 10_000_000
 
 
-def test_members_are_those_of_factors_with_the_same_shares(tmp_path: Path) -> None:
+def test_classes_and_factors_of_equal_shares_have_the_same_members(tmp_path: Path) -> None:
     class_of = planned(tmp_path, THREE).settings.class_of
     groups = [{"share": share, "factor": 1.0} for share in (0.3, 0.4, 0.3)]
     section = {"distribution": "constant", "mean": 1.0, "classes": groups}
@@ -88,8 +88,8 @@ def test_members_are_those_of_factors_with_the_same_shares(tmp_path: Path) -> No
     assert planned(tmp_path, "devices: {workers: 20}").settings.class_of == []
 
 
-def test_a_class_of_the_same_law_has_the_very_same_times(tmp_path: Path) -> None:
-    """And one whose mean is ten times as long draws the same numbers, ten times as long."""
+def test_a_class_with_the_same_law_leaves_the_times_unchanged(tmp_path: Path) -> None:
+    """A class whose mean is ten times as long draws the same numbers times ten."""
     law = "{distribution: cvb, mean: 100ms, machine_variation: 0.6}"
     text = f"compute: {law}\nwaiting: {{mean: 1s}}\ndevices: {{workers: 7%s}}"
     classes = (
@@ -110,11 +110,12 @@ def test_a_class_of_the_same_law_has_the_very_same_times(tmp_path: Path) -> None
     assert set(apart.class_of) == {0, 1}
 
 
-def test_the_mean_time_of_a_gradient_is_over_all_devices(tmp_path: Path) -> None:
+def test_the_gradient_time_is_the_mean_over_all_devices(tmp_path: Path) -> None:
     virtual = ("clock=virtual", "network.loss=0")
     one = planned(tmp_path, THREE, *virtual).settings
     assert one.timing.gradient_time == pytest.approx(0.7 * 0.1 + 0.3 * 3 + 0.6 * 1 + 0.4 * 10)
-    # Factors are of the same shuffle: the slower half is the slow and half of the medium ones.
+    # Factors use the same shuffle: the slower half is all slow and half of the medium devices,
+    # but the section of the medium ones has no factors.
     halves = "waiting.classes=[{share: 50%, factor: 1}, {share: 50%, factor: 3}]"
     one = planned(tmp_path, THREE, *virtual, halves).settings
     assert one.timing.gradient_time == pytest.approx(0.97 + 0.3 * 1 + 0.4 * 10 + 0.3 * 3)
@@ -127,7 +128,7 @@ def test_the_mean_time_of_a_gradient_is_over_all_devices(tmp_path: Path) -> None
     assert planned(tmp_path, THREE).settings.timing.gradient_time is None
 
 
-def test_limits_are_those_of_the_class(tmp_path: Path) -> None:
+def test_cpu_and_memory_limits_are_those_of_the_class(tmp_path: Path) -> None:
     text = """
 devices:
   workers: 10
@@ -147,7 +148,7 @@ devices:
     ]
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_dumped_spec_loads_as_an_equal_spec(tmp_path: Path) -> None:
     spec = read(tmp_path, THREE)
     text = dump(spec)
     assert "- {name: fast, share: 30%}" in text
@@ -196,11 +197,13 @@ def refusals(tmp_path: Path, classes: str, more: str = "", devices: str = "") ->
          "min, h, e.g. 50ms or 1.5s (or a plain 0)"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, classes: str, expected: str) -> None:
+def test_an_impossible_class_is_refused_with_its_place(
+    tmp_path: Path, classes: str, expected: str
+) -> None:
     assert refusals(tmp_path, classes) == [expected]
 
 
-def test_under_the_virtual_clock_every_class_takes_time_and_loses_nothing(tmp_path: Path) -> None:
+def test_virtual_clock_refuses_classes_with_losses_or_without_durations(tmp_path: Path) -> None:
     classes = "[{name: a, share: 50%, waiting: {mean: 0}}, {name: b, share: 50%, loss: 1%}]"
     assert refusals(tmp_path, classes, "clock: virtual\nwaiting: {mean: 1s}") == [
         "devices.classes.0: nothing takes any time there, and the virtual clock would stand still: "
@@ -216,7 +219,7 @@ def test_under_the_virtual_clock_every_class_takes_time_and_loses_nothing(tmp_pa
     assert spec.devices.classes[0].delay == 0.001
 
 
-def test_settings_cross_a_process_boundary(tmp_path: Path) -> None:
+def test_settings_with_classes_survive_json(tmp_path: Path) -> None:
     import json
 
     settings = planned(tmp_path, THREE).settings

@@ -45,11 +45,11 @@ algorithms:
         (("nothing", "below"), 2),
     ],
 )
-def test_lines(path: KeyPath, line: int) -> None:
+def test_each_path_has_its_line_and_a_missing_one_its_parent_s(path: KeyPath, line: int) -> None:
     assert parse(TEXT, "f").line(path) == line
 
 
-def test_data_are_those_of_safe_load() -> None:
+def test_the_data_equal_those_of_safe_load() -> None:
     document = parse(TEXT, "f")
     assert document.data == yaml.safe_load(TEXT)
     assert document.has(("algorithms", 1, "ratio"))
@@ -84,13 +84,13 @@ def test_data_are_those_of_safe_load() -> None:
         ("=", "="),
     ],
 )
-def test_scalars(text: str, value: object) -> None:
+def test_scalars_are_typed_without_the_traps_of_yaml_1_1(text: str, value: object) -> None:
     read = parse(f"a: {text}", "f").data["a"]
     assert read == value
     assert type(read) is type(value)
 
 
-def test_anchors_and_merges_and_their_lines() -> None:
+def test_anchors_and_merges_are_resolved_and_keep_their_lines() -> None:
     document = parse(
         "a: &x\n  b: 1\n  c: 2\nd:\n  <<: *x\n  c: 3\ne: *x\nf: {<<: [*x, {g: 4}]}", "f"
     )
@@ -106,12 +106,12 @@ def test_anchors_and_merges_and_their_lines() -> None:
     assert document.line(("f", "g")) == 8
 
 
-def test_aliases_of_aliases_cost_no_more_than_they_are_long() -> None:
+def test_aliases_of_aliases_are_not_copied() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60)]
     assert len(parse("\n".join(lines), "f").data) == 60
 
 
-def test_keys_given_twice_are_problems_wherever_they_are() -> None:
+def test_duplicate_keys_are_problems_at_every_depth() -> None:
     document = parse("a: 1\nb: {c: 1,\n d: [{e: 1, e: 2}], c: 3}\na: 2\na: 3", "f")
     assert [(path, line) for path, line, _ in document.problems] == [
         (("b", "d", 0, "e"), 3),
@@ -147,7 +147,7 @@ def test_keys_given_twice_are_problems_wherever_they_are() -> None:
         ("[" * 5000, "f: is nested too deeply"),
     ],
 )
-def test_what_cannot_be_read(text: str, said: str) -> None:
+def test_unreadable_text_is_refused_in_one_line(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said) as caught:
         parse(text, "f")
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The list of faults: what is taken, what is refused and how that is said, and what it resolves to."""
+"""The section ``faults``: what is accepted, what it resolves to, and what is refused in which words."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from testbed.training.settings import Settings
 
 VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}
 GOES_ON = VIRTUAL | {"engine": "simulation", "checkpoints": {"every": 5}}
-"""Where a server may be killed."""
+"""Settings with which a server may be killed."""
 
 
 def written(folder: Path, faults: list[Any], **changes: Any) -> Path:
@@ -42,7 +42,7 @@ def settings(folder: Path, *faults: Any, **changes: Any) -> Settings:
     return plan(load(written(folder, list(faults), **changes)))[0].settings
 
 
-def test_a_fault_strikes_each_worker_for_good_unless_it_says_more(tmp_path: Path) -> None:
+def test_by_default_a_fault_strikes_each_worker_permanently(tmp_path: Path) -> None:
     (rule,) = rules(tmp_path, {"when": {"probability": 0.0004}, "how": "freeze"})
     assert rule["devices"] == list(range(20))
     assert rule["probability"] == 0.0004
@@ -68,12 +68,14 @@ def test_a_fault_strikes_each_worker_for_good_unless_it_says_more(tmp_path: Path
         ({"when": {"iteration": 3}, "how": {"kind": "freeze"}}, Fault(0, "freeze")),
     ],
 )
-def test_what_happens(tmp_path: Path, fault: dict[str, Any], expected: Fault) -> None:
+def test_a_fault_resolves_to_its_kind_duration_and_options(
+    tmp_path: Path, fault: dict[str, Any], expected: Fault
+) -> None:
     (rule,) = rules(tmp_path, fault)
     assert Fault(**rule["fault"]) == expected
 
 
-def test_whom_it_strikes(tmp_path: Path) -> None:
+def test_the_key_who_selects_the_devices(tmp_path: Path) -> None:
     how = {"when": {"time": "1s"}, "how": "kill"}
     number, share, named, server = rules(
         tmp_path,
@@ -144,7 +146,7 @@ AT = {"time": "1s"}
         ({"how": "kill"}, "0.when", "is missing"),
     ],
 )
-def test_what_makes_no_sense_is_said_with_its_place(
+def test_an_impossible_fault_is_refused_with_its_place(
     tmp_path: Path, fault: dict[str, Any], where: str, text: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
@@ -158,12 +160,14 @@ def test_what_makes_no_sense_is_said_with_its_place(
     ("how", "where"),
     [({"kind": "corrupt", "share": 0.1}, "how"), ({"kind": "slow", "cpus": 1}, "how.cpus")],
 )
-def test_the_virtual_clock_damages_nothing(tmp_path: Path, how: Any, where: str) -> None:
+def test_the_virtual_clock_refuses_corruption_and_cpu_limits(
+    tmp_path: Path, how: Any, where: str
+) -> None:
     with pytest.raises(SpecError, match=f"faults.0.{where}: .*virtual clock"):
         load(written(tmp_path, [{"when": AT, "how": how}], **VIRTUAL))
 
 
-def test_peers_have_no_faults(tmp_path: Path) -> None:
+def test_faults_need_an_algorithm_with_a_server(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="runs with a server, and 'all-to-all' has none"):
         load(written(tmp_path, [{"when": AT, "how": "kill"}], algorithms=["asgd", "all-to-all"]))
 
@@ -184,7 +188,7 @@ def test_a_trace_is_found_beside_the_file_and_resolved_by_the_plan(tmp_path: Pat
         load(written(tmp_path, [by_server]))
 
 
-def test_a_trace_of_an_option_is_sought_in_the_current_folder(
+def test_a_trace_in_an_option_is_sought_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -216,7 +220,7 @@ CLASSES = {
 }
 
 
-def test_a_class_is_struck_by_its_name_and_has_faults_of_its_own(tmp_path: Path) -> None:
+def test_a_fault_may_name_a_class_and_a_class_may_have_its_own_faults(tmp_path: Path) -> None:
     fault = {"who": {"class": "slow"}, "when": AT, "how": "freeze"}
     resolved = settings(tmp_path, fault, devices=CLASSES)
     slow = [i for i in range(20) if resolved.class_of[i] == 0]
@@ -227,10 +231,10 @@ def test_a_class_is_struck_by_its_name_and_has_faults_of_its_own(tmp_path: Path)
     assert Fault(**own["fault"]) == Fault(1, "kill")
     fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
     more = settings(tmp_path, fault, fast, devices=CLASSES).faults.rules[-1]
-    assert more["stream"] == own["stream"]  # one more at the top moves none of its draws
+    assert more["stream"] == own["stream"]  # one more top-level fault changes no draws of it
 
 
-def test_what_a_class_s_faults_cannot_be(tmp_path: Path) -> None:
+def test_errors_in_the_faults_of_classes_are_refused(tmp_path: Path) -> None:
     fault = {"who": {"class": "slwo"}, "when": AT, "how": "freeze"}
     with pytest.raises(SpecError, match="no class 'slwo': the classes are slow, fast"):
         load(written(tmp_path, [fault], devices=CLASSES))

@@ -1,4 +1,4 @@
-"""No number of an experiment file may be infinite or NaN: tried at every number of the JSON Schema."""
+"""No number in an experiment file may be infinite or NaN; every number in the JSON Schema is tried."""
 
 import math
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ NEEDS = {
     ("kind", "alpha"): "dirichlet",
     ("kind", "per_worker"): "shards",
 }
-"""What a key of the same mapping has to be for a number to be allowed there, whatever it is."""
+"""By (key, number's key) in one mapping: the value of the key with which the number is allowed."""
 
 
 def with_value(schema: dict[str, Any], value: float) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Put a value at every number below a schema.
+    """Put a value in the place of each number below a schema, one at a time.
 
     Yields:
-        The place of the number, and what stands there with the value in its place and around it only
-        what the schema requires.
+        The path of the number, and content that has the value there and otherwise only the keys that
+        the schema or ``NEEDS`` requires.
     """
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
@@ -66,7 +66,7 @@ def test_the_schemas_numbers_are_found() -> None:
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan], ids=str)
-def test_no_number_is_infinite_or_none(tmp_path: Path, value: float) -> None:
+def test_no_number_is_infinite_or_nan(tmp_path: Path, value: float) -> None:
     path = tmp_path / "experiment.yaml"
     written = yaml.safe_dump(value).split()[0]
     amiss = []
@@ -76,7 +76,7 @@ def test_no_number_is_infinite_or_none(tmp_path: Path, value: float) -> None:
         (line,) = (i for i, row in enumerate(text.splitlines(), 1) if row.endswith(f": {written}"))
         path.write_text(text, encoding="utf-8")
         found = [row for row in refusal(path) if f": {key}: " in row]
-        # One sentence, with the line and the key, about what stands there.
+        # Exactly one message, with the line, the key and the value.
         expected = f"{path}:{line}: {key}: "
         if len(found) != 1 or not found[0].startswith(expected) or str(value) not in found[0]:
             amiss.append((key, found))

@@ -1,4 +1,4 @@
-"""Labels tell algorithms apart and can be folders."""
+"""Labels tell the algorithms of a file apart and are valid names of folders."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ from testbed.experiment.labels import check_name, labels
 
 
 class Many(Options):
-    """Options of every kind that an algorithm could have."""
+    """Options of every type that an algorithm could have."""
 
     name: Literal["many"] = "many"
     rate: float = 0.5
@@ -27,7 +27,7 @@ def make(name: str, **options: object) -> Options:
     return ALGORITHMS[name].options_type.model_validate({"name": name, **options})
 
 
-def test_names_and_what_tells_them_apart() -> None:
+def test_a_label_is_the_name_and_the_options_that_tell_it_apart() -> None:
     algorithms = [
         make("asgd"),
         make("adacomp"),
@@ -50,7 +50,7 @@ def test_names_and_what_tells_them_apart() -> None:
     )
 
 
-def test_a_label_of_the_file_is_kept_and_the_made_ones_avoid_it() -> None:
+def test_a_label_in_the_file_is_kept_and_generated_ones_avoid_it() -> None:
     algorithms = [make("asgd"), make("asgd"), make("adacomp", label="asgd-2"), make("asgd")]
     assert labels(algorithms) == ("asgd", "asgd-3", "asgd-2", "asgd-4")
 
@@ -63,6 +63,6 @@ def test_labels_are_unique_folder_names(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "-x", ".x", "a/b", "a b", "é", "a\n", "x" * 101])
-def test_what_cannot_be_a_folder(name: str) -> None:
+def test_a_name_that_cannot_be_a_folder_s_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a folder's name"):
         check_name(name)

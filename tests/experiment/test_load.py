@@ -1,4 +1,4 @@
-"""Experiment files: what they become, where their errors are, and back to text."""
+"""Experiment files: the specs that they become, the places of their errors, and the dump to text."""
 
 import json
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_a_file_becomes_a_spec(good: Path) -> None:
     assert load(good) == spec
 
 
-def test_all_problems_at_once_each_with_its_line(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_each_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(BAD)
     lines = refusal(path)
@@ -135,7 +135,7 @@ def test_all_problems_at_once_each_with_its_line(tmp_path: Path) -> None:
     assert numbers == sorted(numbers)
 
 
-def test_what_is_missing_is_shown_by_example(good: Path) -> None:
+def test_a_missing_key_is_reported_with_an_example(good: Path) -> None:
     good.write_text("name: x\n")
     assert [line.removeprefix(f"{good}:1: ") for line in refusal(good)] == [
         "dataset: is missing; for example `dataset: digits`",
@@ -170,13 +170,13 @@ def test_what_is_missing_is_shown_by_example(good: Path) -> None:
          "10: devices.batch_size: unknown key; did you mean 'training.batch_size'?"),
     ],
 )  # fmt: skip
-def test_one_problem(good: Path, old: str, new: str, said: str) -> None:
+def test_a_problem_is_reported_with_its_line(good: Path, old: str, new: str, said: str) -> None:
     (line,) = with_line(good, old, new)
     assert line.startswith(said)
 
 
 @pytest.mark.parametrize("empty", ["algorithms: []", "algorithms:\n  []"])
-def test_no_algorithm(good: Path, empty: str) -> None:
+def test_an_empty_list_of_algorithms_is_refused(good: Path, empty: str) -> None:
     head, _, tail = GOOD.partition("algorithms:")
     good.write_text(f"{head}{empty}\n{tail[tail.index('devices') :]}")
     (line,) = refusal(good)
@@ -184,7 +184,7 @@ def test_no_algorithm(good: Path, empty: str) -> None:
     assert line == f"{good}:5: {said}"
 
 
-def test_labels_given_twice_name_the_first(good: Path) -> None:
+def test_a_duplicate_label_is_refused_with_the_place_of_the_first(good: Path) -> None:
     text = GOOD.replace("- asgd", "- {name: asgd, label: x}")
     good.write_text(text.replace("name: adacomp\n", "name: adacomp\n    label: x\n"))
     (line,) = refusal(good)
@@ -206,21 +206,21 @@ def test_labels_given_twice_name_the_first(good: Path) -> None:
         (b"#" * (1 << 20) + b"\n", ": is larger than 1 MiB"),
     ],
 )
-def test_files_that_are_no_experiment(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_experiment_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
     (line,) = refusal(path)
     assert line.startswith(f"{path}{said}")
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_a_path_that_is_no_readable_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.yaml") == [f"{tmp_path / 'no.yaml'}: there is no such file"]
     assert refusal(tmp_path)[0].startswith(f"{tmp_path}: is a directory")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     assert "loop.yaml: cannot be read: " in refusal(tmp_path / "loop.yaml")[0]
 
 
-def test_overrides(good: Path) -> None:
+def test_overrides_are_applied_in_their_order(good: Path) -> None:
     spec = load(
         good,
         [
@@ -246,7 +246,7 @@ def test_overrides(good: Path) -> None:
     assert spec.seed == 9
 
 
-def test_an_override_does_not_reach_what_an_anchor_shares(good: Path) -> None:
+def test_an_override_of_an_alias_does_not_change_its_anchor(good: Path) -> None:
     text = GOOD.replace("- {name: comp-asgd, ratio: 0.01}", "- &a {name: comp-asgd, ratio: 0.01}")
     good.write_text(text.replace("- asgd", "- asgd\n  - {name: adacomp, label: b}") + "\n")
     shared = good.read_text().replace("devices:", "  - *a\ndevices:")
@@ -294,7 +294,7 @@ def test_an_override_does_not_reach_what_an_anchor_shares(good: Path) -> None:
         ("training={updates: 1, updates: 2}", "is given twice"),
     ],
 )
-def test_what_is_wrong_with_an_override(good: Path, option: str, said: str) -> None:
+def test_an_error_in_an_override_names_the_override(good: Path, option: str, said: str) -> None:
     (line,) = refusal(good, option)
     assert line.startswith(f"--set {option}:")
     text = line.removeprefix(f"--set {option}:").strip()
@@ -303,12 +303,12 @@ def test_what_is_wrong_with_an_override(good: Path, option: str, said: str) -> N
     assert text.endswith(last)
 
 
-def test_an_override_that_could_mean_two_entries(good: Path) -> None:
+def test_an_ambiguous_override_is_refused(good: Path) -> None:
     (line,) = refusal(good, "algorithms.0=adacomp", "algorithms.adacomp.ratio=1")
     assert line.endswith("more than one 'adacomp': write algorithms.0 or algorithms.2")
 
 
-def test_errors_of_the_file_and_of_options_are_told_apart(good: Path) -> None:
+def test_an_error_names_the_file_or_the_option_that_it_is_in(good: Path) -> None:
     good.write_text(GOOD.replace("batch_size: 10", "batch_size: 0") + "trainig: {updates: 1}\n")
     lines = refusal(good, "training.updates=0", "trainig.updates=3", seed=-1)
     assert sorted(lines) == [
@@ -319,7 +319,7 @@ def test_errors_of_the_file_and_of_options_are_told_apart(good: Path) -> None:
     ]
 
 
-def test_a_directory_is_sought_beside_the_file_and_an_option_s_beside_the_person(
+def test_a_dataset_is_relative_to_the_file_or_in_options_to_the_cwd(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = good.parent / "elsewhere"
@@ -333,7 +333,7 @@ def test_a_directory_is_sought_beside_the_file_and_an_option_s_beside_the_person
     assert line.startswith("--set dataset=beside: dataset: 'beside' is neither")
 
 
-def test_a_resolved_spec_outlives_its_dataset(good: Path) -> None:
+def test_a_resolved_spec_loads_without_its_dataset(good: Path) -> None:
     folder = good.parent / "beside"
     folder.mkdir()
     good.write_text(GOOD.replace("dataset: digits", "dataset: beside"))
@@ -456,14 +456,14 @@ def specs(draw: st.DrawFn) -> Spec:
 
 @settings(deadline=None)  # the host may be busy
 @given(specs())
-def test_a_spec_survives_being_written(
+def test_a_dumped_spec_loads_as_an_equal_spec(
     tmp_path_factory: pytest.TempPathFactory, spec: Spec
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "spec.yaml"
     for written in (spec, *spec.runs().values()):
         path.write_text(dump(written), encoding="utf-8")
         assert load(path) == written
-        # Other programs read it with other parsers.
+        # Other programs read the file with other parsers.
         assert Spec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))) == written
 
 
@@ -496,11 +496,11 @@ def test_the_dump_is_readable() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_experiments_load_and_are_called_what_their_files_are(path: Path) -> None:
+def test_every_experiment_loads_and_is_named_after_its_file(path: Path) -> None:
     assert load(path).name == path.stem
 
 
-def test_the_large_experiment_is_the_one_of_the_paper() -> None:
+def test_the_large_experiment_has_the_paper_s_settings() -> None:
     spec = load(EXPERIMENTS / "mnist-200.yaml")
     assert (spec.dataset.name, spec.model.name, spec.devices.workers) == ("mnist", "cnn", 200)
     assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
@@ -512,7 +512,7 @@ def test_the_large_experiment_is_the_one_of_the_paper() -> None:
     assert list(spec.runs()) == labels
 
 
-def test_the_schema_knows_every_section_and_algorithm() -> None:
+def test_the_schema_lists_every_section_and_algorithm() -> None:
     schema = json_schema()
     assert set(schema["properties"]) == set(Spec.model_fields)
     assert schema["additionalProperties"] is False
@@ -524,7 +524,7 @@ def test_the_schema_knows_every_section_and_algorithm() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_schema_takes_what_is_loaded_and_refuses_what_is_not(path: Path) -> None:
+def test_the_schema_accepts_valid_files_and_refuses_invalid_ones(path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     validator = jsonschema.Draft202012Validator(json_schema())
     validator.check_schema(validator.schema)
@@ -565,7 +565,7 @@ ANYTHING = st.recursive(
         max_size=2,
     ),
 )
-def test_whatever_a_file_says_it_is_read_or_refused(
+def test_any_file_is_loaded_or_refused_with_the_place_of_the_error(
     tmp_path_factory: pytest.TempPathFactory, changes: dict[str, Any], overrides: list[str]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -577,7 +577,7 @@ def test_whatever_a_file_says_it_is_read_or_refused(
             assert line.startswith((f"{path}:", "--set "))
 
 
-def test_an_encoding_is_a_short_name_or_a_mapping_and_an_algorithm_may_have_its_own(
+def test_encodings_and_pulls_may_be_set_for_all_or_per_algorithm(
     good: Path,
 ) -> None:
     spec = load(
@@ -606,11 +606,11 @@ def test_an_encoding_is_a_short_name_or_a_mapping_and_an_algorithm_may_have_its_
 
 
 @given(ENCODINGS)
-def test_an_encoding_s_name_tells_it_from_others(fields: Any) -> None:
+def test_an_encoding_has_the_name_of_no_other_encoding(fields: Any) -> None:
     choice = EncodingChoice.model_validate(fields)
     others = [EncodingChoice.model_validate(name) for name in SHORT_NAMES]
     assert all(other == choice or other.name != choice.name for other in others) or (
-        choice.compression == "none" and choice.level != 3  # a level of nothing
+        choice.compression == "none" and choice.level != 3  # the level is unused then
     )
     if isinstance(fields, str):
         assert choice.name == fields

@@ -36,14 +36,16 @@ def read(tmp_path: Path, text: str) -> Spec:
         ("partition: {kind: dirichlet, alpha: 0.5}", {"kind": "dirichlet", "alpha": 0.5}),
     ],
 )
-def test_what_the_roles_are_told(tmp_path: Path, text: str, plain: dict[str, object]) -> None:
+def test_settings_hold_the_partition_with_its_defaults(
+    tmp_path: Path, text: str, plain: dict[str, object]
+) -> None:
     spec = read(tmp_path, WITHOUT + text)
     (one,) = plan(spec)
     assert one.settings.data.partition == plain
     assert read(tmp_path, dump(spec)) == spec
 
 
-def test_sizes_are_told_by_device(tmp_path: Path) -> None:
+def test_sizes_resolve_to_a_weight_for_each_device(tmp_path: Path) -> None:
     (one,) = plan(read(tmp_path, BASE + "partition: sizes"))
     expected = [(2.0, 0.5)[of] for of in one.settings.class_of]
     assert one.settings.data.partition == {"kind": "sizes", "weights": expected}
@@ -73,14 +75,16 @@ def test_sizes_are_told_by_device(tmp_path: Path) -> None:
          "`weight: 3`"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+def test_an_impossible_partition_is_refused_with_its_place(
+    tmp_path: Path, text: str, expected: str
+) -> None:
     with pytest.raises(SpecError) as refused:
         read(tmp_path, WITHOUT + text)
     first = str(refused.value).splitlines()[0]
     assert first.partition(": ")[2] == expected
 
 
-def test_sizes_need_classes(tmp_path: Path) -> None:
+def test_sizes_need_classes_of_devices(tmp_path: Path) -> None:
     text = BASE.replace(BASE.splitlines()[-1], "devices: {workers: 4}")
     with pytest.raises(
         SpecError, match=r"partition: sizes go by devices\.classes, of which there are"

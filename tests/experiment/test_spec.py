@@ -1,4 +1,4 @@
-"""The models: defaults, what they refuse, and one spec for each run."""
+"""The pydantic models of an experiment: defaults, refusals, and one spec for each run."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def make(**changes: Any) -> Spec:
     return Spec.model_validate(SMALLEST | changes, strict=True)
 
 
-def test_the_defaults() -> None:
+def test_a_small_spec_has_the_documented_defaults() -> None:
     spec = make()
     assert spec.seed == 1
     assert (spec.dataset.name, spec.dataset.scaling) == ("digits", "standardised")
@@ -39,13 +39,13 @@ def test_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_an_algorithm_s_name_is_all_of_its_defaults(name: str) -> None:
+def test_the_name_of_an_algorithm_alone_means_its_defaults(name: str) -> None:
     short, long = make(algorithms=[name]), make(algorithms=[{"name": name}])
     assert short == long
     assert type(short.algorithms[0]) is ALGORITHMS[name].options_type
 
 
-def test_a_spec_cannot_be_changed_and_its_dump_makes_an_equal_one() -> None:
+def test_a_spec_is_frozen_and_its_dump_makes_an_equal_one() -> None:
     spec = make(network={"uplink": "10mbit", "loss": "1%"}, waiting={"mean": "50ms"})
     with pytest.raises(ValidationError, match="frozen"):
         spec.training.updates = 3
@@ -86,18 +86,18 @@ def test_a_spec_cannot_be_changed_and_its_dump_makes_an_equal_one() -> None:
         {"evaluation": {"images": 0}},
     ],
 )
-def test_what_is_impossible(changes: dict[str, Any]) -> None:
+def test_an_impossible_value_is_refused_at_its_key(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
         make(**changes)
     for error in caught.value.errors():
         assert error["type"] == "conflict" or error["loc"][0] in changes
 
 
-def test_evaluating_less_often_than_there_are_updates_is_possible() -> None:
+def test_evaluations_may_be_further_apart_than_the_run_is_long() -> None:
     assert make(evaluation={"every": 1000}).evaluation.every == 1000
 
 
-def test_who_is_silent_is_suspected_where_updates_wait_unless_the_file_says_otherwise() -> None:
+def test_only_synchronous_runs_suspect_silent_workers_by_default() -> None:
     names = ["asgd", "sync-sgd"]
 
     def found(**devices: Any) -> list[float | None]:
@@ -117,7 +117,7 @@ def test_who_is_silent_is_suspected_where_updates_wait_unless_the_file_says_othe
     assert make(algorithms=["all-to-all"]).suspect_after(make().algorithms[0]) is None
 
 
-def test_checkpoints_are_of_servers_that_come_back() -> None:
+def test_checkpoints_need_a_server_and_a_killed_server_needs_them() -> None:
     simulated = {
         "engine": "simulation",
         "waiting": {"distribution": "constant", "mean": "1s"},
@@ -149,7 +149,7 @@ def test_checkpoints_are_of_servers_that_come_back() -> None:
         make(**simulated | {"checkpoints": {"every": 0}})
 
 
-def test_one_spec_for_each_run() -> None:
+def test_a_spec_is_split_into_one_for_each_run() -> None:
     spec = make(algorithms=["asgd", {"name": "adacomp", "ratio": 0.1}, "asgd"])
     runs = spec.runs()
     assert list(runs) == ["asgd", "adacomp-0.1", "asgd-2"]
@@ -160,7 +160,7 @@ def test_one_spec_for_each_run() -> None:
     assert runs["adacomp-0.1"].algorithms[0].name == "adacomp"
 
 
-def test_a_dataset_in_a_directory(tmp_path: Path) -> None:
+def test_a_dataset_may_be_an_existing_directory(tmp_path: Path) -> None:
     (tmp_path / "data" / "mine").mkdir(parents=True)
     context = {"folder": tmp_path / "data"}
     read = DatasetSpec.model_validate({"name": "mine"}, context=context)
@@ -169,7 +169,7 @@ def test_a_dataset_in_a_directory(tmp_path: Path) -> None:
     for name in ("other", "/no/such/directory", ""):
         with pytest.raises(ValidationError, match="nor an existing directory"):
             DatasetSpec.model_validate({"name": name}, context=context)
-    # Without a folder nothing is looked for, but nothing relative can be meant.
+    # Without a folder no directory is sought, and a relative path is refused.
     assert DatasetSpec(name="/no/such/directory").directory == Path("/no/such/directory")
     with pytest.raises(ValidationError, match="did you mean 'fashion-mnist'"):
         DatasetSpec(name="fashion_mnist")
@@ -181,7 +181,7 @@ def models(model: type[BaseModel]) -> set[type[BaseModel]]:
     return {model}.union(*(models(t) for t in found))
 
 
-def test_every_field_is_described() -> None:
+def test_every_field_has_a_description() -> None:
     options = {algorithm.options_type for algorithm in ALGORITHMS.values()}
     for model in models(Spec) | options:
         for key, field in model.model_fields.items():

@@ -1,4 +1,4 @@
-"""``compute`` and ``waiting``: what a file may say, what is refused and in which words, and back."""
+"""``compute`` and ``waiting``: what is accepted, what is refused in which words, and the dump."""
 
 import json
 from pathlib import Path
@@ -86,7 +86,7 @@ def refusal(file: Path, text: str, *overrides: str) -> str:
         ),
     ],
 )
-def test_a_section_becomes_plain_numbers_that_durations_take(
+def test_a_section_becomes_plain_numbers_that_durations_accept(
     file: Path, text: str, plain: dict[str, Any]
 ) -> None:
     spec = read(file, f"compute: {text}\n")
@@ -107,7 +107,7 @@ def load_written(file: Path, spec: Spec) -> Spec:
     return load_resolved(resolved)
 
 
-def test_what_does_not_apply_is_not_written(file: Path) -> None:
+def test_options_that_do_not_apply_are_not_dumped(file: Path) -> None:
     spec = read(
         file,
         "compute: {distribution: cvb, mean: 100ms, machine_variation: 0.6}\n"
@@ -124,7 +124,7 @@ def test_what_does_not_apply_is_not_written(file: Path) -> None:
     ) in dump(spec)
 
 
-def test_a_trace_is_sought_beside_the_file_and_an_option_s_beside_the_person(
+def test_a_trace_is_relative_to_the_file_or_in_options_to_the_cwd(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = file.parent / "here"
@@ -135,7 +135,7 @@ def test_a_trace_is_sought_beside_the_file_and_an_option_s_beside_the_person(
     spec = read(file, beside)
     found = str((file.parent / "trace.csv").resolve())
     assert spec.waiting.plain() == {"distribution": "trace", "file": found, "order": "sequence"}
-    # A dataset that an option names does not move the file's trace.
+    # An option's dataset does not change where the file's trace is sought.
     assert read(file, beside, "dataset=digits").waiting.file == found
     mine = str(here / "mine.csv")
     assert read(file, beside, "waiting.file=mine.csv").waiting.file == mine
@@ -148,7 +148,7 @@ def test_a_trace_is_sought_beside_the_file_and_an_option_s_beside_the_person(
     assert said == f"--set waiting.file=trace.csv: waiting.file: there is no file '{nowhere}'"
 
 
-def test_a_resolved_spec_outlives_its_trace(file: Path) -> None:
+def test_a_resolved_spec_loads_without_its_trace(file: Path) -> None:
     spec = read(file, "waiting: {distribution: trace, file: trace.csv}\n")
     resolved = file.parent / "spec.yaml"
     resolved.write_text(dump(spec))
@@ -207,12 +207,12 @@ def test_a_resolved_spec_outlives_its_trace(file: Path) -> None:
          ".changes.0.at: is missing; for example `at: 160s`"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(file: Path, text: str, said: str) -> None:
+def test_an_error_in_a_section_is_reported_with_its_line(file: Path, text: str, said: str) -> None:
     (line,) = refusal(file, f"compute: {text}\n").splitlines()
     assert line.startswith(f"7: compute{said}")
 
 
-def test_an_option_of_the_command_line_is_named(file: Path) -> None:
+def test_an_error_in_an_option_names_the_option(file: Path) -> None:
     assert refusal(file, "", "waiting.alpha=1").startswith("--set waiting.alpha=1: waiting.alpha: ")
 
 
@@ -245,7 +245,7 @@ CHANGES = st.lists(
 
 @settings(deadline=None)  # the host may be busy
 @given(LAWS, st.floats(0, 1e6), CHANGES, st.none() | st.tuples(SHARES, FACTORS, FACTORS))
-def test_a_section_survives_being_written(
+def test_a_dumped_section_loads_as_an_equal_section(
     tmp_path_factory: pytest.TempPathFactory,
     law: dict[str, Any],
     mean: float,
@@ -262,7 +262,7 @@ def test_a_section_survives_being_written(
     json.dumps(spec.waiting.plain(), allow_nan=False)
 
 
-def test_the_schema_takes_what_is_loaded_and_refuses_what_is_not(file: Path) -> None:
+def test_the_schema_accepts_valid_sections_and_refuses_invalid_ones(file: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     validator = jsonschema.Draft202012Validator(json_schema())
     validator.check_schema(validator.schema)

@@ -1,4 +1,4 @@
-"""Quantities: what people write, what it becomes, and that writing it back loses nothing."""
+"""Quantities with units: parsing, formatting without loss, refusals, and the schema's patterns."""
 
 import re
 from collections.abc import Callable
@@ -107,32 +107,34 @@ def test_shares_become_fractions(text: object, fraction: float) -> None:
         (units.format_percentage, 0.0, "0%"),
     ],
 )
-def test_written_as_people_write(write: Callable[[float], str], value: float, text: str) -> None:
+def test_quantities_are_formatted_as_people_write_them(
+    write: Callable[[float], str], value: float, text: str
+) -> None:
     assert write(value) == text
 
 
 @given(st.floats(0, 1e9))
-def test_a_duration_survives(seconds: float) -> None:
+def test_a_formatted_duration_parses_to_the_same_value(seconds: float) -> None:
     assert units.parse_duration(units.format_duration(seconds)) == seconds
 
 
 @given(st.integers(8, 2**63 - 1))
-def test_a_rate_survives(rate: int) -> None:
+def test_a_formatted_rate_parses_to_the_same_value(rate: int) -> None:
     assert units.parse_rate(units.format_rate(rate)) == rate
 
 
 @given(st.integers(0, 2**63 - 1))
-def test_a_size_survives(size: int) -> None:
+def test_a_formatted_size_parses_to_the_same_value(size: int) -> None:
     assert units.parse_size(units.format_size(size)) == size
 
 
 @given(st.floats(0, 1, exclude_max=True))
-def test_a_fraction_survives(fraction: float) -> None:
+def test_a_formatted_fraction_parses_to_the_same_value(fraction: float) -> None:
     assert units.parse_percentage(units.format_percentage(fraction)) == fraction
 
 
 @given(st.floats(0, 1, exclude_min=True))
-def test_a_share_survives(fraction: float) -> None:
+def test_a_formatted_share_parses_to_the_same_value(fraction: float) -> None:
     assert units.parse_share(units.format_percentage(fraction)) == fraction
 
 
@@ -175,7 +177,7 @@ def test_refusals_say_what_is_accepted(
 
 
 @given(st.text(max_size=12) | st.floats() | st.integers() | st.booleans() | st.none())
-def test_nothing_else_is_ever_raised(value: object) -> None:
+def test_any_value_is_parsed_or_raises_a_value_error(value: object) -> None:
     for parse in (
         units.parse_duration,
         units.parse_rate,
@@ -214,6 +216,6 @@ def test_the_schema_agrees_with_the_parser(kind: type, good: list[str], bad: lis
             adapter.validate_python(text)
 
 
-def test_models_write_the_text() -> None:
+def test_models_dump_quantities_as_text() -> None:
     adapter: TypeAdapter[int] = TypeAdapter(units.Rate)
     assert adapter.dump_python(adapter.validate_python("80mbit")) == "80mbit"

@@ -1,4 +1,4 @@
-"""Which faults last, against a list of every beginning whose end has not come."""
+"""The active faults, compared with a list of all beginnings whose end has not come."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ happenings = st.lists(
 
 @hypothetical(deadline=None)  # the host may be busy
 @given(happenings)
-def test_what_began_and_is_not_over_lasts_and_a_kill_takes_what_is_frozen(
+def test_a_fault_is_active_until_its_end_and_a_kill_ends_freezes(
     happen: list[tuple[str, int, set[int]]],
 ) -> None:
     faults = ActiveFaults()
@@ -62,7 +62,7 @@ def test_what_began_and_is_not_over_lasts_and_a_kill_takes_what_is_frozen(
         assert standing(faults) == sorted(lasting)
 
 
-def test_each_is_told_as_it_began_of_its_worker_alone() -> None:
+def test_an_active_fault_is_the_record_of_its_beginning_on_one_worker() -> None:
     faults = ActiveFaults()
     fault = Fault(2, "slow", 9.0, factor=5.0, uplink=1000)
     begun = fault.record("begin", [1, 3], 2.5, 7)
@@ -73,14 +73,14 @@ def test_each_is_told_as_it_began_of_its_worker_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["stop-network", "partition", "slow"])
-def test_a_link_and_a_slow_device_outlive_the_process(kind: Kind) -> None:
+def test_link_faults_and_slow_faults_outlive_the_process(kind: Kind) -> None:
     faults = ActiveFaults()
     faults.told(record(0, "begin", 1, kind=kind))
     faults.killed(1)
     assert standing(faults) == [(1, 0)]
 
 
-def test_of_a_trace_s_rule_the_kind_that_ends_is_over() -> None:
+def test_an_end_removes_only_faults_of_its_kind_from_a_trace_s_rule() -> None:
     faults = ActiveFaults()
     for kind in ("freeze", "stop-network"):
         faults.told(record(0, "begin", 1, kind=kind))
@@ -88,7 +88,7 @@ def test_of_a_trace_s_rule_the_kind_that_ends_is_over() -> None:
     assert [one["fault"] for one in faults] == ["freeze"]
 
 
-def test_they_are_the_same_behind_a_checkpoint() -> None:
+def test_active_faults_are_restored_from_a_checkpoint() -> None:
     faults, restored = ActiveFaults(), ActiveFaults()
     faults.told(record(0, "begin", 0, 1))
     faults.told(record(3, "begin", 1))

@@ -1,4 +1,4 @@
-"""Faults that slow a device down at the same time: one rule, in whichever order they came."""
+"""Faults that slow a device down at the same time: their combined effect, in any order."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ FAULTS = (
 )
 
 
-def test_the_least_rate_holds_and_factors_multiply_in_any_order_under_both_clocks() -> None:
+def test_least_rate_and_product_of_factors_in_any_order_and_by_both_clocks() -> None:
     for order in itertools.permutations(FAULTS):
         pace, standing = Pace.under(order), Impairment.under(order)
         assert pace == Pace(1.5, 500_000, 2_000_000)
@@ -28,7 +28,7 @@ def test_without_a_fault_a_device_is_as_planned() -> None:
 
 
 def test_a_factor_is_finite_however_many_faults_multiply() -> None:
-    """Otherwise nothing times infinity would be a duration that is no number."""
+    """Otherwise a duration of zero times infinity would be NaN."""
     factor = Pace.under([Fault(0, "slow", factor=1e300)] * 3).factor
     assert math.isfinite(factor)
     assert factor * 0.0 == 0.0

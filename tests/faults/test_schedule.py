@@ -1,4 +1,4 @@
-"""Who is struck when: by the seed alone, whoever asks, in whatever order."""
+"""The schedule of faults: it depends on the seed alone, and not on the order of the calls."""
 
 import itertools
 from typing import Any
@@ -27,7 +27,7 @@ def schedule(*rules: dict[str, Any], seed: int = 1, workers: int = WORKERS) -> S
 
 
 def pushes(plan: Schedule, until: int, device: int, of: int = 0) -> list[int]:
-    """The pushes behind which a rule strikes a device."""
+    """Return the pushes after which a rule strikes a device."""
     return [n for n in range(1, until) if any(f.rule == of for f in plan.after_push(device, n))]
 
 
@@ -47,22 +47,22 @@ SEVERAL = [
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, WORKERS - 1), st.integers(1, 60)), max_size=80))
-def test_the_order_of_asking_does_not_matter(asked: list[tuple[int, int]]) -> None:
+def test_the_order_of_calls_does_not_matter(asked: list[tuple[int, int]]) -> None:
     one, other = schedule(*SEVERAL), schedule(*SEVERAL)
     reference = {(d, n): other.after_push(d, n) for d in range(WORKERS) for n in range(1, 61)}
     for device, number in asked:
         assert one.after_push(device, number) == reference[device, number]
-        next(one.timed())  # which is drawn anew each time
+        next(one.timed())  # whose times are drawn anew each time
 
 
-def test_a_rule_more_moves_no_other_s_draws() -> None:
+def test_an_additional_rule_does_not_change_the_draws_of_others() -> None:
     few, more = schedule(*SEVERAL[:2]), schedule(*SEVERAL)
     for device in range(WORKERS):
         assert pushes(few, 100, device) == pushes(more, 100, device)
     assert times(few, 50, of=1) == times(more, 50, of=1)
 
 
-def test_another_seed_strikes_others() -> None:
+def test_another_seed_gives_another_schedule() -> None:
     one, other = schedule(*SEVERAL), schedule(*SEVERAL, seed=2)
     assert [pushes(one, 50, d) for d in range(9)] != [pushes(other, 50, d) for d in range(9)]
     assert times(one, 9) != times(other, 9)
@@ -80,7 +80,7 @@ def test_pushes_until_a_fault_are_geometric_and_it_strikes_again() -> None:
 
 
 def test_adacomp_s_probability_strikes_a_hundred_in_250_000_pushes() -> None:
-    """PAPERS.md: p·I = 100, since whoever is not struck makes the pushes of those who were."""
+    """p·I = 100 workers after I pushes, since the remaining workers make all the pushes."""
     workers, updates = 200, 250_000
     counts = []
     for seed in range(6):
@@ -89,7 +89,7 @@ def test_adacomp_s_probability_strikes_a_hundred_in_250_000_pushes() -> None:
         first = sorted(
             next(n for n in itertools.count(1) if plan.after_push(w, n)) for w in everybody
         )
-        # In turns: the k-th round has as many pushes as there are workers left.
+        # In turns: each round has as many pushes as there are workers left.
         made = dead = last = 0
         for n in first:
             more = (n - last) * (workers - dead)
@@ -101,7 +101,7 @@ def test_adacomp_s_probability_strikes_a_hundred_in_250_000_pushes() -> None:
     assert np.mean(counts) == pytest.approx(100, abs=8)
 
 
-def test_rates_are_exponential_between_the_end_of_one_fault_and_the_next() -> None:
+def test_times_from_one_fault_s_end_to_the_next_are_exponential() -> None:
     plan = schedule(rule(0, "kill", 3.0, mean_time=5.0))
     events = list(itertools.takewhile(lambda one: one[0] < 2000, plan.timed()))
     assert [one[0] for one in events] == sorted(one[0] for one in events)
@@ -109,21 +109,21 @@ def test_rates_are_exponential_between_the_end_of_one_fault_and_the_next() -> No
         [np.diff([-3.0, *(t for t, (d,), _ in events if d == w)]) - 3.0 for w in range(WORKERS)]
     )
     assert min(gaps) > 0
-    assert np.mean(gaps) == pytest.approx(5.0, rel=0.06)  # 5,000 of them
+    assert np.mean(gaps) == pytest.approx(5.0, rel=0.06)  # of about 5,000 gaps
     assert np.mean(gaps > 5.0) == pytest.approx(np.exp(-1), abs=0.03)
 
 
-def test_what_is_for_good_comes_once_for_each() -> None:
+def test_a_permanent_fault_strikes_each_device_once() -> None:
     events = list(schedule(rule(0, mean_time=5.0)).timed())
     assert sorted(devices for _, devices, _ in events) == [(w,) for w in range(WORKERS)]
 
 
-def test_a_partition_is_one_event_of_the_set() -> None:
+def test_a_partition_is_one_event_for_all_its_devices() -> None:
     events = times(schedule(rule(0, "partition", 1.0, mean_time=5.0, devices=[2, 3])), 5)
     assert [devices for _, devices, _ in events] == [(2, 3)] * 5
 
 
-def test_a_partition_of_nobody_never_comes() -> None:
+def test_a_partition_without_devices_never_happens() -> None:
     assert times(schedule(rule(0, "partition", 1.0, mean_time=5.0, devices=[])), 1) == []
 
 
@@ -139,7 +139,7 @@ def test_times_are_merged_in_order() -> None:
     ]
 
 
-def test_iterations() -> None:
+def test_rules_and_traces_strike_at_their_iterations() -> None:
     by_trace = rule(1) | {"trace": [[None, 3, 1, Fault(1, "kill", 2.0).to_json()]]}
     plan = schedule(rule(0, iteration=5, devices=[7]), by_trace)
     assert plan.at_iteration(5) == [((7,), Fault(0, "freeze"))]

@@ -1,4 +1,4 @@
-"""Traces of faults: what is read, and what is refused, with its line."""
+"""Traces of faults: the rows that are read, and those that are refused, with their line."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def read(folder: Path, text: str) -> list[Struck]:
     return load_trace(path, DEVICES)
 
 
-def test_a_trace_by_times_and_one_by_iterations(tmp_path: Path) -> None:
+def test_traces_by_time_and_by_iteration_are_read(tmp_path: Path) -> None:
     by_time = read(tmp_path, "device,time,kind,lasting\nworker-3, 1.5, kill, 2\n\nworker-0,0,,\n")
     assert by_time == [Struck(1.5, None, 3, "kill", 2.0), Struck(0.0, None, 0, None, None)]
     assert read(tmp_path, "iteration,device\n7,worker-1\n") == [Struck(None, 7, 1, None, None)]
@@ -42,13 +42,13 @@ def test_a_trace_by_times_and_one_by_iterations(tmp_path: Path) -> None:
         ("time,device\n1\n", "line 2, has 1 columns and not 2"),
     ],
 )
-def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_invalid_trace_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(SpecError, match="the trace ") as refused:
         read(tmp_path, text)
     assert complaint in str(refused.value)
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         load_trace(tmp_path / "none.csv", DEVICES)
     (tmp_path / "bytes.csv").write_bytes(b"time,device\n\xff\xfe,worker-1\n")
@@ -56,7 +56,7 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
         load_trace(tmp_path / "bytes.csv", DEVICES)
 
 
-def test_a_trace_for_nobody_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_trace_for_a_run_without_devices_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "faults.csv"
     path.write_text("time,device\n1,worker-1\n")
     with pytest.raises(SpecError, match="line 2: there is no device 'worker-1', nor any other"):

@@ -1,4 +1,4 @@
-"""Archives of a root file system: the same whenever they are made."""
+"""Archives of a root file system: the same bytes at any time and in any order of files."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ def archived(root: Path, since: float) -> bytes:
         return file.getvalue()
 
 
-def test_the_order_and_the_time_of_making_do_not_show(tmp_path: Path) -> None:
+def test_an_archive_does_not_depend_on_order_or_time(tmp_path: Path) -> None:
     began = time.time() - 1
     made = []
     for number, names in enumerate((("a", "b", "c"), ("c", "b", "a"))):
@@ -38,7 +38,7 @@ def test_the_order_and_the_time_of_making_do_not_show(tmp_path: Path) -> None:
     assert hashlib.sha256(made[0]).digest() == hashlib.sha256(made[1]).digest()
 
 
-def test_what_is_in_it(tmp_path: Path) -> None:
+def test_an_archive_holds_files_and_links_but_no_cache_and_no_pipe(tmp_path: Path) -> None:
     make_tree(tmp_path / "root", ("a", "b"))
     content = io.BytesIO(archived(tmp_path / "root", time.time() - 60))
     with tarfile.open(fileobj=content) as archive:
@@ -48,7 +48,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
         assert hard.read() == b"b"
     assert sorted(entries) == ["cache", "usr", "usr/a", "usr/b", "usr/hard", "usr/soft"]
     assert entries["usr/soft"].linkname == "a"
-    # What came with a time of its own keeps it: compiled Python modules name their source's.
+    # A file older than the build keeps its time: compiled Python modules name their source's.
     assert entries["usr/a"].mtime == 1000
     assert entries["usr/b"].mtime == EPOCH
     assert {entry.uname for entry in entries.values()} == {""}

@@ -1,4 +1,4 @@
-"""The base image: the mirror that the host knows, what stands in the way, what is in it."""
+"""The base image: the host's mirror, what prevents a build, and what the image holds."""
 
 import os
 from pathlib import Path
@@ -40,14 +40,18 @@ Components: main
         ("sources.list", "deb http://t.example/debian trixie main\n", None),
     ],
 )
-def test_the_hosts_mirror(tmp_path: Path, file: str, content: str, mirror: str | None) -> None:
+def test_the_mirror_is_read_from_the_hosts_package_sources(
+    tmp_path: Path, file: str, content: str, mirror: str | None
+) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(content)
     assert host_mirror(tmp_path) == mirror
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
-def test_an_ordinary_user_is_told_so(docker_client: docker.DockerClient, tmp_path: Path) -> None:
+def test_an_ordinary_user_is_told_that_root_is_needed(
+    docker_client: docker.DockerClient, tmp_path: Path
+) -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(HostError, match=r"needs root .*: run `sudo make base-image`"):
@@ -57,7 +61,7 @@ def test_an_ordinary_user_is_told_so(docker_client: docker.DockerClient, tmp_pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, without which that is said first")
-def test_a_host_without_debootstrap_is_told_so(
+def test_without_debootstrap_the_error_names_the_remedy(
     docker_client: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -65,10 +69,10 @@ def test_a_host_without_debootstrap_is_told_so(
         make_base(docker_client, tmp_path)
 
 
-def test_nothing_of_the_host_and_no_cache_is_in_it(
+def test_the_base_holds_nothing_of_the_host_and_no_cache(
     docker_client: docker.DockerClient, testbed_image: str
 ) -> None:
-    assert testbed_image  # which makes the base where there is none
+    assert testbed_image  # its fixture builds the base if there is none
     try:
         docker_client.images.get(BASE_IMAGE)
     except ImageNotFound:

@@ -1,4 +1,4 @@
-"""Choosing what to build on."""
+"""The choice of the base on which the image is built."""
 
 import io
 import tarfile
@@ -25,13 +25,15 @@ def empty_image(docker_client: docker.DockerClient) -> Iterator[str]:
     docker_client.images.remove(name)
 
 
-def test_the_one_that_is_asked_for(docker_client: docker.DockerClient, empty_image: str) -> None:
+def test_the_base_that_is_asked_for_is_used(
+    docker_client: docker.DockerClient, empty_image: str
+) -> None:
     said: list[str] = []
     assert choose_base(docker_client, empty_image, said.append) == empty_image
-    assert said == []  # it is there, and nothing is pulled
+    assert said == []  # it exists, so nothing is pulled
 
 
-def test_one_that_cannot_be_had_is_refused_with_the_remedy(
+def test_an_unavailable_base_is_refused_with_the_remedy(
     docker_client: docker.DockerClient,
 ) -> None:
     name = f"testbed-test/{uuid.uuid4().hex}:1"
@@ -41,10 +43,10 @@ def test_one_that_cannot_be_had_is_refused_with_the_remedy(
     assert said == [f"pulling {name}"]
 
 
-def test_what_the_engine_has_is_taken_without_asking_a_registry(
+def test_a_base_that_the_engine_has_is_used_without_a_registry(
     docker_client: docker.DockerClient, testbed_image: str
 ) -> None:
-    assert testbed_image  # which makes a base where there is none
+    assert testbed_image  # its fixture builds a base if there is none
     said: list[str] = []
     base = choose_base(docker_client, None, said.append)
     assert base in (PUBLIC_BASE, BASE_IMAGE)

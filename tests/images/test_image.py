@@ -1,4 +1,4 @@
-"""The image: whose it is, what is in it, and that it does its work read-only and without a network."""
+"""The image: its code, its contents, and that it works read-only and without a network."""
 
 import docker
 
@@ -7,11 +7,11 @@ from testbed.code_digest import package_digest
 from testbed.containers.image import DIGEST_LABEL
 
 SMALL_LAYER = 10e6
-"""Bytes; what a change of the code alone makes anew must stay below."""
+"""Bytes; a layer that is built again when only the code changes must stay below."""
 
 
 def run(client: docker.DockerClient, image: str, *command: str) -> str:
-    """What a command says in a container like those of a run."""
+    """Return the output of a command in a container like those of a run."""
     said = client.containers.run(
         image,
         list(command),
@@ -25,21 +25,23 @@ def run(client: docker.DockerClient, image: str, *command: str) -> str:
     return said.decode().strip()
 
 
-def test_the_code_in_it_is_this_code(
-    docker_client: docker.DockerClient, testbed_image: str
-) -> None:
+def test_the_image_holds_this_code(docker_client: docker.DockerClient, testbed_image: str) -> None:
     script = "import testbed.code_digest as d; print(d.package_digest())"
     assert run(docker_client, testbed_image, "python", "-c", script) == package_digest()
 
 
-def test_its_labels(docker_client: docker.DockerClient, testbed_image: str) -> None:
+def test_the_labels_name_the_digest_and_the_version(
+    docker_client: docker.DockerClient, testbed_image: str
+) -> None:
     labels = docker_client.images.get(testbed_image).labels
     assert labels[DIGEST_LABEL] == package_digest()
     assert labels["org.opencontainers.image.version"] == testbed.__version__
-    assert not [name for name in labels if "created" in name]  # which would differ every time
+    assert not [name for name in labels if "created" in name]  # it would differ every time
 
 
-def test_nobody_in_it_may_change_it(docker_client: docker.DockerClient, testbed_image: str) -> None:
+def test_the_user_of_the_image_cannot_change_it(
+    docker_client: docker.DockerClient, testbed_image: str
+) -> None:
     assert docker_client.images.get(testbed_image).attrs["Config"]["User"] == "10001:10001"
     look = "find / -xdev -writable ! -path '/proc/*' ! -path '/dev*' ! -type l 2>/dev/null; true"
     said = docker_client.containers.run(
@@ -49,14 +51,14 @@ def test_nobody_in_it_may_change_it(docker_client: docker.DockerClient, testbed_
     assert set(said.decode().split()) - places == set()
 
 
-def test_nothing_can_be_installed_into_it(
+def test_nothing_can_be_installed_into_the_image(
     docker_client: docker.DockerClient, testbed_image: str
 ) -> None:
     found = run(docker_client, testbed_image, "sh", "-c", "command -v pip; ls /opt/testbed/bin")
     assert not [name for name in found.split() if "pip" in name]
 
 
-def test_it_trains(docker_client: docker.DockerClient, testbed_image: str) -> None:
+def test_the_image_trains(docker_client: docker.DockerClient, testbed_image: str) -> None:
     experiment = (
         "{name: inside, dataset: digits, model: mlp, training: {updates: 20}, algorithms: [asgd], "
         "devices: {workers: 2}, compute: {distribution: constant, mean: 10ms}}"
@@ -65,7 +67,7 @@ def test_it_trains(docker_client: docker.DockerClient, testbed_image: str) -> No
     assert "asgd" in run(docker_client, testbed_image, "sh", "-c", script)
 
 
-def test_a_change_of_the_code_makes_one_small_layer_anew(
+def test_a_change_of_the_code_rebuilds_one_small_layer(
     docker_client: docker.DockerClient, testbed_image: str
 ) -> None:
     layers = docker_client.images.get(testbed_image).history()

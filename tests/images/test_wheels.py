@@ -1,4 +1,4 @@
-"""The wheels: for the image's Python and no other, and made anew when what they are made of changed."""
+"""The wheels: only for the image's Python, and made again only if their sources change."""
 
 import zipfile
 from pathlib import Path
@@ -13,14 +13,13 @@ REPOSITORY = Path(__file__).parents[2]
 TARGET = Target((3, 11), "aarch64", (2, 36))
 
 
-def test_pip_is_told_the_target() -> None:
+def test_pip_gets_the_target() -> None:
     options = TARGET.options
     assert "--python-version=3.11" in options
     assert "--abi=cp311" in options
     platforms = [option for option in options if option.startswith("--platform=")]
-    assert (
-        platforms[0] == "--platform=manylinux_2_36_aarch64"
-    )  # the newest that runs there is first
+    # The newest platform that the target runs comes first.
+    assert platforms[0] == "--platform=manylinux_2_36_aarch64"
     assert "--platform=manylinux_2_17_aarch64" in platforms
     assert "--platform=manylinux_2_37_aarch64" not in platforms
     assert not [option for option in platforms if "x86_64" in option]
@@ -35,17 +34,19 @@ def test_the_wheel_holds_the_code_and_nothing_else(tmp_path: Path) -> None:
     assert held == {path.relative_to(REPOSITORY).as_posix() for path in code}
 
 
-def test_a_package_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_an_unavailable_package_is_named(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "pyproject.toml").write_text('[project]\ndependencies = ["torch==0.0.0.1"]\n')
     (project / "constraints.txt").touch()
     with pytest.raises(HostError, match=r"pip could not download .*torch==0\.0\.0\.1.*PIP_ARGS"):
         prepare(project, tmp_path / "wheels", TARGET, ["--no-index"])
-    assert not list((tmp_path / "wheels").iterdir())  # nothing half made is taken for the whole
+    assert not list(
+        (tmp_path / "wheels").iterdir()
+    )  # a partial download must not pass for the whole
 
 
-def test_what_is_there_is_made_anew_only_of_something_else(tmp_path: Path) -> None:
+def test_wheels_are_made_again_only_if_their_sources_change(tmp_path: Path) -> None:
     folder, made = tmp_path / "wheels", []
 
     def make(into: Path) -> None:

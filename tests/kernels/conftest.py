@@ -1,7 +1,7 @@
-"""What the tests of shaped links share. They run where the kernel can do it: in the guest of
-``make kernels``, for example.
+"""Fixtures of the tests of shaped links, which run where the kernel has a network emulator.
 
-Measured values stand beside the asked ones as properties of the test, from which the table is made.
+``make kernels`` boots guests with such kernels. Asked and measured values are recorded as properties
+of the test, from which a table is made.
 """
 
 import json
@@ -17,14 +17,14 @@ from testbed.network.shaping import missing_disciplines
 from testbed.nodes.linux import inside_network, new_network
 
 GUEST = Path("/run/kernels")
-"""There only in the guest of ``make kernels``, in which everything may be changed."""
+"""A folder that exists only in the guest of ``make kernels``, where tests may change everything."""
 
 Measured = Callable[[str, str, str], None]
 
 
 @pytest.fixture(scope="session")
 def netem() -> None:
-    """Skip where the kernel has no network emulator, or this user may make no namespaces."""
+    """Skip the test if the kernel has no network emulator or the user is not root."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces are made and entered by root")
     network = new_network()
@@ -37,7 +37,7 @@ def netem() -> None:
 
 @pytest.fixture
 def measured(record_property: Callable[[str, object], None]) -> Measured:
-    """Note what was asked and what was measured, for the table."""
+    """A function that records an asked and a measured value for the table."""
 
     def note(what: str, asked: str, found: str) -> None:
         record_property("measured", json.dumps([what, asked, found]))
@@ -47,14 +47,14 @@ def measured(record_property: Callable[[str, object], None]) -> Measured:
 
 
 def qdiscs(process: int, interface: str = "eth0") -> dict[str, dict[str, Any]]:
-    """The queueing disciplines of an interface in a process's network namespace, as tc tells them."""
+    """Return the queueing disciplines, as tc reports them, of an interface in a process's namespace."""
     command = ["nsenter", f"--net=/proc/{process}/ns/net", "tc", "-s", "-j", "qdisc", "show", "dev"]
     shown = subprocess.run([*command, interface], capture_output=True, text=True, check=True)
     return {one["kind"]: one for one in json.loads(shown.stdout)}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Print what was measured, and a failure, when it happens: a guest may not come to the summary."""
+    """Print measured values and failures at once: a guest may end before pytest's summary."""
     if report.when != "call" or not GUEST.exists():
         return
     with Path("/dev/console").open("w") as console:

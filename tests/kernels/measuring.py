@@ -1,7 +1,7 @@
-"""A link's rate, delay and loss, measured from outside what shaped it.
+"""Measurements of a link's rate, delay and loss, independent of the code that shapes it.
 
-The kernel answers the echo requests, and the rate is that of what has arrived, so that neither depends
-on how fast this process gets its turn.
+The kernel answers the echo requests, and the rate is that of the arrivals, so that neither depends on
+how soon this process is scheduled.
 """
 
 import os
@@ -23,11 +23,11 @@ FRAME = PAYLOAD + 42
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What arrived of a stream of datagrams.
+    """The result of sending a stream of datagrams.
 
     Attributes:
-        sent: datagrams.
-        arrived: datagrams.
+        sent: number of datagrams sent.
+        arrived: number of datagrams that arrived.
         rate: bit/s with headers, between the first arrival and the last.
         damaged: datagrams with a wrong checksum, which the receiving kernel counted.
     """
@@ -39,12 +39,12 @@ class Stream:
 
     @property
     def lost(self) -> float:
-        """Share of the datagrams that did not arrive."""
+        """The share of datagrams that did not arrive."""
         return 1 - self.arrived / self.sent
 
 
 def round_trips(network: int, address: str, count: int) -> list[float]:
-    """Seconds until each echo request to an address was answered, those left out that never were."""
+    """Return the seconds until each echo request was answered, without unanswered requests."""
     with inside_network(network):
         asking = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     found = []
@@ -53,7 +53,7 @@ def round_trips(network: int, address: str, count: int) -> list[float]:
             request = struct.pack("!BBHHH", 8, 0, 0, os.getpid() & 0xFFFF, number) + bytes(16)
             sent = (
                 time.monotonic()
-            )  # before it goes: a turn lost in between must not shorten the trip
+            )  # before sending: a delay of this process must not shorten the trip
             asking.sendto(_with_checksum(request), (address, 0))
             while select.select([asking], [], [], max(0.0, sent + 1.0 - time.monotonic()))[0]:
                 kind, _, _, _, got = struct.unpack_from("!BBHHH", asking.recv(2048), 20)
@@ -71,7 +71,7 @@ def _with_checksum(message: bytes) -> bytes:
 
 
 def stream(source: int, target: int, address: str, count: int) -> Stream:
-    """Send datagrams from one network namespace to an address of another, as fast as they go out.
+    """Send datagrams from one network namespace to an address of another, as fast as possible.
 
     Args:
         source: descriptor of the sender's namespace.
@@ -84,7 +84,7 @@ def stream(source: int, target: int, address: str, count: int) -> Stream:
         sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with receiving, sending:
         receiving.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 * 2**20)  # drop nothing here
-        # What waits in the discipline keeps the link busy while this process does not get its turn.
+        # A long queue in the discipline keeps the link busy while this process is not scheduled.
         sending.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 2**20)
         receiving.bind((address, 0))
         receiving.settimeout(3.0)
@@ -111,7 +111,10 @@ def stream(source: int, target: int, address: str, count: int) -> Stream:
 
 
 def fastest(streaming: Callable[[], Stream], asked: int) -> Stream:
-    """The fastest of up to five streams, until one has the rate asked for: a busy host only delays."""
+    """Stream up to five times, until the rate is as asked; return the fastest stream.
+
+    A busy host can only make a stream slower.
+    """
     found = [streaming()]
     while found[-1].rate < 0.95 * asked and len(found) < 5:
         found.append(streaming())
@@ -119,7 +122,7 @@ def fastest(streaming: Callable[[], Stream], asked: int) -> Stream:
 
 
 def _wrong_checksums() -> int:
-    """UDP datagrams with a wrong checksum, of the network namespace that this thread is in."""
+    """Return the number of UDP datagrams with a wrong checksum in this thread's network namespace."""
     with open("/proc/thread-self/net/snmp") as file:  # noqa: PTH123
         names, values = (line.split() for line in file if line.startswith("Udp:"))
     return int(dict(zip(names, values, strict=True))["InCsumErrors"])

@@ -1,6 +1,6 @@
-"""Debian's kernel, booted in QEMU: the tests beside this file, of which a host's kernel may run none.
+"""Debian's kernel, booted in QEMU, runs this folder's tests: a host's kernel may support none of them.
 
-CI runs here those that are marked ``quick``; ``make kernels`` runs all of them, under more kernels.
+Here CI runs the tests marked ``quick``; ``make kernels`` runs all tests, under more kernels.
 """
 
 import os
@@ -20,12 +20,12 @@ from testbed.errors import HostError, RunError
 
 pytestmark = pytest.mark.real
 LIMIT = 1200.0
-"""Seconds; what takes four minutes on two idle processors."""
+"""Seconds that the quick tests may take; on two idle processors they take four minutes."""
 
 
 @pytest.fixture(scope="module")
 def kernel() -> Unpacked:
-    """Debian 12's kernel, which ``python -m kernels fetch debian12`` has fetched."""
+    """Debian 12's kernel, as fetched by ``python -m kernels fetch debian12``."""
     if Path("/run/kernels").exists():
         pytest.skip("this is the guest")
     try:
@@ -40,7 +40,7 @@ def kernel() -> Unpacked:
 
 @pytest.mark.exercises("Debian's kernel in QEMU")
 @pytest.mark.timeout(LIMIT + 60)
-def test_what_this_kernel_may_lack(kernel: Unpacked) -> None:
+def test_the_quick_tests_pass_under_debian_s_kernel(kernel: Unpacked) -> None:
     tested = run_tests(kernel, sys.executable, ["-m", "quick", "tests/kernels"], LIMIT, print)
     print(table(tested.results))
     outcomes = {one.name: (one.outcome, one.why) for one in tested.results}
@@ -79,7 +79,7 @@ def test_a_guest_ends_with_its_starter(kernel: Unpacked, tmp_path: Path) -> None
 
 
 def _guests_of(starter: int) -> list[int]:
-    """Processes that run QEMU and are children of a process."""
+    """Return the ids of a process's children that run QEMU."""
     children = Path(f"/proc/{starter}/task/{starter}/children").read_text().split()
     return [int(one) for one in children if _runs_qemu(one)]
 

@@ -1,4 +1,4 @@
-"""Freezing with cgroup v2, as the kernel itself tells it."""
+"""Freezing with cgroup v2, checked against what the kernel itself reports."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def busy(group: ControlGroup) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def processor_time(process: int) -> int:
-    """Clock ticks that a process has had."""
+    """Return the processor time of a process in clock ticks."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
@@ -88,7 +88,7 @@ def test_a_frozen_process_is_killed(group: ControlGroup, busy: subprocess.Popen[
     until(lambda: "populated 0" in events(device))
 
 
-def test_what_a_killed_run_left_is_found_and_removed() -> None:
+def test_a_group_left_by_an_ended_process_is_found_and_removed() -> None:
     code = "from testbed.nodes import control_group as c; g = c.create(); print(g.child('w').path)"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     path = Path(made.stdout.strip()).parent

@@ -1,4 +1,4 @@
-"""An ordinary user to whom a control group of v2 was delegated, as ``doctor`` advises."""
+"""Runs of an ordinary user to whom a control group of v2 is delegated, as ``doctor`` advises."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.real, pytest.mark.usefixtures("netem")]
 
 @pytest.fixture
 def nobody() -> Iterator[CommandLine]:
-    """The command line in a folder of nobody's, who has a control group."""
+    """The command line in a folder of the user nobody, to whom a control group is delegated."""
     if not GUEST.exists():
         pytest.skip("only in the guest of `make kernels` every folder may be opened to every user")
     for path in (REPOSITORY, Path(sys.executable), Path(sys.executable).resolve()):
@@ -46,7 +46,7 @@ def nobody() -> Iterator[CommandLine]:
     DELEGATED.rmdir()
 
 
-def test_doctor_and_a_run(nobody: CommandLine, measured: Measured) -> None:
+def test_doctor_and_a_run_use_the_delegated_group(nobody: CommandLine, measured: Measured) -> None:
     told = nobody.start("doctor", "--json", before=AS_NOBODY)
     assert told.wait(LIMIT) == 0, told.said
     found = {one["what"]: one for one in json.loads(told.output.read_text())}

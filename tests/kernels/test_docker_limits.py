@@ -1,4 +1,4 @@
-"""Containers under cgroup v2: their limits and their pauses, as the kernel tells them."""
+"""Containers under cgroup v2: their limits and pauses, as the kernel reports them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,9 @@ def command(tmp_path: Path) -> Iterator[CommandLine]:
         line.close()
 
 
-def test_a_run_in_containers(command: CommandLine, measured: Measured) -> None:
+def test_limits_and_pauses_of_containers_reach_the_kernel(
+    command: CommandLine, measured: Measured
+) -> None:
     devices = {
         "workers": 2,
         "runtime": "docker",

@@ -1,4 +1,4 @@
-"""What is made and read around a boot: the initramfs, the modules' order, the results."""
+"""Files around a boot in QEMU: the initramfs, the order of the modules, the results."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,7 @@ from testbed.errors import HostError, RunError
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Unpacked:
-    """What looks like an unpacked kernel, whose modules need each other; overlay is built in."""
+    """An imitation of an unpacked kernel with modules that need others; overlay is built in."""
     folder = tmp_path / "debian12" / "lib" / "modules" / "6.1.0-1-amd64"
     folder.mkdir(parents=True)
     needs = {"9pnet": [], "9pnet_virtio": ["9pnet"], "9p": ["netfs", "9pnet"], "netfs": []}
@@ -29,7 +29,7 @@ def kernel(tmp_path: Path) -> Unpacked:
     return found
 
 
-def test_modules_come_after_what_they_need(kernel: Unpacked) -> None:
+def test_modules_come_after_the_modules_that_they_need(kernel: Unpacked) -> None:
     names = [path.stem for path in kernel.load_order(*NEEDED)]
     assert sorted(names) == ["9p", "9pnet", "9pnet_virtio", "netfs", "virtio_pci"]
     assert names.index("9pnet") < names.index("9pnet_virtio")
@@ -41,7 +41,7 @@ def test_a_kernel_without_9p_is_refused(kernel: Unpacked) -> None:
         kernel.load_order("fuse")
 
 
-def test_the_initramfs_is_what_cpio_reads(kernel: Unpacked, tmp_path: Path) -> None:
+def test_cpio_unpacks_the_initramfs(kernel: Unpacked, tmp_path: Path) -> None:
     try:
         busybox = machine.check()
     except HostError as error:
@@ -60,7 +60,7 @@ def test_the_initramfs_is_what_cpio_reads(kernel: Unpacked, tmp_path: Path) -> N
     assert (target / "new").is_dir()
 
 
-def test_results_are_those_of_junit(tmp_path: Path) -> None:
+def test_results_are_read_from_the_junit_file(tmp_path: Path) -> None:
     file = tmp_path / "junit.xml"
     file.write_text(
         """<testsuites><testsuite>
@@ -85,7 +85,7 @@ def test_results_are_those_of_junit(tmp_path: Path) -> None:
         read(tmp_path / "none.xml")
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "QEMU", "qemu-of-no-such-machine")
     with pytest.raises(HostError, match="apt-get install qemu-system-x86"):
         machine.check()

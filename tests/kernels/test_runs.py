@@ -1,4 +1,4 @@
-"""Whole runs over shaped links: what is asked is measured while they train, and the ledgers agree."""
+"""Whole runs over shaped links: measured as asked during training, and with ledgers that agree."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def command(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 def until(happened: Callable[[], bool], started: Started) -> None:
-    """Wait while a run is under way, however long its libraries take to load."""
+    """Wait until ``happened`` is true while a run is under way, for at most ``LIMIT`` seconds."""
     deadline = time.monotonic() + LIMIT
     while not happened():
         assert started.process.poll() is None, started.said
@@ -48,12 +48,12 @@ def until(happened: Callable[[], bool], started: Started) -> None:
 
 
 def _has_nodes(started: Started) -> bool:
-    """Return True once every device is there: the evaluation of the start is in."""
+    """Return True if every device exists: the evaluation of the start is in."""
     return len(started.curve().splitlines()) > 1
 
 
 def assert_reconciled(started: Started, updates: int) -> dict[str, Any]:
-    """A run has completed, and its three ledgers agree; returns the summary."""
+    """Assert that a run has completed and its three ledgers agree; return its summary."""
     summary = started.record("summary")
     assert (summary["ended"], summary["updates"]) == ("completed", updates), started.said
     differences = json.dumps(summary["traffic"]["differences"], indent=1)
@@ -62,27 +62,29 @@ def assert_reconciled(started: Started, updates: int) -> dict[str, Any]:
 
 
 def sent_again(process: int) -> int:
-    """TCP segments that a process's network namespace has sent again, as its kernel counts them."""
+    """Return the number of TCP segments that a process's network namespace has retransmitted."""
     lines = Path(f"/proc/{process}/net/snmp").read_text().splitlines()
     names, values = (line.split() for line in lines if line.startswith("Tcp:"))
     return int(dict(zip(names, values, strict=True))["RetransSegs"])
 
 
 def group_events(started: Started, device: str) -> str:
-    """What the kernel says of a device's control group."""
+    """Return the text of ``cgroup.events`` of a device's control group."""
     (found,) = Path("/sys/fs/cgroup").rglob(f"testbed-{started.agent.pid}-*/{device}/cgroup.events")
     return found.read_text()
 
 
-def test_a_run_over_shaped_links_with_a_freeze(command: CommandLine, measured: Measured) -> None:
-    """The link of a device that is frozen is free: it is measured meanwhile, while the others train."""
+def test_links_keep_their_shape_in_a_run_with_a_frozen_device(
+    command: CommandLine, measured: Measured
+) -> None:
+    """A frozen device leaves its link idle, so the link is measured while the others train."""
     rule = {
         "who": {"devices": ["worker-1"]},
         "when": {"iteration": 15},
         "how": "freeze",
         "lasting": "40s",
     }
-    # The three others push at most twice a second: training lasts longer than the freeze.
+    # The three others push at most twice a second, so training lasts longer than the freeze.
     training = {"updates": 300}
     started = command.start_run(SHAPED | {"training": training, "faults": [rule]})
     until(lambda: _has_nodes(started), started)
@@ -91,7 +93,7 @@ def test_a_run_over_shaped_links_with_a_freeze(command: CommandLine, measured: M
     device, core = (
         os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY) for process in (worker, started.agent)
     )
-    # The agent freezes, and thaws again, until the device has no turn at computing.
+    # The agent freezes and thaws the device repeatedly until it holds no turn at computing.
     since = time.monotonic()
     while time.monotonic() - since < 1.0:
         assert started.process.poll() is None, started.said
@@ -101,7 +103,7 @@ def test_a_run_over_shaped_links_with_a_freeze(command: CommandLine, measured: M
     computed = worker.cpu_times()
     time.sleep(3.0)
     assert worker.cpu_times() == computed
-    # The core's end of the link answers, so that nothing passes the server's link, which is counted.
+    # The core's end of the link answers, so that nothing passes the server's counted link.
     core_address = "10.77.0.6"
     rate = fastest(lambda: stream(device, core, core_address, 600), 5_000_000)
     delay = min(round_trips(device, core_address, 10))
@@ -140,13 +142,13 @@ def test_ledgers_agree_where_frames_are_damaged(command: CommandLine, measured: 
     assert_reconciled(started, SHAPED["training"]["updates"])
     account = pq.read_table(started.run_directory / "traffic" / "accounting.parquet")
     again = sum(account["retransmitted_bytes"].to_pylist())
-    # The capture sees damaged frames and those that were sent in their stead.
+    # The capture sees damaged frames and their retransmissions.
     measured("damaged frames 3 %: sent again", "", f"{again / 1e3:.0f} kB")
     assert again > 0
 
 
 @pytest.mark.quick
-def test_the_doctor_misses_nothing(command: CommandLine) -> None:
+def test_doctor_finds_everything_that_runs_need(command: CommandLine) -> None:
     told = command.start("doctor", "--json")
     assert told.wait(LIMIT) == 0, told.said
     assert told.said == ""

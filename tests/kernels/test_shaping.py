@@ -1,6 +1,6 @@
-"""Rates, delay, loss and damage that the kernel is asked for are those of the link.
+"""Links have the rate, delay, loss and damage that the kernel is asked for.
 
-Each is measured and compared with what was asked, and with what the kernel itself says (``tc``).
+Each is measured and compared with its setting; delay and loss also with what ``tc`` reports.
 """
 
 import os
@@ -33,7 +33,7 @@ class Wired:
     device: int
 
     def egress(self) -> Egress:
-        """The device's end, to be changed."""
+        """Return the device's end of the link, to be changed."""
         return Egress(star.DEVICE_INDEX, self.link.uplink)
 
     def change(self, egress: Egress, shape: Shape) -> None:
@@ -47,7 +47,7 @@ class Wired:
         return stream(self.core, self.device, self.link.device_address, count)
 
     def delay(self) -> float:
-        """The least of some round trips, in seconds: only what is asked for delays each one."""
+        """Return the shortest of 12 round trips in seconds: only the asked delay affects each one."""
         return min(round_trips(self.device, self.link.core_address, 12))
 
 
@@ -69,13 +69,13 @@ def wired() -> Iterator[Wired]:
 
 
 def tc(network: int, *arguments: str) -> None:
-    """Carry out tc in a network namespace."""
+    """Run tc in a network namespace."""
     command = ["nsenter", f"--net=/proc/self/fd/{network}", "tc", *arguments]
     subprocess.run(command, check=True, pass_fds=[network])
 
 
 def told(network: int) -> dict[str, dict[str, object]]:
-    """What tc says of a device's end."""
+    """Return the queueing disciplines of a device's end of the link, as tc reports them."""
     found: dict[str, dict[str, object]] = {}
 
     def ask() -> None:  # a thread of its own has the namespace to itself
@@ -89,23 +89,23 @@ def told(network: int) -> dict[str, dict[str, object]]:
 
 
 def assert_rate(found: float, asked: int) -> None:
-    """The rate is at most what was asked, and not much less."""
+    """Assert that the rate is 90 % to 103 % of what was asked."""
     assert 0.9 * asked < found < 1.03 * asked
 
 
 def assert_delay(found: float, asked: float) -> None:
-    """The delay is at least what was asked, and at most what a busy host adds."""
+    """Assert that the delay is at least what was asked, and less than 30 ms more."""
     assert asked <= found < asked + 0.03
 
 
 def assert_share(hits: int, trials: int, asked: float) -> None:
-    """Five standard deviations of the binomial law around what was asked."""
+    """Assert that hits are within five standard deviations (binomial) of what was asked."""
     margin = 5 * (trials * asked * (1 - asked)) ** 0.5
     assert abs(hits - trials * asked) <= margin
 
 
 @pytest.mark.quick
-def test_what_was_asked_is_measured(wired: Wired, measured: Measured) -> None:
+def test_measured_links_are_as_asked(wired: Wired, measured: Measured) -> None:
     assert UPLINK.rate and DOWNLINK.rate
     up = wired.up(2500)
     rate = fastest(lambda: wired.up(800), UPLINK.rate).rate
@@ -126,13 +126,13 @@ def test_what_was_asked_is_measured(wired: Wired, measured: Measured) -> None:
 
 
 @pytest.mark.quick
-def test_damage_is_what_was_asked_and_ends(wired: Wired, measured: Measured) -> None:
+def test_damage_is_as_asked_and_can_be_ended(wired: Wired, measured: Measured) -> None:
     egress = wired.egress()
     damaging = replace(UPLINK, loss=0.0, delay=0.0, corrupt=0.05)
     wired.change(egress, damaging)
     found = wired.up(2500)
     measured("damaged frames", "5.0 %", f"{found.lost:.1%}".replace("%", " %"))
-    # A bit that is turned over in a header's address or port loses the datagram, too.
+    # A flipped bit in an address or port of a header loses the datagram, too.
     assert_share(found.sent - found.arrived, found.sent, damaging.corrupt)
     assert found.damaged > 0.5 * (found.sent - found.arrived)
     assert wired.delay() < UPLINK.delay

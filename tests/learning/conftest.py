@@ -1,4 +1,4 @@
-"""Small datasets of idx files, and the real ones where they are."""
+"""Fixtures: small made-up datasets of idx files, and the real datasets if they are available."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Writer = Callable[[Path, int, int], None]
 
 @pytest.fixture
 def write_idx() -> Writer:
-    """Writes the four files of a made-up dataset into a directory."""
+    """Return a function that writes the four files of a made-up dataset into a directory."""
 
     def write(directory: Path, train: int, test: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def write_idx() -> Writer:
 
 @pytest.fixture
 def real_data() -> Path:
-    """The directory of the real MNIST and Fashion-MNIST, where TESTBED_DATA names it."""
+    """Return TESTBED_DATA, the directory of the real datasets; skip the test without it."""
     given = os.environ.get("TESTBED_DATA")
     if not given or not (Path(given) / "mnist").is_dir():
         pytest.skip("TESTBED_DATA names no directory that holds mnist")

@@ -1,7 +1,6 @@
-"""Many workers' gradients in one call against the serial learner's, one by one.
+"""The batched learner: many workers' gradients in one call equal the serial learner's, one by one.
 
-The accelerator's path is computed here on the processor (``padded``), and on an accelerator where
-there is one.
+The accelerator's path runs here on the processor (``padded``), and on a CUDA device if there is one.
 """
 
 import copy
@@ -23,14 +22,14 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
 
 TOLERANCE = 5e-6
-"""Of each tensor's largest entry: some roundings."""
+"""The largest error, relative to each tensor's largest entry: some roundings."""
 BATCH = 10
 
 Batches = tuple[Tensor, Tensor, Tensor]
 
 
 def draw(workers: int, size: int = BATCH, seed: int = 0) -> Batches:
-    """Images (m, b, 1, 28, 28), labels (m, b) and their indices (m, b)."""
+    """Draw images (m, b, 1, 28, 28); return them, their labels (m, b) and their indices (m, b)."""
     dataset = load("digits")
     indices = np.random.default_rng(seed).integers(0, len(dataset.train_labels), (workers, size))
     images, labels = dataset.train_images[indices], dataset.train_labels[indices]
@@ -43,7 +42,7 @@ def versions(model: str, workers: int) -> Tensor:
 
 
 def serial(learner: Learner, parameters: Tensor, images: Tensor, labels: Tensor) -> Batches:
-    """Gradients and losses of one worker after the other."""
+    """Compute one worker after the other; return the gradients, the losses and the images."""
     gradients, losses = [], []
     for own, x, y in zip(parameters, images, labels, strict=True):
         learner.parameters[:] = own.numpy()
@@ -71,7 +70,7 @@ def assert_same(
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-def test_gradients_are_the_serial_ones(model: str, padded: bool) -> None:
+def test_gradients_equal_the_serial_learner_s(model: str, padded: bool) -> None:
     learner, batched = Learner(model, BATCH), BatchedLearner(model, BATCH, padded=padded)
     assert batched.layout == learner.layout
     for workers in (1, 2, 3, 18):
@@ -85,7 +84,7 @@ def test_gradients_are_the_serial_ones(model: str, padded: bool) -> None:
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-def test_gradients_of_one_version_are_the_serial_ones(model: str, padded: bool) -> None:
+def test_gradients_of_one_version_equal_the_serial_learner_s(model: str, padded: bool) -> None:
     learner, batched = Learner(model, BATCH), BatchedLearner(model, BATCH, padded=padded)
     parameters = versions(model, 1)[0]
     for workers in (1, 2, 3, 18):
@@ -117,7 +116,7 @@ def _linear() -> nn.Module:
 
 
 class _Centred(nn.Module):
-    """Neither a sequence nor without state: a constant travels with it."""
+    """A model that is no ``nn.Sequential`` and has a constant buffer besides its parameters."""
 
     centre: Tensor
 
@@ -136,7 +135,9 @@ class _Centred(nn.Module):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("make", [_wide, _strided, _Centred])
-def test_models_of_others(make: Callable[[], nn.Module], padded: bool, shared: bool) -> None:
+def test_gradients_of_other_models_equal_the_serial_learner_s(
+    make: Callable[[], nn.Module], padded: bool, shared: bool
+) -> None:
     workers, size = 5, 7
     torch.manual_seed(3)
     stacked = torch.stack(
@@ -170,7 +171,7 @@ def test_a_workers_gradient_does_not_depend_on_the_others(model: str, padded: bo
     gradients, losses = batched.gradients(broken, images, labels)
     assert losses[3:].isnan().all()
     torch.testing.assert_close(gradients[:3], want[0][:3])
-    # Fewer workers than before in the same block: the others' remains leave no trace.
+    # Fewer workers than before in the same block: the rest of its old content has no effect.
     gradients, losses = batched.gradients(parameters[:5], images[:5], labels[:5])
     torch.testing.assert_close(gradients, want[0][:5])
     torch.testing.assert_close(losses, want[1][:5])
@@ -181,7 +182,7 @@ def test_a_workers_gradient_does_not_depend_on_the_others(model: str, padded: bo
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("workers", [1, 3, 20])
-def test_memory_given_and_parameters_changed_in_place(workers: int, padded: bool) -> None:
+def test_memory_may_be_given_and_parameters_may_change_in_place(workers: int, padded: bool) -> None:
     learner, batched = Learner("mlp", BATCH), BatchedLearner("mlp", BATCH, padded=padded)
     total = learner.layout.total
     store = torch.zeros(workers + 2, total + 5)
@@ -200,7 +201,7 @@ def test_memory_given_and_parameters_changed_in_place(workers: int, padded: bool
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_batches_of_the_attached_dataset(padded: bool) -> None:
+def test_indices_into_the_attached_dataset_act_as_the_batches(padded: bool) -> None:
     batched = BatchedLearner("mlp", BATCH, padded=padded)
     parameters, (images, labels, indices) = versions("mlp", 19), draw(19)
     with pytest.raises(ValueError, match="call attach first"):
@@ -218,7 +219,7 @@ def test_batches_of_the_attached_dataset(padded: bool) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_more_workers_than_the_largest_padded_block(shared: bool) -> None:
+def test_more_workers_than_the_largest_padded_block_are_computed(shared: bool) -> None:
     workers = SIZES[-1] + 3
     parameters = torch.randn(workers, 7850, generator=torch.Generator().manual_seed(1)) / 28
     images, labels, _ = draw(workers, 2)
@@ -231,7 +232,7 @@ def test_more_workers_than_the_largest_padded_block(shared: bool) -> None:
     assert_same(learner, got, serial(learner, parameters, images, labels))
 
 
-def test_a_pool_of_pairs_is_torchs_to_the_bit_even_where_entries_are_equal() -> None:
+def test_the_pairwise_max_pool_equals_torch_s_bit_for_bit_with_ties() -> None:
     generator = torch.Generator().manual_seed(2)
     x = torch.randint(-2, 3, (4, 6, 10, 3), generator=generator).float()
     dy = torch.randn(4, 3, 5, 3, generator=generator)
@@ -252,7 +253,7 @@ def test_a_pool_of_pairs_is_torchs_to_the_bit_even_where_entries_are_equal() -> 
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts operations and notes on which devices their tensors are."""
+    """A dispatch mode that counts operations and records the devices of their tensors."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -270,8 +271,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @pytest.mark.parametrize(("model", "most"), [("cnn", 130), ("mlp", 40), ("mlp-large", 40)])
 @pytest.mark.parametrize("shared", [False, True])
-def test_few_operations_and_all_on_the_device(model: str, most: int, shared: bool) -> None:
-    # No device computes here, so nothing could be read back from it either.
+def test_operations_are_few_and_all_on_the_device(model: str, most: int, shared: bool) -> None:
+    # The meta device computes nothing, so a read back from it would fail.
     batched, (_, _, indices) = BatchedLearner(model, BATCH, "meta"), draw(18)
     batched.attach(torch.empty(60, 1, 28, 28), torch.empty(60, dtype=torch.int64))
     parameters = torch.empty(18, batched.layout.total, device="meta")
@@ -289,7 +290,7 @@ def test_few_operations_and_all_on_the_device(model: str, most: int, shared: boo
     assert losses.shape == (18,)
 
 
-def test_what_does_not_belong_together() -> None:
+def test_inputs_that_do_not_match_are_refused() -> None:
     batched = BatchedLearner("mlp", BATCH)
     parameters, (images, labels, indices) = versions("mlp", 2), draw(2)
     with pytest.raises(ValueError, match="where 2 workers need 2 of 109386"):
@@ -313,7 +314,7 @@ def test_what_does_not_belong_together() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("make", [*MODELS.values(), _wide, _strided, _Centred])
-def test_on_cuda(make: Callable[[], nn.Module]) -> None:
+def test_gradients_on_cuda_equal_the_serial_learner_s(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(4)
     workers = 5
     parameters = torch.stack(

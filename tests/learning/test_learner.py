@@ -1,4 +1,4 @@
-"""The gradient against plain autograd in torch's own layout, and what follows from it."""
+"""The learner's gradients, steps and evaluations against plain autograd in torch's own layout."""
 
 import copy
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def batch(size: int, seed: int = 0) -> Batch:
 
 
 def filled(module: nn.Module, values: npt.NDArray[np.float32]) -> nn.Module:
-    """A module, made and laid out by torch alone, with these parameters."""
+    """Fill a module, made and laid out by torch alone, with the parameters, and return it."""
     nn.utils.vector_to_parameters(torch.from_numpy(values.copy()), module.parameters())
     return module
 
@@ -35,10 +35,10 @@ def filled(module: nn.Module, values: npt.NDArray[np.float32]) -> nn.Module:
 def reference(
     module: nn.Module, images: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Gradient and loss by plain autograd, images NCHW, in float64.
+    """Return gradient and loss by plain autograd in float64; images are NCHW.
 
-    In float64 because plain float32 is no truth: its rounding decides which of two nearly equal
-    entries is the larger, and the gradient then takes another way through the max-pool.
+    float32 is no reference: its rounding decides which of two nearly equal entries is the larger,
+    and the gradient then takes another path through the max-pool.
     """
     exact = copy.deepcopy(module).double()
     logits = exact(torch.from_numpy(images).double())
@@ -50,7 +50,7 @@ def reference(
 def worst_error(
     layout: Layout, gradient: npt.NDArray[np.float32], expected: npt.NDArray[np.float64]
 ) -> float:
-    """The largest error in any tensor, relative to that tensor's largest entry."""
+    """Return the largest error in any tensor, relative to that tensor's largest entry."""
     return max(
         float(np.abs(gradient[part] - expected[part]).max() / np.abs(expected[part]).max())
         for part in layout.slices
@@ -60,7 +60,7 @@ def worst_error(
 @pytest.mark.parametrize("autograd", [False, True])
 @pytest.mark.parametrize("law", ["paper", "torch"])
 @pytest.mark.parametrize("model", MODELS)
-def test_gradient_is_plain_autograds(model: str, law: str, autograd: bool) -> None:
+def test_the_gradient_equals_plain_autograd_s(model: str, law: str, autograd: bool) -> None:
     learner = Learner(model, 10, autograd)
     assert learner.fast is not autograd
     errors = []
@@ -120,7 +120,9 @@ class _Residual(nn.Module):
     ("make", "fast"),
     [(_wide, True), (_without_bias, False), (_strided, False), (_Residual, False)],
 )
-def test_models_of_others(make: Callable[[], nn.Module], fast: bool) -> None:
+def test_gradients_of_other_models_equal_plain_autograd_s(
+    make: Callable[[], nn.Module], fast: bool
+) -> None:
     torch.manual_seed(3)
     module = make()
     values = nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
@@ -134,7 +136,7 @@ def test_models_of_others(make: Callable[[], nn.Module], fast: bool) -> None:
 
 
 @pytest.mark.parametrize("autograd", [False, True])
-def test_steps_are_those_of_torchs_sgd(autograd: bool) -> None:
+def test_steps_equal_those_of_torch_s_sgd(autograd: bool) -> None:
     dataset = load("digits")
     learner = Learner("cnn", 10, autograd)
     learner.parameters[:] = initialise("cnn", "torch", np.random.default_rng(5))
@@ -178,14 +180,14 @@ def _without_pool() -> nn.Module:
 
 
 def _cut_off() -> nn.Module:
-    """Windows that leave a border over."""
+    """Make a model whose pooling windows leave a border out."""
     return nn.Sequential(
         nn.Conv2d(1, 3, 3, padding=1), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(3 * 81, 10)
     )
 
 
 def _rectified() -> nn.Module:
-    """Nothing between the images and what could be done in place."""
+    """Make a model whose first layers, done in place, would change the images."""
     return nn.Sequential(nn.MaxPool2d(1), nn.ReLU(), nn.Flatten(), nn.ReLU(), nn.Linear(784, 10))
 
 
@@ -196,13 +198,15 @@ def _rectified() -> nn.Module:
     [*MODELS.values(), _wide, _without_pool, _cut_off, _rectified, _strided, _Residual],
     ids=[*MODELS, "wide", "without pool", "cut off", "rectified", "strided", "residual"],
 )
-def test_evaluation(make: Callable[[], nn.Module], size: int, autograd: bool) -> None:
+def test_an_evaluation_equals_torch_s_for_any_batch_size(
+    make: Callable[[], nn.Module], size: int, autograd: bool
+) -> None:
     torch.manual_seed(3)
     dataset = load("digits")
     module = make()
     learner = Learner(make(), 10, autograd)
     images, labels = dataset.test_images[:93].copy(), dataset.test_labels[:93]
-    for _ in range(2):  # what an evaluation keeps is not that of other parameters
+    for _ in range(2):  # an evaluation keeps nothing of the earlier parameters
         learner.parameters[:] = nn.utils.parameters_to_vector(module.parameters()).detach()
         with torch.no_grad():
             logits = copy.deepcopy(module).double()(torch.from_numpy(images).double())
@@ -215,14 +219,16 @@ def test_evaluation(make: Callable[[], nn.Module], size: int, autograd: bool) ->
 
 
 @pytest.mark.parametrize("make", [*MODELS.values(), _wide, _cut_off])
-def test_evaluations_know_what_training_knows(make: Callable[[], nn.Module]) -> None:
+def test_fast_evaluation_supports_the_models_of_fast_training(
+    make: Callable[[], nn.Module],
+) -> None:
     module = make()
     slots = {n: Slot(p.detach(), torch.empty_like(p)) for n, p in module.named_parameters()}
     assert inference.build(module, (10, *IMAGE), slots) is not None
 
 
 @pytest.mark.parametrize("autograd", [False, True])
-def test_parameters_are_the_models_own(autograd: bool) -> None:
+def test_writing_into_the_parameters_changes_the_model(autograd: bool) -> None:
     images, labels = batch(10)
     learner = Learner("mlp", 10, autograd)
     buffer = learner.parameters.data.cast("B")
@@ -235,12 +241,12 @@ def test_parameters_are_the_models_own(autograd: bool) -> None:
 
 
 @pytest.mark.parametrize("autograd", [False, True])
-def test_same_input_same_bits(autograd: bool) -> None:
+def test_the_same_input_gives_the_same_bits(autograd: bool) -> None:
     one, two = Learner("cnn", 10, autograd), Learner("cnn", 10, autograd)
     one.parameters[:] = two.parameters[:] = initialise("cnn", "paper", np.random.default_rng(0))
     images, labels = batch(10)
     first = one.gradient(images, labels)[0].tobytes()
-    # another batch and an evaluation in between leave no trace
+    # another batch and an evaluation in between have no effect
     one.gradient(*batch(10, seed=8))
     one.evaluate(*batch(17, seed=9))
     assert one.gradient(images, labels)[0].tobytes() == first
@@ -254,6 +260,6 @@ def test_buffers_are_aligned_for_the_matrix_library() -> None:
     assert learner.gradient(*batch(10))[0].ctypes.data % 64 == 0
 
 
-def test_a_batch_of_another_size() -> None:
+def test_a_batch_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="a batch of 9 where 10 were announced"):
         Learner("mlp", 10).gradient(*batch(9))

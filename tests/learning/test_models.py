@@ -1,4 +1,4 @@
-"""The models: their parameters' number, order and first values."""
+"""The models: the number, the order and the initial values of their parameters."""
 
 import numpy as np
 import pytest
@@ -10,18 +10,18 @@ from testbed.learning.models import MODELS, initialise, layout, structure
 @pytest.mark.parametrize(
     ("model", "total"), [("cnn", 211_690), ("mlp", 109_386), ("mlp-large", 669_706)]
 )
-def test_parameter_counts(model: str, total: int) -> None:
+def test_models_have_the_known_numbers_of_parameters(model: str, total: int) -> None:
     assert layout(model).total == total
     assert len(initialise(model, "paper", np.random.default_rng(0))) == total
 
 
-def test_the_tensors_of_the_cnn() -> None:
+def test_the_cnn_has_the_known_tensors_in_order() -> None:
     assert layout("cnn").sizes == (288, 32, 9216, 32, 200_704, 128, 1280, 10)
     assert layout("cnn").names[:2] == ("conv1.weight", "conv1.bias")
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_papers_initialisation(model: str) -> None:
+def test_the_paper_s_initialisation_is_a_truncated_normal(model: str) -> None:
     values = initialise(model, "paper", np.random.default_rng(1))
     assert values.dtype == np.float32
     for name, part in zip(layout(model).names, layout(model).slices, strict=True):
@@ -36,7 +36,7 @@ def test_the_papers_initialisation(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_torchs_initialisation_has_torchs_law(model: str) -> None:
+def test_torch_s_initialisation_has_the_ranges_of_torch(model: str) -> None:
     values = initialise(model, "torch", np.random.default_rng(1))
     torch.manual_seed(0)
     for part, own in zip(layout(model).slices, MODELS[model]().parameters(), strict=True):
@@ -49,7 +49,7 @@ def test_torchs_initialisation_has_torchs_law(model: str) -> None:
 
 
 @pytest.mark.parametrize("law", ["paper", "torch"])
-def test_the_generator_decides(law: str) -> None:
+def test_equal_generators_give_equal_parameters(law: str) -> None:
     def draw(seed: int) -> bytes:
         generator = np.random.default_rng(seed)
         assert law in ("paper", "torch")
@@ -59,7 +59,9 @@ def test_the_generator_decides(law: str) -> None:
     assert draw(1) != draw(2)
 
 
-def test_a_model_with_state_outside_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_state_outside_its_parameters_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(MODELS, "normalised", lambda: torch.nn.BatchNorm1d(3))
     with pytest.raises(ValueError, match=r"'normalised' keeps state .*running_mean"):
         structure("normalised")

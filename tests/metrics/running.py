@@ -1,4 +1,4 @@
-"""A plan of a run, a page of metrics, and a look at one: shared by the tests of metrics."""
+"""Helpers of the tests of metrics: plan a run, simulate it, and read its page of metrics."""
 
 import time
 import urllib.request
@@ -16,7 +16,7 @@ from testbed.runs.watching import Progress
 from testbed.simulation.run import SimulatedRun
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
-"""Values by a sample's name, and then by its labels without ``run``, sorted."""
+"""Values by a sample's name, and then by its sorted labels without ``run``."""
 
 
 def planned(workers: int = 3, **sections: Any) -> Plan:
@@ -33,7 +33,7 @@ def planned(workers: int = 3, **sections: Any) -> Plan:
 
 
 class Nobody:
-    """Watches nothing."""
+    """An observer of a run that ignores everything."""
 
     def progress(self, progress: Progress) -> None:
         pass
@@ -43,7 +43,7 @@ class Nobody:
 
 
 def simulated(one: Plan, folder: Path) -> tuple[Path, LiveRun]:
-    """Simulate a run; its directory, and its metrics as they stand at its end."""
+    """Simulate a run; return its directory and its metrics at its end."""
     directory = folder / one.spec.name / "time-1" / one.label
     live = LiveRun(one, "time-1")
     SimulatedRun(one, directory, Nobody(), time.monotonic(), live).execute()

@@ -1,4 +1,4 @@
-"""The catalogue: the documented table is its own, names follow conventions, labels are bounded."""
+"""The catalogue of metrics: it is documented, names follow conventions, labels are bounded."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.metrics.running import page, planned
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-def test_the_document_has_this_table() -> None:
+def test_the_documented_table_is_that_of_the_code() -> None:
     written = DOCUMENT.read_text(encoding="utf-8")
     assert table() in written, "print it with: from testbed.metrics.catalogue import table"
 
@@ -33,7 +33,7 @@ def test_names_follow_the_conventions() -> None:
 
 
 @pytest.mark.parametrize("workers", [3, 300])
-def test_no_label_grows_with_the_workers(workers: int) -> None:
+def test_no_label_has_more_values_if_there_are_more_workers(workers: int) -> None:
     classes = [{"share": "50%", "factor": 1.0}, {"share": "50%", "factor": 4.0}]
     one = planned(workers, compute={"mean": "100ms", "classes": classes})
     runs = Runs(sources=[LiveRun(one, "time-1")])
@@ -53,7 +53,7 @@ def test_no_label_grows_with_the_workers(workers: int) -> None:
     assert {s.labels["worker"] for s in ingress} == {f"worker-{i}" for i in range(workers)}
 
 
-def test_what_is_not_known_is_not_there() -> None:
+def test_a_metric_without_a_known_value_is_absent() -> None:
     state = RunState("a/b", "asgd", {}, 1, device_classes({}, 1, 2), ("worker-0", "worker-1"))
     absent = {m.name for m in METRICS if m.name != "testbed_run_info" and not list(m.read(state))}
     assert absent == {

@@ -1,4 +1,4 @@
-"""The exporter over HTTP: where it serves, what it says of a port that it cannot have, how long."""
+"""The exporter over HTTP: where it serves, which ports it refuses, and how long it lingers."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from testbed.metrics.live import LiveRun
 from tests.metrics.running import planned, samples, scrape
 
 
-def test_serves_all_runs_on_loopback_only_until_it_is_closed() -> None:
+def test_the_exporter_serves_all_runs_on_loopback_until_it_is_closed() -> None:
     exporter = Exporter(0)
     assert exporter.url == f"http://127.0.0.1:{exporter.port}/metrics" and exporter.port
     assert samples(scrape(exporter.url)) == {}
@@ -35,7 +35,7 @@ def name_of(label: str) -> dict[str, str]:
     return {"name": "asgd", "label": label}
 
 
-def test_a_port_that_is_taken_is_one_sentence() -> None:
+def test_a_port_that_is_in_use_is_refused_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SpecError, match=f"--metrics-port {port}: somebody serves there"):
@@ -43,12 +43,12 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_a_port_that_there_is_not(port: int) -> None:
+def test_a_port_number_that_cannot_exist_is_refused(port: int) -> None:
     with pytest.raises(SpecError, match="there is no such port"):
         Exporter(port)
 
 
-def test_lingers_until_the_time_is_over_or_a_signal_comes() -> None:
+def test_the_exporter_lingers_until_its_time_is_over_or_a_signal_comes() -> None:
     exporter = Exporter(0)
     began = time.monotonic()
     exporter.linger(0.3)

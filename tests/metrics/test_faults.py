@@ -1,4 +1,4 @@
-"""What faults do to the metrics of a run: as it is told of them, and of a real run and its replay."""
+"""The effect of faults on a run's metrics: one by one, and in a real simulation and its replay."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def virtual(workers: int, **sections: Any) -> dict[str, Any]:
     }
 
 
-def test_a_simulated_runs_devices_are_frozen_killed_cut_off_and_back() -> None:
+def test_simulated_devices_are_frozen_killed_cut_off_and_recover() -> None:
     run = LiveRun(planned(**virtual(6)), "time-1")
     run.simulated(np.zeros(0, UPDATE), 0.0, {})
     assert states(exported(run)) == {"training": 6, "frozen": 0, "dead": 0, "cut": 0}
@@ -61,7 +61,7 @@ def test_a_simulated_runs_devices_are_frozen_killed_cut_off_and_back() -> None:
     run.fault(record("partition", 2, 3, 4))
     run.fault(record("stop-network", 2, rule=2))
     assert states(exported(run)) == {"training": 4, "frozen": 2, "dead": 0, "cut": 3}
-    run.fault(record("freeze", 0, 1, end=True))  # the other still holds worker 1
+    run.fault(record("freeze", 0, 1, end=True))  # the other rule still freezes worker 1
     run.fault(record("partition", 2, 3, 4, end=True))
     assert states(exported(run)) == {"training": 5, "frozen": 1, "dead": 0, "cut": 1}
     run.fault(record("kill", 1, 5))
@@ -78,7 +78,7 @@ def test_a_simulated_runs_devices_are_frozen_killed_cut_off_and_back() -> None:
     }
 
 
-def test_an_emulated_worker_that_is_killed_and_comes_back_is_not_dead() -> None:
+def test_an_emulated_worker_that_is_killed_and_restarted_is_not_dead() -> None:
     run = LiveRun(planned(3), "time-1")
     assert run.board is not None
     for number in range(3):
@@ -92,7 +92,7 @@ def test_an_emulated_worker_that_is_killed_and_comes_back_is_not_dead() -> None:
     assert states(exported(run)) == {"training": 3, "frozen": 0, "dead": 0, "cut": 0}
 
 
-def test_who_is_frozen_for_good_is_killed_in_the_end_and_did_not_crash() -> None:
+def test_a_worker_that_is_killed_while_frozen_for_good_is_not_lost() -> None:
     run = LiveRun(planned(3), "time-1")
     run.fault(record("freeze", 0))
     run.fault(record("stop-network", 1))
@@ -105,7 +105,7 @@ def test_who_is_frozen_for_good_is_killed_in_the_end_and_did_not_crash() -> None
     assert total(told, "testbed_devices", state="done") == 2
 
 
-def test_suspected_until_it_is_heard_again() -> None:
+def test_a_worker_is_suspected_until_it_is_welcomed_back() -> None:
     run = LiveRun(planned(3), "time-1")
     run.from_role(Message({"suspected": 2, "time": 40.0, "iteration": 9, "silent": 30.0}))
     assert total(exported(run), "testbed_workers_suspected") == 1
@@ -113,19 +113,21 @@ def test_suspected_until_it_is_heard_again() -> None:
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
-def test_suspected_until_it_is_another_one_or_the_server_is() -> None:
+def test_a_suspicion_ends_if_the_worker_or_the_server_is_killed() -> None:
     run = LiveRun(planned(3), "time-1")
     for number in range(3):
         run.from_role(Message({"suspected": number, "time": 40.0, "iteration": 9, "silent": 30.0}))
     run.fault(record("kill", 1))
     assert total(exported(run), "testbed_workers_suspected") == 2
     run.from_role(Message({"restored": 7, "there": [0], "counts": {}, "incarnations": [0, 1, 0]}))
-    assert total(exported(run), "testbed_workers_suspected") == 2  # by the virtual clock it knows
+    assert (
+        total(exported(run), "testbed_workers_suspected") == 2
+    )  # under the virtual clock it knows them
     run.from_role(Message({"restored": 7, "there": [0]}))
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
-def test_classes_are_those_of_the_devices_and_workers_can_be_joined_to_them() -> None:
+def test_classes_are_those_of_the_devices_and_each_worker_has_one() -> None:
     classes = [
         {"name": "phone", "share": "75%"},
         {"name": "desk", "share": "25%", "uplink": "8kbit"},
@@ -158,7 +160,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LiveRun]:
     return simulated(planned(**sections), tmp_path_factory.mktemp("simulated"))
 
 
-def test_a_run_says_what_struck_it(real: tuple[Path, LiveRun]) -> None:
+def test_a_run_reports_the_faults_that_struck_it(real: tuple[Path, LiveRun]) -> None:
     directory, _ = real
     run = Run.load(directory)
     assert run.ended == "completed"
@@ -174,7 +176,9 @@ def test_a_run_says_what_struck_it(real: tuple[Path, LiveRun]) -> None:
         (directory / "away.json").rename(directory / "summary.json")
 
 
-def test_a_replay_knows_who_was_suspected(real: tuple[Path, LiveRun], tmp_path: Path) -> None:
+def test_a_replay_shows_which_workers_were_suspected(
+    real: tuple[Path, LiveRun], tmp_path: Path
+) -> None:
     directory = tmp_path / "small" / "time-2" / "asgd"
     shutil.copytree(real[0], directory)
     end = ReplayedRun(Run.load(directory)).duration
@@ -194,7 +198,7 @@ def test_a_replay_knows_who_was_suspected(real: tuple[Path, LiveRun], tmp_path: 
     assert found == [0, 1, 0]
 
 
-def test_a_session_of_a_resumed_run_has_a_set_up_of_its_own(
+def test_each_session_of_a_resumed_run_has_its_own_set_up(
     real: tuple[Path, LiveRun], tmp_path: Path
 ) -> None:
     directory = tmp_path / "small" / "time-3" / "asgd"
@@ -208,7 +212,7 @@ def test_a_session_of_a_resumed_run_has_a_set_up_of_its_own(
         (3.0, "server", TRAINING),  # three seconds of set-up
         (12.0, "worker-2", suspected),
         (13.5, None, f"{RESUMED}the checkpoint of update 40"),
-        (18.0, "server", TRAINING),  # five
+        (18.0, "server", TRAINING),  # five seconds
         (20.0, "worker-2", welcomed),
     ]
     lines = [
@@ -221,7 +225,10 @@ def test_a_session_of_a_resumed_run_has_a_set_up_of_its_own(
     simulated = [one for one in lines if one["event"] != TRAINING]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in simulated))
     found = Recorded.of(Run.load(directory)).suspicions
-    assert found == [(12.0, 2, True), (18.0, 2, False)]  # 8 s behind the end of the first session
+    assert found == [
+        (12.0, 2, True),
+        (18.0, 2, False),
+    ]  # 10 s of training, and 8 s after the first session
 
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:

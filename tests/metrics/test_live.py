@@ -1,4 +1,4 @@
-"""A live run's state, of messages as the orchestrator gets them and of a real board."""
+"""A live run's state, from messages as the orchestrator receives them and from a real board."""
 
 import time
 from typing import Any
@@ -22,7 +22,7 @@ def exported(run: LiveRun) -> Samples:
 
 
 def devices(run: LiveRun) -> dict[str, float]:
-    """How many devices are in each state, in all classes; states without any left out."""
+    """Return the number of devices in each state, over all classes, without empty states."""
     found: dict[str, float] = {}
     for labels, value in exported(run)["testbed_devices"].items():
         state = dict(labels)["state"]
@@ -70,13 +70,13 @@ def test_devices_go_through_their_states(run: LiveRun) -> None:
 
 
 @pytest.mark.parametrize("phase", ["loading", "devices", "training", "finishing"])
-def test_a_phase_is_shown_as_soon_as_it_is_told(run: LiveRun, phase: str) -> None:
+def test_a_phase_is_shown_as_soon_as_it_is_reported(run: LiveRun, phase: str) -> None:
     run.progress(Progress(phase, 4, 100))
     shown = {dict(k)["phase"]: value for k, value in exported(run)["testbed_run_phase"].items()}
     assert {one for one, value in shown.items() if value} == {phase}
 
 
-def test_updates_ledgers_and_the_end(run: LiveRun) -> None:
+def test_updates_and_ledgers_are_counted_and_final_values_stay(run: LiveRun) -> None:
     run.progress(Progress("training", 4, 100, evaluations_due=2))
     run.from_role(Message({"training": time.monotonic() - 1}))
     run.from_role(pushes(0, 1, 1))
@@ -113,7 +113,7 @@ def test_updates_ledgers_and_the_end(run: LiveRun) -> None:
     assert exported(run) == told  # final values stay
 
 
-def test_samples_of_links_come_in_parts_with_those_of_others_between() -> None:
+def test_samples_of_links_may_come_in_parts_and_uplinks_are_the_workers() -> None:
     run = LiveRun(planned(4, network={"uplink": 8000}), "time-1")
     # The server's link and the evaluator's come first.
     rows = np.zeros(6, COUNTS)
@@ -126,7 +126,7 @@ def test_samples_of_links_come_in_parts_with_those_of_others_between() -> None:
     assert told["testbed_uplink_capacity_bytes_per_second"][everyone] == 4000
 
 
-def test_extras_of_the_agent(run: LiveRun) -> None:
+def test_the_agent_reports_capture_memory_and_processor_time(run: LiveRun) -> None:
     extras = {
         "capture": {"records": 50, "dropped": 1, "acknowledgements": 20},
         "memory": {"server": 10, "workers": 40, "orchestrator": 1_000_000_000},
@@ -141,7 +141,7 @@ def test_extras_of_the_agent(run: LiveRun) -> None:
     assert told["testbed_ingress_acknowledgements_total"][RUN] == 20
     memory = {dict(k)["role"]: v for k, v in told["testbed_memory_bytes"].items()}
     assert (memory["server"], memory["workers"]) == (10, 40)
-    assert 1_000_000_000 < memory["orchestrator"] < 3_000_000_000  # this process is in it
+    assert 1_000_000_000 < memory["orchestrator"] < 3_000_000_000  # this process is included
     processor = {dict(k)["role"]: v for k, v in told["testbed_cpu_seconds_total"].items()}
     assert 111 <= processor["orchestrator"] < 200
 

@@ -1,4 +1,4 @@
-"""A run's state: what is counted of updates and evaluations, by class and by bucket."""
+"""A run's state: the counts of updates and evaluations, by class and by bucket."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def rows(workers: list[int], applied: list[bool]) -> np.ndarray:
 
 
 @given(st.lists(st.integers(0, 2000), max_size=50))
-def test_buckets_are_inclusive_above(values: list[int]) -> None:
+def test_a_bucket_includes_its_upper_bound(values: list[int]) -> None:
     histogram = Staleness()
     histogram.add(np.array(values, np.int64))
     below = histogram.counts.cumsum()
@@ -44,13 +44,13 @@ def test_updates_are_counted_by_class_and_worker() -> None:
     assert one.worker_updates.tolist() == [1, 2, 1, 1]
     assert one.worker_message_bytes.tolist() == [30, 60, 60, 30]
     assert one.ingress == {"payload": 60, "message": 180, "wire": 0}
-    one.came_in(payload=50, message=200, wire=300)  # the ledger of an earlier moment
+    one.came_in(payload=50, message=200, wire=300)  # a ledger of an earlier moment
     assert one.ingress == {"payload": 60, "message": 200, "wire": 300}
-    one.took_in(rows([1], [True]))  # of which 20 bytes were in that ledger already
+    one.took_in(rows([1], [True]))  # 20 message bytes of it are in that ledger already
     assert one.ingress == {"payload": 70, "message": 210, "wire": 300}
 
 
-def test_what_an_accuracy_took() -> None:
+def test_the_bytes_that_an_accuracy_took_are_kept() -> None:
     one = state()
     for updates, percent in enumerate((50, 90, 80, 96)):
         sizes = {f"{layer}_bytes": updates * 100 for layer in ("payload", "message", "wire")}
@@ -65,7 +65,7 @@ def test_what_an_accuracy_took() -> None:
     assert one.evaluation.accuracy == pytest.approx(0.96)
 
 
-def test_the_rate_is_of_the_last_seconds() -> None:
+def test_the_rate_is_that_of_the_last_seconds() -> None:
     one = state()
     one.measure_rate(0.0)
     assert one.rate is None
@@ -77,12 +77,12 @@ def test_the_rate_is_of_the_last_seconds() -> None:
     assert one.rate == pytest.approx(2)
 
 
-def test_classes_are_named_by_what_they_do() -> None:
+def test_classes_are_named_after_their_factors() -> None:
     assert device_classes({"compute": {}}, 1, 7).names == (ALL,)
     one = device_classes({"compute": {"classes": SLOW_AND_FAST}, "waiting": {}}, 1, 8)
     assert one.names == ("compute-x1", "compute-x10")
     assert one.sizes.tolist() == [6, 2]
-    # The shuffle is the same for both, so that classes lie within one another.
+    # Both sections shuffle the devices alike, so that their classes are nested.
     halves = [{"share": 0.5, "factor": 2.0}, {"share": 0.5, "factor": 0.5}]
     both = device_classes(
         {"compute": {"classes": SLOW_AND_FAST}, "waiting": {"classes": halves}}, 1, 8

@@ -1,4 +1,4 @@
-"""Uplinks of a class, from samples that come in parts."""
+"""The uplinks of each class, from samples that come in parts."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def sample(time: float, sent: list[int], waiting: int = 0, by_class: bool = True
     return rows
 
 
-def test_shaped_ones() -> None:
+def test_shaped_uplinks_have_capacity_utilisation_and_backlog() -> None:
     meter = UplinkMeter(CLASSES, [8_000, 8_000, 16_000])
     first = sample(10.0, [1000, 2000, 3000])
     assert meter.add(first[:2]) is None
@@ -27,14 +27,14 @@ def test_shaped_ones() -> None:
     assert told.transmitted.tolist() == [1000, 5000]
     assert told.capacity.tolist() == [1000, 3000]
     assert told.dropped.tolist() == [3, 6]
-    assert told.utilisation is None  # of one sample
+    assert told.utilisation is None  # it takes two samples
     told = meter.add(sample(12.0, [2000, 3000, 5000], waiting=7))
     assert told is not None and told.utilisation is not None and told.backlog is not None
     assert told.utilisation.tolist() == [0.5, 0.5]
     assert told.backlog.tolist() == [7, 14]
 
 
-def test_those_that_are_not_shaped_have_no_capacity() -> None:
+def test_unshaped_uplinks_have_no_capacity() -> None:
     meter = UplinkMeter(CLASSES, [None, None, None])
     meter.add(sample(1.0, [1, 1, 1], by_class=False))
     told = meter.add(sample(2.0, [101, 201, 301], by_class=False))

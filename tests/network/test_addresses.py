@@ -1,4 +1,4 @@
-"""Addresses do not meet, and stay within the block."""
+"""The addresses of links: no two links share a network, and all networks are within the block."""
 
 import ipaddress
 
@@ -16,7 +16,7 @@ def test_every_link_has_a_network_of_its_own() -> None:
         assert network.subnet_of(ipaddress.IPv4Network("10.77.0.0/16"))
 
 
-def test_names_and_macs_are_what_the_kernel_takes() -> None:
+def test_interface_names_and_macs_are_valid_for_the_kernel() -> None:
     link = Link("x", MOST_LINKS - 1)
     assert len(link.core_interface) <= 15
     assert link.core_mac != link.device_mac

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.exercises("namespaces")
 
 
 def built(*shapes: tuple[Shape, Shape]) -> tuple[list[Link], dict[str, int]]:
-    """A star with links of these uplinks and downlinks, in the namespace of the test."""
+    """Build a star, in the test's namespace, whose links have the given uplinks and downlinks."""
     links = [Link(f"worker-{i}", i, *shape) for i, shape in enumerate(shapes)]
     namespaces = {link.device: new_network() for link in links}
     star.prepare_core()
@@ -34,12 +34,12 @@ def probed(links: Sequence[Link], namespaces: Mapping[str, int]) -> dict[tuple[s
 
 
 def at_last(condition: Callable[[], bool]) -> None:
-    """Try again where a busy host may be the reason."""
+    """Check a condition up to five times, as it may fail because the host is busy."""
     assert any(condition() for _ in range(5))
 
 
 @real
-def test_links_are_as_asked() -> None:
+def test_links_that_are_as_asked_are_found_so() -> None:
     asked = [
         (Shape(10 * MBIT), Shape(100 * MBIT)),
         (Shape(MBIT), Shape()),
@@ -75,7 +75,7 @@ def test_links_are_as_asked() -> None:
 @real
 @pytest.mark.parametrize("direction", ["uplink", "downlink"])
 @pytest.mark.parametrize("rate", [None, 20 * MBIT, 8 * MBIT, MBIT // 2])
-def test_shaping_that_is_gone_or_wrong(rate: int | None, direction: str) -> None:
+def test_shaping_that_is_gone_or_wrong_is_found(rate: int | None, direction: str) -> None:
     def body() -> None:
         shape = Shape(10 * MBIT)
         links, namespaces = built((shape, shape), (shape, shape))
@@ -105,7 +105,7 @@ def test_shaping_that_is_gone_or_wrong(rate: int | None, direction: str) -> None
 
 
 @real
-def test_queues_are_empty_and_nothing_else_was_sent() -> None:
+def test_queues_are_empty_afterwards_and_only_trains_were_sent() -> None:
     def body() -> None:
         links, namespaces = built((Shape(MBIT), Shape(10 * MBIT)), (Shape(MBIT), Shape()))
         meters = {}
@@ -119,7 +119,7 @@ def test_queues_are_empty_and_nothing_else_was_sent() -> None:
             zip(("up", "other"), (meters[link.device].read() for link in links), strict=True)
         )
         assert up.measured is not None and down.measured is not None
-        # Both ways only what was sent there: no ICMP, no ARP.
+        # Each direction carried only its train: no ICMP, no ARP.
         assert device["up"][2] == up.measured.packets
         assert core.read()[2] == down.measured.packets
         assert device["up"][11] == core.read()[11] == 0
@@ -129,7 +129,7 @@ def test_queues_are_empty_and_nothing_else_was_sent() -> None:
 
 
 @real
-def test_a_link_that_is_down_is_told_of_and_disturbs_no_other() -> None:
+def test_a_link_that_is_down_is_reported_and_disturbs_no_other() -> None:
     def body() -> None:
         shape = Shape(10 * MBIT)
         links, namespaces = built((shape, shape), (shape, shape))
@@ -158,7 +158,7 @@ def test_a_probe_that_is_given_up_returns_at_once() -> None:
 
 
 @real
-def test_delay_and_loss() -> None:
+def test_a_wrong_delay_and_a_wrong_loss_are_found() -> None:
     missing = _missing_disciplines()
     if "netem" in missing:
         pytest.skip(f"this kernel has no netem: {missing['netem']}")

@@ -1,4 +1,4 @@
-"""Netlink requests: as pyroute2 packs them, and as the kernel takes them."""
+"""Netlink requests, against those that pyroute2 packs, and as the kernel carries them out."""
 
 import json
 import socket
@@ -45,7 +45,7 @@ _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = 
         lambda r: r.shape(7, packed_egress(Shape(5_000_000))),
         lambda p: shape_egress(p, 7, Shape(5_000_000)),
     ),
-    # Its share of damaged frames is in our message even where it is 0, which pyroute2's has not.
+    # Our message holds the share of damaged frames even if it is 0, and pyroute2's only if it is not.
     "delay, loss and damage": (
         lambda r: r.shape(7, packed_egress(Shape(5_000_000, 0.04, 0.01, 0.2))),
         _rate_delay_loss_and_damage,
@@ -54,13 +54,13 @@ _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = 
 
 
 def _without_numbers(message: bytes) -> tuple[int, bytes]:
-    """Kind and body of a request, without what differs by turn: its number, the process."""
+    """Return a request's kind and body, without the numbers of the request and the process."""
     _, kind, _, _, _ = struct.unpack_from("=IHHII", message)
     return kind, bytes(message[16:])
 
 
 @pytest.mark.parametrize("what", _SAME)
-def test_packed_as_by_pyroute2(what: str) -> None:
+def test_requests_are_packed_as_by_pyroute2(what: str) -> None:
     ours, theirs = _SAME[what]
     with Requests() as requests, IPBatch() as batch:
         ours(requests)
@@ -78,7 +78,7 @@ def test_packed_as_by_pyroute2(what: str) -> None:
 
 
 def _build() -> str:
-    """A star of three in namespaces of this process's own; returns what the kernel says of it."""
+    """Build a star of three devices in new namespaces; return what the kernel reports, as JSON."""
     _make_namespaces()
     up, down = Shape(8_000_000), Shape(16_000_000)
     links = [Link("server", 0), Link("evaluator", 1), Link("worker-0", 2, up, down)]
@@ -98,7 +98,7 @@ def _build() -> str:
             seen[name] = _seen(device)
     failed = ""
     with Requests() as core:
-        core.add_address(star.DEVICE_INDEX, links[0].core_address, 31)  # it has that already
+        core.add_address(star.DEVICE_INDEX, links[0].core_address, 31)  # already there
         core.set_up(star.DEVICE_INDEX)
         try:
             core.carry_out()
@@ -138,7 +138,7 @@ def _seen(netlink: IPRoute) -> dict[str, Any]:
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
-def test_a_star_as_the_kernel_has_it() -> None:
+def test_the_kernel_has_the_star_as_requested() -> None:
     told = _try_in_child(_build)
     assert told.startswith("{"), told
     seen = json.loads(told)
@@ -152,7 +152,7 @@ def test_a_star_as_the_kernel_has_it() -> None:
         [2 + i, f"10.77.0.{2 * i + 1}", f"02:7b:00:00:00:{2 * i + 1:02x}", 0x80] for i in range(3)
     ]
     assert core["rates"]["4"] == [16_000_000]
-    assert len(core["rates"]["2"]) == 2  # what is counted, and what is not
+    assert len(core["rates"]["2"]) == 2  # the counted and the uncounted class
     assert core["rates"]["3"] == []
     assert worker["interfaces"] == {"2": ["eth0", "02:7b:00:00:00:05", "UP"]}
     assert worker["addresses"] == [[2, "10.77.0.5", 31]]

@@ -1,4 +1,4 @@
-"""What a stream takes on the wire, against cutting it up by hand."""
+"""The bytes that a stream takes on the wire, against a count segment by segment."""
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ def test_every_segment_begun_has_its_headers(size: int) -> None:
     ("size", "expected"),
     [(0, 0), (1, 67), (SEGMENT, SEGMENT + HEADERS), (SEGMENT + 1, SEGMENT + 1 + 2 * HEADERS)],
 )
-def test_at_the_borders(size: int, expected: int) -> None:
+def test_wire_bytes_at_the_borders_of_segments(size: int, expected: int) -> None:
     assert wire_bytes(size) == expected
 
 

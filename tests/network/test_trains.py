@@ -30,15 +30,15 @@ from testbed.network.trains import (
 
 MBIT = 1_000_000
 EACH = 5e-6
-"""Seconds that the sender takes for a packet."""
+"""Seconds that the sender takes for each packet."""
 
 
 @dataclass
 class Host:
-    """What the host adds: pauses of the link's timer and of the sender, at moments in seconds."""
+    """The host's share: pauses of the link's timer, and the time to send a packet, in seconds."""
 
     stalls: tuple[tuple[float, float], ...] = ()
-    """When the kernel does not look at the queue: beginning and length."""
+    """Intervals in which the kernel does not look at the queue: beginning and length."""
     each: float = EACH
 
     def ready(self, moment: float) -> float:
@@ -55,7 +55,7 @@ def passes(
     seed: int = 1,
     patience: float = math.inf,
 ) -> Passage:
-    """What a link does to a train whose first packet is sent at 1,000 s."""
+    """Return the passage of a train over a link; its first packet is sent at 1,000 s."""
     host = host or Host()
     rng = np.random.default_rng(seed)
     most = bucket(link.rate) if link.rate else 0
@@ -86,7 +86,7 @@ def passes(
 
 
 def judged(asked: Shape, link: Shape, host: Host | None = None, seed: int = 1) -> list[str]:
-    """What is off where a link is not as asked."""
+    """Return what the measurement of ``link`` finds off from the shape that was asked for."""
     train = compose(asked)
     patience = 1.5 * train.seconds + 0.25
     return off(asked, measure(train, asked, passes(train, link, host, seed, patience)))
@@ -99,10 +99,10 @@ rates = st.integers(math.ceil(math.log(SLOWEST) * 1000), math.floor(math.log(FAS
 
 @settings(deadline=None, max_examples=60)
 @given(rates, st.sampled_from([0.0, 0.001, 0.04, 0.4]), st.sampled_from([0.0, 0.01, 0.2]))
-def test_a_link_that_is_as_asked(rate: int, delay: float, loss: float) -> None:
+def test_a_link_that_is_as_asked_is_found_so(rate: int, delay: float, loss: float) -> None:
     asked = Shape(min(max(rate, SLOWEST), FASTEST), delay, loss)
     train = compose(asked)
-    # The sender must be faster than the link, as it is on a host that can be measured with.
+    # The sender must be faster than the link, as on a host that is able to measure it.
     each = min(EACH, 0.2 * 8 * float(train.wire.max()) / asked.rate)  # type: ignore[operator]
     measured = measure(train, asked, passes(train, asked, Host(each=each)))
     assert measured.rate == pytest.approx(asked.rate, rel=0.02)
@@ -127,12 +127,12 @@ def test_a_train_is_short(rate: int, loss: float) -> None:
 
 @pytest.mark.parametrize("factor", [0.05, 0.5, 0.85, 1.15, 2, 100])
 @pytest.mark.parametrize("rate", [50_000, 10 * MBIT, 900 * MBIT])
-def test_another_rate_than_asked(rate: int, factor: float) -> None:
+def test_a_rate_other_than_asked_is_found(rate: int, factor: float) -> None:
     assert judged(Shape(rate), Shape(round(rate * factor))) == ["rate"]
 
 
 @pytest.mark.parametrize("rate", [50_000, 10 * MBIT, 90 * MBIT])
-def test_no_shaping_at_all(rate: int) -> None:
+def test_a_link_without_shaping_is_found(rate: int) -> None:
     asked = Shape(rate)
     train = compose(asked)
     measured = measure(train, asked, passes(train, Shape()))
@@ -140,7 +140,7 @@ def test_no_shaping_at_all(rate: int) -> None:
     assert off(asked, measured) == ["rate"]
 
 
-def test_a_host_that_sends_too_slowly_accuses_nobody() -> None:
+def test_a_host_that_sends_too_slowly_blames_no_link() -> None:
     asked = Shape(1000 * MBIT)
     train = compose(asked)
     slow = Host(each=2 * 8 * float(train.wire.max()) / 1e9)
@@ -153,7 +153,7 @@ def test_a_host_that_sends_too_slowly_accuses_nobody() -> None:
         assert both.rate == good.rate and not both.at_least
 
 
-def test_pauses_of_the_sender_fill_the_bucket_and_make_no_link_faster() -> None:
+def test_pauses_of_the_sender_make_no_link_seem_faster() -> None:
     asked = Shape(1000 * MBIT)
     train = compose(asked)
     passage = passes(train, asked)
@@ -178,12 +178,12 @@ def test_pauses_of_the_sender_fill_the_bucket_and_make_no_link_faster() -> None:
         assert "rate" not in off(asked, measured), (seed, measured)
 
 
-def test_one_stall_moves_little_and_the_better_of_two_counts() -> None:
+def test_one_stall_changes_little_and_the_better_measurement_counts() -> None:
     asked = Shape(10 * MBIT)
     train = compose(asked)
     stalled = measure(train, asked, passes(train, asked, Host(stalls=((0.1, 0.02),))))
     assert off(asked, stalled) == []
-    # A longer one touches few sections of the train; one half of the time is too much.
+    # A longer one affects few sections of the train; pauses in five sixths of the time are too much.
     paused = measure(train, asked, passes(train, asked, Host(stalls=((0.05, 0.06),))))
     assert off(asked, paused) == [] and paused.rate == pytest.approx(asked.rate, rel=0.02)
     often = tuple((0.012 * i, 0.01) for i in range(1, 60))
@@ -194,7 +194,7 @@ def test_one_stall_moves_little_and_the_better_of_two_counts() -> None:
         assert off(asked, both) == [] and both.rate == good.rate
 
 
-def test_a_delay_that_is_missing_or_too_long() -> None:
+def test_a_delay_that_is_missing_or_wrong_is_found() -> None:
     asked = Shape(5 * MBIT, 0.04)
     assert judged(asked, asked) == []
     assert judged(asked, Shape(5 * MBIT)) == ["delay"]
@@ -205,7 +205,7 @@ def test_a_delay_that_is_missing_or_too_long() -> None:
     assert judged(Shape(None, 0.04), Shape(None, 0.04)) == []
 
 
-def test_a_loss_that_is_missing_or_too_high() -> None:
+def test_a_loss_that_is_missing_or_too_high_is_found() -> None:
     asked = Shape(5 * MBIT, 0.0, 0.01)
     for seed in range(20):
         assert judged(asked, asked, seed=seed) == []
@@ -214,7 +214,7 @@ def test_a_loss_that_is_missing_or_too_high() -> None:
         assert judged(Shape(5 * MBIT), Shape(5 * MBIT, 0.0, 0.2), seed=seed) == ["loss"]
 
 
-def test_what_is_still_in_the_queue_is_not_lost() -> None:
+def test_packets_that_are_still_in_the_queue_are_not_lost() -> None:
     asked = Shape(10 * MBIT)
     train = compose(asked)
     passage = passes(train, Shape(MBIT), patience=0.5)
@@ -223,7 +223,7 @@ def test_what_is_still_in_the_queue_is_not_lost() -> None:
     assert measured.lost == 0 and measured.rate == pytest.approx(MBIT, rel=0.01)
 
 
-def test_a_link_that_lets_nothing_through() -> None:
+def test_a_link_that_lets_nothing_through_is_found() -> None:
     asked = Shape(10 * MBIT, 0.01)
     train = compose(asked)
     nothing = Passage(np.zeros(len(train.wire), np.int64), np.full(len(train.wire), -1), 10**9)
@@ -232,7 +232,7 @@ def test_a_link_that_lets_nothing_through() -> None:
     assert off(asked, measured) == ["rate", "loss"]
 
 
-def test_a_link_that_is_so_slow_that_nothing_waits_to_be_measured() -> None:
+def test_a_link_that_passes_too_few_packets_for_a_slope_is_found_slow() -> None:
     asked = Shape(10 * MBIT)
     train = compose(asked)
     measured = measure(train, asked, passes(train, Shape(2000), patience=0.5))
@@ -250,7 +250,7 @@ def test_a_link_that_is_so_slow_that_nothing_waits_to_be_measured() -> None:
         (Shape(None, 0.0, 0.6), "loses"),
     ],
 )
-def test_what_cannot_be_measured_in_short_time(shape: Shape, word: str) -> None:
+def test_shapes_that_cannot_be_measured_quickly_are_named(shape: Shape, word: str) -> None:
     why = unmeasurable(shape)
     assert why is not None and word in why
     assert unmeasurable(Shape(SLOWEST, LONGEST_DELAY, 0.5)) is None

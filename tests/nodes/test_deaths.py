@@ -1,4 +1,4 @@
-"""Noticing the end of children: which, with which status, and at what cost to their siblings."""
+"""Noticing that children have ended: which ones, their statuses, and the cost to their siblings."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ from testbed.nodes.deaths import Deaths
 
 
 def apart(test: Callable[[], None]) -> Callable[[], None]:
-    """Have a test run in a process of its own: the children of this one are not its to wait for."""
+    """Make a test run in a process of its own, as it must not wait for the children of this one."""
 
     @functools.wraps(test)
     def run() -> None:
@@ -29,7 +29,7 @@ def apart(test: Callable[[], None]) -> Callable[[], None]:
 
 
 def child(status: int = 0, wait_for: int | None = None) -> int:
-    """Fork a child that ends with a status, as soon as ``wait_for`` can be read; returns its id."""
+    """Fork a child that ends with a status, as soon as ``wait_for`` can be read; return its id."""
     pid = os.fork()
     if pid == 0:
         if wait_for is not None:
@@ -39,7 +39,7 @@ def child(status: int = 0, wait_for: int | None = None) -> int:
 
 
 def gather(deaths: Deaths, count: int) -> dict[int, int]:
-    """The statuses of so many children, by id."""
+    """Return the statuses of ``count`` children that end, by id."""
     found: dict[int, int] = {}
     while len(found) < count:
         assert readable(deaths.fileno(), 20)
@@ -48,7 +48,7 @@ def gather(deaths: Deaths, count: int) -> dict[int, int]:
 
 
 @apart
-def test_each_child_that_ends_is_told_of_once_with_its_status() -> None:
+def test_each_child_that_ends_is_reported_once_with_its_status() -> None:
     with Deaths() as deaths:
         expected = {child(status): status for status in (0, 1, 70)}
         reading, writing = os.pipe()
@@ -62,7 +62,7 @@ def test_each_child_that_ends_is_told_of_once_with_its_status() -> None:
 
 
 @apart
-def test_one_that_had_ended_before_is_told_of() -> None:
+def test_a_child_that_had_ended_before_is_reported() -> None:
     early = child(5)
     os.waitid(os.P_PID, early, os.WEXITED | os.WNOWAIT)
     with Deaths() as deaths:

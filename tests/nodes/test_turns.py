@@ -1,4 +1,4 @@
-"""Turns with real processes: exclusive, passed on, and not lost with those who die or freeze."""
+"""Turns with real processes: exclusive, passed on, and not lost with a holder that dies or freezes."""
 
 import contextlib
 import mmap
@@ -52,7 +52,7 @@ def hold(turns: Turns, flag: mmap.mmap, at: int) -> Callable[[], None]:
     return body
 
 
-def test_never_two_at_once_and_everybody_gets_one(
+def test_a_turn_has_one_holder_at_a_time_and_every_process_gets_one(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
     turns = Turns()
@@ -90,7 +90,7 @@ def test_a_turn_outlives_its_killed_holder(
     assert wait_until(lambda: flag[1] == 1, turns_module.LOOK_AROUND + 2)
 
 
-def test_a_frozen_holder_stops_nobody_for_good(
+def test_a_frozen_holder_stops_no_other_process_for_good(
     children: Callable[[Callable[[], None]], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_module, "PATIENCE", 0.5)
@@ -102,7 +102,7 @@ def test_a_frozen_holder_stops_nobody_for_good(
     assert wait_until(lambda: flag[1] == 2, turns_module.LOOK_AROUND + 3)
 
 
-def test_who_holds_a_turn_is_known_by_its_network(
+def test_the_holder_of_a_turn_is_known_by_its_network(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
     turns, flag = Turns(), mmap.mmap(-1, 1)
@@ -131,7 +131,7 @@ def test_who_holds_a_turn_is_known_by_its_network(
         os.close(own)
 
 
-def test_who_has_run_out_of_patience_does_not_wait_any_more(
+def test_a_process_that_has_lost_patience_does_not_wait_again(
     monkeypatch: pytest.MonkeyPatch, children: Callable[[Callable[[], None]], int]
 ) -> None:
     monkeypatch.setattr(turns_module, "PATIENCE", 0.5)

@@ -1,11 +1,11 @@
-"""The witnesses meet at the right moment, whoever speaks first."""
+"""Ledger, counter and evaluator are combined for each evaluation point, in any order of arrival."""
 
 from testbed.orchestrator.ingress import Ingress
 
 LEDGER = {"payload_bytes": 10, "message_bytes": 20}
 
 
-def test_wire_bytes_lie_between_two_readings() -> None:
+def test_wire_bytes_are_interpolated_between_two_readings() -> None:
     ingress = Ingress()
     ingress.counted(1.0, 100)
     ingress.checkpoint(5, 1.5, LEDGER)
@@ -39,7 +39,7 @@ def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
     assert [r["iteration"] for r in ingress.complete()] == [100, 200]
 
 
-def test_the_end_and_what_came_after_it() -> None:
+def test_totals_at_the_last_evaluation_point_and_after_the_drain() -> None:
     ingress = Ingress()
     assert ingress.at_last_checkpoint()["wire_bytes"] == 0
     assert ingress.after_drain() is None
@@ -51,7 +51,7 @@ def test_the_end_and_what_came_after_it() -> None:
     assert ingress.after_drain() == {"payload_bytes": 11, "message_bytes": 22, "wire_bytes": 300}
 
 
-def test_a_server_that_went_back_has_forgotten_what_reached_it() -> None:
+def test_bytes_that_a_restored_server_has_forgotten_stay_counted() -> None:
     ingress = Ingress()
     ingress.checkpoint(100, 1.0, LEDGER)
     ingress.counted(1.0, 100)
@@ -61,7 +61,7 @@ def test_a_server_that_went_back_has_forgotten_what_reached_it() -> None:
     ingress.go_back(150, 3.0, {"payload_bytes": 7, "message_bytes": 9})
     assert ingress.due == 0
     assert ingress.at_last_checkpoint()["wire_bytes"] == 0
-    # It reaches the same version again; what an evaluator says that never met this server is old.
+    # It reaches the same version again; a result that came from the killed server is ignored.
     ingress.checkpoint(200, 4.0, {"payload_bytes": 20, "message_bytes": 40})
     ingress.evaluated(200, 60.0, 0.9, 2.9)
     ingress.counted(5.0, 500)
@@ -75,7 +75,7 @@ def test_a_server_that_went_back_has_forgotten_what_reached_it() -> None:
     assert after == {"payload_bytes": 37, "message_bytes": 69, "wire_bytes": 500}
 
 
-def test_a_run_that_goes_on_counts_on() -> None:
+def test_a_resumed_run_continues_to_count() -> None:
     ingress = Ingress(1000, {"payload_bytes": 3, "message_bytes": 4})
     ingress.has({"iteration": version, "wire_bytes": 900, **LEDGER} for version in (0, 100))
     assert ingress.newest == 1000
@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_counts_on() -> None:
     assert (row["payload_bytes"], row["message_bytes"]) == (13, 24)
 
 
-def test_a_run_that_goes_on_at_its_end_came_to_what_is_on_record() -> None:
+def test_a_run_resumed_at_its_end_has_the_totals_on_record() -> None:
     ingress = Ingress(1000)
     ingress.has([{"iteration": 200, "time": 7.5, "wire_bytes": 900, **LEDGER}])
     ingress.counted(8.0, 10)

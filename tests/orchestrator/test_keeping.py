@@ -1,4 +1,4 @@
-"""What the orchestrator keeps of a run that goes on, of its checkpoints."""
+"""The checkpoints that the orchestrator keeps when it resumes a run."""
 
 import os
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ def mark(version: int, updates: int) -> Mark:
     return Mark(version, version / 10, updates, 0, 0, 0, 0, {}, 0)
 
 
-def test_a_server_that_is_killed_finds_nothing_of_an_earlier_session_s_future(
+def test_a_killed_server_finds_no_checkpoint_later_than_the_mark(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / FOLDER
@@ -26,7 +26,7 @@ def test_a_server_that_is_killed_finds_nothing_of_an_earlier_session_s_future(
         for version in (20, 30):
             files.write(version, {"version": version})
             marks.note(mark(version, updates=version + 5))
-        # The journals of the host, which crashed, end in between.
+        # The host crashed: its journals end between the two checkpoints.
         lock = os.open(tmp_path, os.O_RDONLY)
         again = Resumption(
             Kept({}, {}, (), {}), {"version": 20}, mark(20, 25), files, host_seconds=2.0, lock=lock
@@ -36,7 +36,7 @@ def test_a_server_that_is_killed_finds_nothing_of_an_earlier_session_s_future(
             keeping.open(opened)
             server = Checkpoints(10, CheckpointFiles(files.descriptors, ()))
             assert server.newest() == {"version": 20}
-            # It writes another one, and nobody gets to note how far the run is.
+            # It writes another checkpoint, whose mark is not written yet.
             server.write(30, {"version": 30})
             assert Marks.load(folder).of(30) is None
             keeping.note(mark(30, updates=31), when=1.0)

@@ -1,4 +1,4 @@
-"""Who is killed when training is over, and who only later."""
+"""The devices that are killed when training is over, and how long each has to end before."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def there() -> Liveness:
     return attendance
 
 
-def test_who_does_not_end_in_time_is_killed_once() -> None:
+def test_a_device_that_does_not_end_in_time_is_killed_once() -> None:
     attendance = there()
     assert list(attendance.overdue(1e9)) == []  # training goes on
     attendance.over(100.0)
@@ -41,7 +41,7 @@ def test_who_does_not_end_in_time_is_killed_once() -> None:
     assert not attendance.anybody
 
 
-def test_one_that_was_killed_and_is_back_is_not_suspected_any_more() -> None:
+def test_a_worker_that_was_killed_and_is_back_is_no_longer_suspected() -> None:
     attendance = there()
     attendance.suspected("worker-0", yes=True)
     attendance.exited("worker-0")
@@ -50,7 +50,7 @@ def test_one_that_was_killed_and_is_back_is_not_suspected_any_more() -> None:
     assert list(attendance.overdue(100.0 + SUSPECTED_TIMEOUT)) == []
 
 
-def test_whom_the_server_suspects_has_less_time_and_another_server_suspects_nobody() -> None:
+def test_a_suspected_worker_has_less_time_and_a_new_server_suspects_none() -> None:
     attendance = there()
     for worker in WORKERS[:2]:
         attendance.suspected(worker, yes=True)
@@ -62,7 +62,7 @@ def test_whom_the_server_suspects_has_less_time_and_another_server_suspects_nobo
     assert list(attendance.overdue(101.0)) == [("worker-1", SUSPECTED_TIMEOUT)]
 
 
-def test_who_stands_still_is_not_waited_for_as_one_that_computes_is() -> None:
+def test_a_stopped_worker_has_less_time_than_one_that_computes() -> None:
     attendance = there()
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
         processes = {"worker-0": worker.pid, "worker-1": os.getpid()}
@@ -85,7 +85,7 @@ def test_who_stands_still_is_not_waited_for_as_one_that_computes_is() -> None:
             time.sleep(0.01)
         again = 100.0 + PAUSED_TIMEOUT + LOOK_PERIOD
         assert list(attendance.overdue(again)) == []
-        # The server may wait for it still.
+        # It is killed although the server has not ended.
         assert list(attendance.overdue(again + PAUSED_TIMEOUT)) == [("worker-0", PAUSED_TIMEOUT)]
         worker.kill()
     assert not stands_still(worker.pid)

@@ -1,4 +1,4 @@
-"""Whatever escapes in the orchestrator ends the run as anything else does."""
+"""An unexpected exception in the orchestrator or the simulator ends the run as failed."""
 
 import json
 import os
@@ -31,7 +31,7 @@ SPEC = {
 
 
 class Impatient:
-    """A watcher that raises what nobody expects, in the middle of training and again at the end."""
+    """A watcher that raises an unexpected exception, during training and again at the end."""
 
     def __init__(self) -> None:
         self.agents: list[int] = []
@@ -42,7 +42,7 @@ class Impatient:
             raise KeyError("something of the testbed's own")
 
     def event(self, level: str, text: str) -> None:
-        """Nothing of it is of interest here."""
+        """Ignore the event."""
 
 
 def _plan(folder: Path, *overrides: str) -> Plan:
@@ -66,7 +66,7 @@ def assert_failed(directory: Path, reason: str, traceback: str) -> None:
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
-def test_an_exception_in_the_orchestrator(tmp_path: Path) -> None:
+def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path) -> None:
     watcher, directory = Impatient(), tmp_path / "run"
     summary = Run(_plan(tmp_path), directory, watcher, time.monotonic()).execute()
     reason = 'the orchestrator: KeyError: "something of the testbed\'s own"'
@@ -83,7 +83,7 @@ def _is_ours(pid: int) -> bool:
     return os.getpid() in [parent.pid for parent in psutil.Process(pid).parents()]
 
 
-def test_an_exception_in_the_simulator(tmp_path: Path) -> None:
+def test_an_exception_in_the_simulator_ends_the_run_as_failed(tmp_path: Path) -> None:
     one = _plan(tmp_path, "engine=simulation", "clock=virtual")
     directory = tmp_path / "run"
     summary = SimulatedRun(one, directory, Impatient(), time.monotonic()).execute()

@@ -1,4 +1,4 @@
-"""A slow host may load for long, and set up as long as it gets further."""
+"""The time limits of set-up: one for loading, and one for each step after it."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_loading_has_a_limit_of_its_own(alone: int, more: float) -> None:
 
 
 @pytest.mark.parametrize(("alone", "more"), [(0, 0.0), (3, 30.0)])
-def test_set_up_may_take_as_long_as_it_gets_further(alone: int, more: float) -> None:
+def test_set_up_may_last_as_long_as_it_makes_progress(alone: int, more: float) -> None:
     setting_up = SettingUp(100.0, alone)
     setting_up.loaded = True
     setting_up.moved = 5_000.0

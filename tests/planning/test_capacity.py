@@ -1,4 +1,4 @@
-"""What a run takes of the host, and what there is."""
+"""The resources that a run needs, and those that the host has."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ def _plan(folder: Path, workers: int, algorithm: Any, *overrides: str) -> Plan:
     return one
 
 
-def test_the_models_are_as_large_as_is_counted() -> None:
+def test_the_models_have_the_sizes_that_the_estimate_assumes() -> None:
     sizes = {name: sum(p.numel() for p in make().parameters()) for name, make in MODELS.items()}
     assert sizes == memory.PARAMETERS
 
@@ -39,20 +39,22 @@ def test_the_models_are_as_large_as_is_counted() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "vectors"),
     [
-        ("asgd", 2),  # the version that it computes at, and its gradient until that has arrived
+        ("asgd", 2),  # the version at which it computes, and its gradient until that has arrived
         ({"name": "comp-asgd", "ratio": 0.01}, 1),
         ({"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}, 2),
         (ADACOMP, 2),  # the server's counters at that version
         ({"name": "adacomp", "ratio": 0.01, "error_feedback": True, "momentum": 0.9}, 4),
     ],
 )
-def test_a_simulated_worker_takes_vectors(tmp_path: Path, algorithm: Any, vectors: int) -> None:
+def test_a_simulated_worker_takes_the_vectors_of_its_algorithm(
+    tmp_path: Path, algorithm: Any, vectors: int
+) -> None:
     small, large = (_plan(tmp_path, n, algorithm, *SIMULATED).memory for n in (10, 1010))
     assert large - small == 1000 * (memory.SIMULATED + vectors * VECTOR)
 
 
 @pytest.mark.parametrize(("algorithm", "vectors"), [("asgd", 2), (ADACOMP, 3)])
-def test_an_emulated_worker_takes_what_the_page_says(
+def test_an_emulated_worker_takes_the_memory_that_the_docs_give(
     tmp_path: Path, algorithm: Any, vectors: int
 ) -> None:
     small, large = (_plan(tmp_path, n, algorithm, "model=cnn").memory for n in (10, 1010))
@@ -65,10 +67,10 @@ def test_an_emulated_worker_takes_what_the_page_says(
     )
 
 
-def test_as_many_fit_as_the_page_says_and_as_the_refusal_says(
+def test_as_many_workers_fit_as_the_docs_and_the_error_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The estimate, the claim and the refusal are of one figure."""
+    """The estimate, the documentation and the error message give the same number."""
     page = (REPOSITORY / "docs/clocks.md").read_text(encoding="utf-8")
     assert "Eight thousand workers of the CNN fit into 16 GB" in page
     there = SimpleNamespace(available=16 * 10**9)
@@ -82,7 +84,7 @@ def test_as_many_fit_as_the_page_says_and_as_the_refusal_says(
         host._check_room([_plan(tmp_path, fit + 1, ADACOMP, *SIMULATED)], tmp_path)
 
 
-def test_the_resource_that_ends_first() -> None:
+def test_the_scarcest_resource_is_the_limit() -> None:
     few = Limit("few", room=100, once=10, each=20, remedy="more")
     many = Limit("many", room=float(10**6), once=10, each=20, remedy="none")
     assert few.devices == 4  # 10 + 4 × 20 = 90 fit, and 110 do not
@@ -90,7 +92,7 @@ def test_the_resource_that_ends_first() -> None:
     assert Limit("none", 5, 10, 1, "").devices == 0
 
 
-def test_what_there_is_is_read() -> None:
+def test_the_limits_of_the_host_are_read() -> None:
     for limit in (capacity.files(), capacity.processes(), capacity.addresses()):
         assert limit.devices > 5, limit
         assert limit.remedy
@@ -103,7 +105,7 @@ def test_too_many_processes_are_refused() -> None:
 
 
 def test_too_little_memory_is_refused(tmp_path: Path) -> None:
-    """It says how many fit; and so many do."""
+    """The error says how many workers fit, and how much memory all of them need."""
     workers = 1_000_000
     one = _plan(tmp_path, workers, "asgd", *SIMULATED)
     with pytest.raises(HostError, match=r"devices\.workers") as refused:

@@ -1,4 +1,4 @@
-"""Run directories as the testbed writes them, with curves that a test chooses."""
+"""Fixtures: run directories as the testbed writes them, with curves that a test chooses."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ PUSH = 1_000
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> WriteRun:
-    """Write a run of a spec; returns its directory below ``tmp_path / "runs"``."""
+    """A function that writes a run of a spec and returns its directory below ``tmp_path / "runs"``."""
     count = iter(range(1000))
 
     def write(

@@ -1,4 +1,4 @@
-"""What is computed of curves: averages, the paper's baseline, its claims; and the pages of them."""
+"""Results computed from curves: averages, the paper's baseline, its claims; and their pages."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from reproduction.scale import FULL, TINY, load_run
 from reproduction.tables import goal
 from tests.reproduction.conftest import PUSH, WriteRun
 
-# Reached after 5, 6, never, 2, 3 evaluations of 1,000 updates; the paper's order at the end.
+# 97 % after 5, 6, never, 2, 3 evaluations of 1,000 updates; at the end in the paper's order.
 CURVES = {
     "asgd": [50, 90, 94, 95, 96, 97, 97.5, 97.9],
     "comp-asgd-0.1": [40, 80, 93, 94, 95, 96, 97.1, 97.2],
@@ -36,7 +36,7 @@ def order(tmp_path: Path) -> Order:
 
 @pytest.fixture
 def runs(order: Order, tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
-    """Two seeds of Fig. 3, the second half a point better in everything."""
+    """Two seeds of Fig. 3, the second half a point better everywhere."""
     for series in FIG3.series:
         for seed in order.seeds:
             accuracies = [value + (seed - 1) / 2 for value in CURVES[series.name]]
@@ -71,7 +71,7 @@ def test_bytes_at_the_goal_are_compared_with_asgd_and_with_nothing_else(
     runs: dict[str, Line],
 ) -> None:
     asgd, ours = runs["asgd"].goal, runs["adacomp-0.01"].goal
-    # 97 % after 5,000 and 5,000 updates (96.5 + 0.5 is not there), and after 3,000 and 3,000.
+    # Both seeds have 97 % after 5,000 updates with ASGD (96 + 0.5 is too little), 3,000 with AdaComp.
     assert (asgd.iteration, asgd.payload_bytes) == (5000, 5000 * 230 * PUSH)
     assert (ours.iteration, ours.wire_bytes) == (3000, 3300 * PUSH)
     assert runs["comp-asgd-0.01"].goal == Goal(0, 2)
@@ -83,7 +83,7 @@ def test_bytes_at_the_goal_are_compared_with_asgd_and_with_nothing_else(
 
 
 def test_the_goal_is_reached_by_moving_averages_too(runs: dict[str, Line]) -> None:
-    # 96.68 and 97.18 at the end; 97.52 and 98.02 at 6,000, 96.44 and 96.94 one before.
+    # ASGD: 96.68 and 97.18 at the end. AdaComp: 97.52 and 98.02 at 6,000, 96.44 and 96.94 before.
     asgd, ours = runs["asgd"].averaged_goal, runs["adacomp-0.01"].averaged_goal
     assert (asgd.reached, asgd.runs, asgd.iteration) == (1, 2, 7000)
     assert (ours.reached, ours.runs, ours.iteration) == (2, 2, 6000)
@@ -93,7 +93,7 @@ def test_the_goal_is_reached_by_moving_averages_too(runs: dict[str, Line]) -> No
     assert (none.reached, none.iteration, none.wire_bytes) == (0, None, None)
 
 
-def test_claims_hold_or_not(runs: dict[str, Line]) -> None:
+def test_a_claim_holds_or_does_not_as_the_curves_say(runs: dict[str, Line]) -> None:
     found = {one.text: one for one in claims(FIG3, runs, FULL)}
     assert len(found) == 13
     verdicts = {text: one.holds for text, one in found.items()}
@@ -104,7 +104,7 @@ def test_claims_hold_or_not(runs: dict[str, Line]) -> None:
     assert ratio.holds is True and "383 times" in ratio.measured
     averaged = next(one for text, one in found.items() if "on moving averages" in text)
     assert averaged.holds is True and "268 times" in averaged.measured
-    # 98.15 and 97.85 is within 0.5 points; 97.45 is 1.38 points better than the paper's 96.07.
+    # 98.15 is within 0.5 points of 97.85; 97.45 is 1.38 points better than the paper's 96.07.
     near = {text: holds for text, holds in verdicts.items() if "within" in text}
     assert near == {
         "ASGD: within 0.5 points of 97.85 %, above or below": True,
@@ -122,7 +122,7 @@ def of_seed(line: Line, seed: int) -> Line:
 
 
 def test_lines_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
-    """The second seed is half a point better in everything, and decides nothing by itself."""
+    """The second seed is half a point better everywhere, and decides nothing by itself."""
     only_first = runs | {"adacomp-0.1": of_seed(runs["adacomp-0.1"], 1)}
     # 98.9 % of seed 1 against 98.85 %, the mean of seeds 1 and 2, would be +0.05.
     found = claims(FIG3, only_first, FULL)[0]
@@ -136,8 +136,8 @@ def test_lines_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
 
 
 def test_bytes_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
-    # On moving averages ASGD reaches 97 % with seed 2 only, after 7,000 updates, and AdaComp with it
-    # after 6,000; with seed 1 AdaComp does so after 6,000 as well, and ASGD never.
+    # On moving averages, ASGD reaches 97 % only with seed 2, after 7,000 updates; AdaComp with both
+    # seeds, after 6,000.
     one = runs | {"adacomp-0.01": of_seed(runs["adacomp-0.01"], 1)}
     averaged = next(c for c in claims(FIG3, one, FULL) if "on moving averages" in c.text)
     assert averaged.holds is None
@@ -145,8 +145,10 @@ def test_bytes_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
     assert "| 1 of 1 |" in row and f"| 1/{5000 * 230 / 3000:.0f} |" in row
 
 
-def test_one_classs_lead_is_compared_on_equal_seeds(order: Order, write_run: WriteRun) -> None:
-    """Seed 2 of two lines only, ten points worse, would turn the sign of one of the differences."""
+def test_the_lead_of_one_class_is_compared_on_equal_seeds(
+    order: Order, write_run: WriteRun
+) -> None:
+    """Only one line has a seed 2; ten points worse, it would make that lead the larger one."""
     part = PARTS["fig4"]
     both = {"60000-one-0.01": 95.0, "60000-three-0.01": 94.0, "12000-one-0.01": 93.0}
     finals = [*both.items(), ("12000-three-0.01", 91.0)]
@@ -166,7 +168,7 @@ def test_one_classs_lead_is_compared_on_equal_seeds(order: Order, write_run: Wri
     assert early.holds is None  # too short for an average
 
 
-def test_no_line_of_comp_asgd_per_tensor_is_to_reach_the_goal(runs: dict[str, Line]) -> None:
+def test_comp_asgd_per_tensor_is_claimed_not_to_reach_the_goal(runs: dict[str, Line]) -> None:
     part = PARTS["fig3-per-tensor"]
     given = [runs[name] for name in ("comp-asgd-0.1", "comp-asgd-0.01")] * 2
     lines = {
@@ -178,13 +180,13 @@ def test_no_line_of_comp_asgd_per_tensor_is_to_reach_the_goal(runs: dict[str, Li
     assert told[2].text == "Comp-ASGD per tensor, c = 0.1, α = 0.03 does not reach 97 %"
 
 
-def test_claims_of_runs_that_are_missing_are_left_open(order: Order, tmp_path: Path) -> None:
+def test_claims_about_missing_runs_are_left_open(order: Order, tmp_path: Path) -> None:
     for part in PARTS.values():
         lines = lines_of(part.series, order, Records(tmp_path))
         assert {one.holds for one in claims(part, lines, FULL)} == {None}
 
 
-def test_of_a_smaller_scale_no_accuracy_is_claimed(runs: dict[str, Line]) -> None:
+def test_no_accuracy_is_claimed_at_a_smaller_scale(runs: dict[str, Line]) -> None:
     assert not [one for one in claims(FIG3, runs, TINY) if "within" in one.text]
 
 
@@ -197,7 +199,7 @@ def test_pages_without_a_run_say_so(order: Order, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-def test_a_page_has_numbers_figure_curves_and_what_a_person_wrote(
+def test_a_page_has_numbers_a_figure_curves_and_the_notes(
     order: Order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = tmp_path / "notes"

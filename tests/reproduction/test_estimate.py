@@ -1,4 +1,4 @@
-"""How long runs will take: measured on real ones, told by earlier ones, added up."""
+"""Estimates of how long runs take: from real updates, from earlier runs, and added up."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from reproduction.scale import FULL, TINY, load_run
 from tests.reproduction.conftest import WriteRun
 
 
-def test_jobs_beside_one_another() -> None:
+def test_jobs_at_once_take_as_long_as_the_busiest_place() -> None:
     assert altogether([5, 3, 3], 1) == 11
     assert altogether([5, 3, 3], 2) == 6
     assert altogether([5], 8) == 5
 
 
-def test_a_run_takes_its_updates_its_evaluations_and_what_is_around() -> None:
+def test_a_run_takes_time_for_updates_evaluations_start_and_end() -> None:
     spec = load_run(FIG3.series[0], FULL, 1)
     assert Speed(100.0, 2.0, 10.0).seconds(spec) == 10 + 2500 + 250 * 2
 
@@ -30,7 +30,7 @@ def test_runs_of_one_speed_are_of_one_kind() -> None:
     assert kind(ada, "simulation") == kind(load_run(FIG3.series[3], FULL, 2), "simulation")
 
 
-def test_earlier_runs_tell(tmp_path: Path, write_run: WriteRun) -> None:
+def test_speeds_are_known_from_earlier_runs(tmp_path: Path, write_run: WriteRun) -> None:
     spec = load_run(FIG3.series[0], FULL, 1).model_copy(update={"engine": "simulation"})
     write_run(spec, [10.0, 20.0])
     write_run(load_run(FIG3.series[3], FULL, 1), [10.0], "interrupted")
@@ -55,5 +55,5 @@ def test_kinds_are_measured_by_real_updates_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_nothing_takes_no_time(at_once: int) -> None:
+def test_no_jobs_take_no_time(at_once: int) -> None:
     assert altogether([], at_once) == 0

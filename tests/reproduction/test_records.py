@@ -1,4 +1,4 @@
-"""What is kept of runs beside the pages, of runs as the testbed writes them."""
+"""The records of runs that are kept next to the pages, from runs as the testbed writes them."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def _told(directory: Path, **fields: object) -> Run:
     return Run.load(directory)
 
 
-def test_what_is_between_the_sessions_of_a_run_is_no_wall_time(write_run: WriteRun) -> None:
+def test_the_time_between_the_sessions_of_a_run_does_not_count(write_run: WriteRun) -> None:
     directory = write_run(load_run(PARTS["fig1"].series[0], QUICK, 1), [10.0, 90.0])
     day = "2026-11-01T"
     moments = {"started": f"{day}08:00:00+00:00", "finished": f"{day}08:10:00+00:00"}
@@ -102,7 +102,7 @@ def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
     ],
     ids=lambda value: ",".join(value) or "nothing" if isinstance(value, dict) else "",
 )
-def test_an_emulation_and_its_simulation_are_compared_if_one_kind_of_processor_made_both(
+def test_emulation_and_simulation_are_compared_on_equal_processors(
     order: Order, tmp_path: Path, write_run: WriteRun, change: dict[str, Any], told: str
 ) -> None:
     spec = load_run(ADACOMP, FULL, 1)
@@ -129,7 +129,7 @@ def test_pages_are_made_again_without_the_runs(
     assert any("98.00 (1 seed)" in page for page in before)
     elsewhere = replace(order, out=tmp_path / "none")
     assert [path.read_text() for path in write_pages(elsewhere, folder)] == before
-    # And a run is added to them.
+    # A new run is added to them.
     write_run(load_run(FIG1.series[0], FULL, 1), [*CURVE] * 3)
     page = next(path for path in write_pages(order, folder) if path.stem == "fig3").read_text()
     assert "runs of 2 of 5 lines are complete" in page
@@ -151,7 +151,7 @@ def test_the_committed_pages_are_those_of_the_committed_records(
         assert made_by.sub("", path.read_text()) == made_by.sub("", kept), path.name
 
 
-def test_a_later_run_takes_an_earlier_ones_place(
+def test_a_later_run_replaces_an_earlier_one(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
     spec = load_run(ADACOMP, FULL, 1)
@@ -161,9 +161,7 @@ def test_a_later_run_takes_an_earlier_ones_place(
         assert record.evaluations.best_accuracy == best
 
 
-def test_scales_have_records_of_their_own(
-    order: Order, tmp_path: Path, write_run: WriteRun
-) -> None:
+def test_each_scale_has_its_own_records(order: Order, tmp_path: Path, write_run: WriteRun) -> None:
     for scale in (FULL, QUICK):
         write_run(load_run(ADACOMP, scale, 1), CURVE)
         _take(replace(order, scale=scale), tmp_path)
@@ -181,7 +179,7 @@ def test_scales_have_records_of_their_own(
         ("result.json", "{", "Invalid JSON"),
     ],
 )
-def test_what_is_no_record_is_refused(
+def test_a_folder_that_is_no_record_is_refused(
     recorded: Path, file: str, content: str | None, told: str
 ) -> None:
     (folder,) = (recorded / "records").iterdir()

@@ -1,4 +1,4 @@
-"""Which runs the parts need, and which of those that are there are the same."""
+"""The runs that the parts need, and which of the existing runs count as the same."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ ADACOMP = FIG3.series[-1]
 
 
 def test_a_run_that_two_figures_need_is_one() -> None:
-    # 1 + 5 + 5 + 5 + 4 + 5 + 8 lines; Fig. 1 is ASGD of Fig. 3, and one of Fig. 4 its AdaComp.
+    # 1 + 5 + 5 + 5 + 4 + 5 + 8 lines; Fig. 1 and one of Fig. 4 are Fig. 3's ASGD and AdaComp.
     assert len(wanted(PARTS.values(), FULL, (1,))) == 31
     assert len(wanted(PARTS.values(), FULL, (1, 2, 3))) == 93
     assert len(wanted([FIG1], FULL, (1,))) == 1
@@ -23,7 +23,7 @@ def test_a_run_that_two_figures_need_is_one() -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
-def test_each_experiment_file_is_of_the_papers_setting(scale: Scale) -> None:
+def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
     for part in PARTS.values():
         for series in part.series:
             spec = load_run(series, scale, 2)
@@ -47,7 +47,7 @@ def test_half_of_the_workers_crash_at_every_scale() -> None:
         assert getattr(spec.faults[0].when, "probability", None) == pytest.approx(probability)
 
 
-def test_what_has_no_effect_on_the_result_makes_no_other_run() -> None:
+def test_a_setting_without_effect_on_the_result_makes_no_other_run() -> None:
     spec = load_run(ADACOMP, FULL, 1)
     for change in (
         {"name": "other"},
@@ -59,7 +59,7 @@ def test_what_has_no_effect_on_the_result_makes_no_other_run() -> None:
         assert identity(spec.model_copy(update=change)) == identity(spec), change
 
 
-def test_and_what_has_one_does() -> None:
+def test_a_setting_with_effect_on_the_result_makes_another_run() -> None:
     spec = load_run(ADACOMP, FULL, 1)
     others: list[Spec] = [
         load_run(ADACOMP, FULL, 2),
@@ -72,8 +72,8 @@ def test_and_what_has_one_does() -> None:
     assert len({identity(one) for one in (spec, *others)}) == 1 + len(others)
 
 
-def test_the_spec_of_all_is_as_good_as_the_algorithms_own(tmp_path: Path) -> None:
-    """An encoding that stands above, and not in the algorithm's entry."""
+def test_a_setting_for_all_algorithms_equals_one_in_the_entry(tmp_path: Path) -> None:
+    """The encoding is given at the top of the file, not in the algorithm's entry."""
     text = ADACOMP.path.read_text().replace(", encoding: compact-zstd", "")
     path = tmp_path / "fig3.yaml"
     path.write_text(f"{text}\nencoding: compact-zstd\n")
@@ -81,7 +81,7 @@ def test_the_spec_of_all_is_as_good_as_the_algorithms_own(tmp_path: Path) -> Non
     assert identity(run) == identity(load_run(ADACOMP, Scale("as it is"), 1))
 
 
-def test_containers_are_preferred_and_never_taken_for_granted(
+def test_emulations_come_first_and_simulations_do_not_replace_them(
     tmp_path: Path, write_run: WriteRun
 ) -> None:
     spec = load_run(ADACOMP, TINY, 1)

@@ -1,6 +1,6 @@
-"""A real Chromium without a window, led over a pipe: what a page shows, says and does when clicked.
+"""A headless Chromium, driven over a pipe: what a page shows, logs and does when clicked.
 
-The DevTools protocol: messages in JSON, a zero byte after each, on the browser's descriptors 3 and 4.
+It speaks the DevTools protocol: JSON messages, a zero byte after each, on its descriptors 3 and 4.
 """
 
 import base64
@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 SECONDS = 60.0
-"""After which an answer that has not come never will."""
+"""The longest wait for an answer."""
 
 chromium_needed = pytest.mark.skipif(
     shutil.which("chromium") is None, reason="chromium is not installed"
@@ -40,7 +40,7 @@ class Page:
     _buffer: bytes = b""
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Give a command; its result."""
+        """Send a command and return its result."""
         self._sent += 1
         message = {"id": self._sent, "method": method, "params": parameters}
         if self.session:
@@ -56,7 +56,7 @@ class Page:
                 return result
 
     def evaluate(self, script: str) -> Any:
-        """What a script's last expression is, a promise's value once it has one."""
+        """Return the value of a script's last expression; a promise is awaited."""
         found = self.send(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -64,7 +64,7 @@ class Page:
         return found["result"].get("value")
 
     def open(self, url: str) -> None:
-        """Go there, and wait until everything is loaded."""
+        """Open an address and wait until everything is loaded."""
         self.events.clear()
         self.send("Page.navigate", url=url)
         deadline = time.monotonic() + SECONDS
@@ -73,7 +73,7 @@ class Page:
             self.evaluate("new Promise(r => setTimeout(r, 50))")
 
     def look(self, *, dark: bool, width: int = 1000) -> None:
-        """Prefer light or dark, in a window of a width."""
+        """Set the preferred colour scheme and the width of the window."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send(
@@ -86,7 +86,7 @@ class Page:
         self.evaluate("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
 
     def click(self, selector: str) -> None:
-        """Click in the middle of the first element that matches, as a mouse does."""
+        """Click the middle of the first element that matches, as a mouse does."""
         x, y = self.evaluate(
             f"""(() => {{
               const element = document.querySelector({json.dumps(selector)});
@@ -99,14 +99,14 @@ class Page:
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, path: Path) -> bytes:
-        """The whole page as a PNG, kept at ``path``."""
+        """Save the whole page as a PNG at ``path`` and return its bytes."""
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         picture = base64.b64decode(shot["data"])
         path.write_bytes(picture)
         return picture
 
     def complaints(self) -> list[str]:
-        """Everything in the console since the page was opened: messages, errors, refused requests."""
+        """Return all console output since the page was opened: messages, errors, refused requests."""
         found = []
         for event in self.events:
             told = event["params"]
@@ -119,7 +119,7 @@ class Page:
         return found
 
     def requests(self) -> list[str]:
-        """The addresses that the page has asked for."""
+        """Return the addresses that the page has requested."""
         return [
             event["params"]["request"]["url"]
             for event in self.events
@@ -144,8 +144,8 @@ class Page:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
-    """Start one with a profile of its own in ``folder``; it and its processes end with the block."""
-    # Its socket's name is limited to 107 characters, and what a killed one leaves is to go, too.
+    """Start Chromium with its own profile in ``folder``; kill its processes after the block."""
+    # A socket's path has at most 107 characters, and a killed Chromium leaves files to remove.
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as short:
         yield from _browser(folder, {**os.environ, "TMPDIR": short})
 
@@ -153,7 +153,7 @@ def browser(folder: Path) -> Iterator[Page]:
 def _browser(folder: Path, environment: dict[str, str]) -> Iterator[Page]:
     there, to_write = os.pipe()
     to_read, here = os.pipe()
-    # Out of the way of 3 and 4, which they become in the browser.
+    # Keep clear of 3 and 4, which they become in the browser.
     there, here = (_moved(one) for one in (there, here))
     arguments = [
         "chromium",

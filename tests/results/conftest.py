@@ -1,4 +1,4 @@
-"""Real run directories, written as the contract says: nothing of the reader makes them."""
+"""Fixtures: run directories in the documented format, written without the code that reads them."""
 
 import csv
 import json
@@ -57,7 +57,7 @@ GREETINGS = 5_000
 
 
 def updates_table(count: int, payload: int, seed: int = 1) -> pa.Table:
-    """Updates of ``payload`` bytes each, 16 bytes of framing, 100 a second, staleness up to 30."""
+    """Return updates of ``payload`` bytes and 16 of framing each, 100 a second, staleness up to 30."""
     iteration = np.arange(1, count + 1)
     staleness = np.minimum(np.random.default_rng(seed).integers(0, 31, count), iteration - 1)
     columns = [
@@ -74,7 +74,7 @@ def updates_table(count: int, payload: int, seed: int = 1) -> pa.Table:
 
 
 def evaluations_table(count: int, payload: int, speed: float = 40) -> pa.Table:
-    """An evaluation every 10 updates, the first before any; 5 % of headers on the wire."""
+    """Return an evaluation every 10 updates, the first before any; headers add 5 % on the wire."""
     iteration = np.arange(0, count + 1, EVERY)
     message = GREETINGS + iteration * (payload + 16)
     columns = [
@@ -92,10 +92,10 @@ def evaluations_table(count: int, payload: int, speed: float = 40) -> pa.Table:
 def accounting_table(
     seconds: int, message: int, workers: int = WORKERS, seed: int = 1, start: int = -1
 ) -> pa.Table:
-    """What a capture of ``message`` bytes per worker and second has, from ``start`` on.
+    """Return what a capture counts of ``message`` bytes per worker and second, from ``start`` on.
 
-    Worker i sends i % 5 percent more than that; the server answers, the evaluator talks too, and
-    one frame a second is nobody's.
+    Worker i sends i % 5 percent more than that; the server answers, the evaluator sends too, and
+    one frame a second belongs to no device.
     """
     random = np.random.default_rng(seed)
     second = np.repeat(np.arange(start, start + seconds), workers)
@@ -133,7 +133,7 @@ def accounting_table(
 
 
 def traffic(dropped: int = 0, **changes: Any) -> dict[str, Any]:
-    """What ``summary.json`` says about a capture."""
+    """Return the ``traffic`` of a ``summary.json`` with a capture."""
     capture = {"records": 1_000, "dropped": dropped, "bytes": 1, "files": ["x"], "complete": True}
     return {"capture": capture, "reconciled": dropped == 0, "differences": [], **changes}
 
@@ -157,7 +157,7 @@ def fault(
     rule: int = 0,
     duration: float | None = None,
 ) -> dict[str, Any]:
-    """A line of ``faults.jsonl``; 100 updates a second by the run's clock, 1,000 by the host's."""
+    """Return a line of ``faults.jsonl``; the run's clock has 100 updates a second, the host's 1,000."""
     return {
         "fault": kind,
         "phase": "end" if end else "begin",
@@ -203,18 +203,18 @@ def runs_root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write_run(runs_root: Path) -> WriteRun:
-    """Write a run that ended as it should, and return its directory: see ``writer_of_runs``."""
+    """A function that writes a run and returns its directory: see ``writer_of_runs``."""
     return writer_of_runs(runs_root)
 
 
 def writer_of_runs(runs_root: Path) -> WriteRun:
-    """What writes runs into a folder.
+    """Return a function that writes runs into a folder.
 
     Args of the function: algorithm; execution (``experiment/time-seed``); count of
-    updates; payload bytes of each; ended; evaluations (a table, in place of the usual one); speed
-    (updates in which accuracy rises); accounting (a table: what a capture counted); traffic
-    (of the summary); faults (lines of ``faults.jsonl``) and their rules (as YAML); further
-    keywords go to the manifest.
+    updates; payload bytes of each; ended; evaluations (a table that replaces the usual one); speed
+    (updates that 63 % of the rise in accuracy takes); accounting (a table: what a capture
+    counted); traffic (of the summary); faults (lines of ``faults.jsonl``) and their rules (as
+    YAML); further keywords go to the manifest.
     """
 
     def write(
@@ -302,13 +302,13 @@ def _write_csv(path: Path, evaluations: pa.Table) -> None:
 
 @pytest.fixture
 def this_process() -> dict[str, Any]:
-    """What a manifest says about an orchestrator that is alive: this process."""
+    """The manifest's fields for an orchestrator that is alive: this process."""
     return {"pid": os.getpid(), "pid_started": psutil.Process().create_time()}
 
 
 @pytest.fixture
 def killed_process() -> dict[str, Any]:
-    """What a manifest says about an orchestrator that was killed."""
+    """The manifest's fields for an orchestrator that was killed."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     told = {"pid": child.pid, "pid_started": psutil.Process(child.pid).create_time()}
     child.kill()
@@ -318,7 +318,7 @@ def killed_process() -> dict[str, Any]:
 
 @pytest.fixture
 def three(write_run: WriteRun) -> Path:
-    """An execution with ASGD, Comp-ASGD and AdaComp, all completed; its directory."""
+    """The directory of an execution with ASGD, Comp-ASGD and AdaComp, all completed."""
     write_run("asgd")
     write_run("comp-asgd-0.01", payload=17_000, speed=90, started="2026-11-21T07:47:00+00:00")
     directory = write_run(

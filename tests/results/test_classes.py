@@ -1,4 +1,4 @@
-"""What each device class sent, from the run directory alone."""
+"""The table of what each device class sent, from the run directory alone."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def run(write_run: Any) -> Run:
         "worker": np.array([0, 2, 1, 0, 2, 1, 1], np.int32),
         "staleness": np.array([0, 1, 5, 2, 3, 9, 7]),
         "payload_bytes": np.array([10, 20, 30, 40, 50, 60, 0]),
-        # The last but one came too late; the last is only a report that its worker has finished.
+        # The last but one was too late; the last only reports that its worker has finished.
         "applied": np.array([True] * 5 + [False] * 2),
     }
     count = len(columns["worker"])
@@ -39,7 +39,7 @@ def run(write_run: Any) -> Run:
     return Run.load(directory)
 
 
-def test_the_numbers(run: Run) -> None:
+def test_the_table_counts_updates_staleness_and_bytes_by_class(run: Run) -> None:
     fast, slow, dead = class_rows(run)
     assert (fast.name, fast.devices, fast.sent, fast.applied, fast.dropped) == ("fast", 2, 4, 4, 0)
     assert (slow.devices, slow.sent, slow.applied, slow.dropped) == (1, 2, 1, 1)
@@ -50,7 +50,7 @@ def test_the_numbers(run: Run) -> None:
     assert len(slow.cells) == len(HEADINGS)
 
 
-def test_the_report_has_them_escaped(run: Run, tmp_path: Path) -> None:
+def test_the_report_escapes_the_names_of_classes(run: Run, tmp_path: Path) -> None:
     text = write_report([run], tmp_path / "report.html").read_text()
     assert '<h2 id="classes">Device classes</h2>' in text
     assert "slow &lt;b&gt;" in text
@@ -80,7 +80,7 @@ def told(**changes: Any) -> list[dict[str, Any]]:
     return classes
 
 
-def test_the_manifest_tells_who_is_in_which() -> None:
+def test_the_manifest_lists_the_devices_of_each_class() -> None:
     assert told() == []
     classes = [{"name": "b", "share": "70%"}, {"name": "a", "share": "30%", "uplink": "1mbit"}]
     named = told(devices={"workers": 10, "classes": classes})

@@ -1,4 +1,4 @@
-"""Curves over seeds, what it takes to reach an accuracy, and the traffic behind them."""
+"""Curves over several seeds, what they take to reach an accuracy, and their traffic."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ Seeds = Callable[..., list[Run]]
 
 @pytest.fixture
 def seeds(write_run: WriteRun) -> Seeds:
-    """Runs of one experiment with seeds 1, 2, …, each as fast as told."""
+    """A function that makes runs of one experiment with seeds 1, 2, … and the given speeds."""
 
     def make(*speeds: float) -> list[Run]:
         return [
@@ -70,11 +70,11 @@ def test_another_spec_or_an_unfinished_run_is_another_curve(
     assert [len(curve.runs) for curve in curves] == [2, 1, 1]
 
 
-def test_bytes_to_reach_are_those_of_the_first_evaluation_there(
+def test_bytes_to_an_accuracy_are_those_of_the_first_evaluation_there(
     write_run: WriteRun, seeds: Seeds
 ) -> None:
     asgd = Run.load(write_run("asgd", payload=1_000_000))
-    # 10 + 88 (1 − e^(−i/speed)) percent after i updates, evaluated each 10.
+    # 10 + 88 (1 − e^(−i/speed)) percent after i updates, evaluated every 10.
     expected = {
         speed: next(i for i in range(0, 201, EVERY) if 10 + 88 * (1 - np.exp(-i / speed)) >= 90)
         for speed in (40, 30, 50)
@@ -90,23 +90,23 @@ def test_bytes_to_reach_are_those_of_the_first_evaluation_there(
     assert both.wire_ratio == pytest.approx(both.wire_bytes / base.wire_bytes)
 
 
-def test_a_curve_that_never_gets_there_keeps_its_best(seeds: Seeds) -> None:
+def test_a_curve_counts_the_runs_that_reach_the_accuracy(seeds: Seeds) -> None:
     (row,) = reaching(curves_of(seeds(30, 2000)), 97).rows
     assert row.reached == 1
 
 
-def test_a_single_run_that_never_gets_there(seeds: Seeds) -> None:
+def test_a_run_that_never_reaches_the_accuracy_has_its_best(seeds: Seeds) -> None:
     (never,) = reaching(curves_of(seeds(40)), 99.9).rows
     assert never.reached == 0 and never.wire_bytes is None
     assert never.best_accuracy == pytest.approx(10 + 88 * (1 - np.exp(-200 / 40)), abs=0.01)
 
 
-def test_a_baseline_that_is_not_there_names_the_nearest(seeds: Seeds) -> None:
+def test_an_unknown_baseline_is_refused_with_the_nearest_name(seeds: Seeds) -> None:
     with pytest.raises(NoRunError, match="did you mean adacomp"):
         reaching(curves_of(seeds(40)), 97, baseline="adacom")
 
 
-def test_ingress_comes_from_the_capture_where_there_is_one(write_run: WriteRun) -> None:
+def test_ingress_comes_from_the_capture_if_there_is_one(write_run: WriteRun) -> None:
     table = accounting_table(20, 1_000_000)
     run = Run.load(write_run("asgd", accounting=table, traffic=traffic()))
     ingress = ingress_of(curves_of([run])[0])
@@ -117,7 +117,7 @@ def test_ingress_comes_from_the_capture_where_there_is_one(write_run: WriteRun) 
     assert ingress.remarks == ()
 
 
-def test_a_capture_that_dropped_packets_is_told_beside_its_numbers(write_run: WriteRun) -> None:
+def test_packets_that_the_capture_dropped_are_reported(write_run: WriteRun) -> None:
     run = Run.load(
         write_run("asgd", accounting=accounting_table(20, 1_000_000), traffic=traffic(dropped=12))
     )
@@ -125,7 +125,7 @@ def test_a_capture_that_dropped_packets_is_told_beside_its_numbers(write_run: Wr
     assert "dropped 12" in verdict(run).text
 
 
-def test_without_a_capture_it_is_the_messages_and_says_so(write_run: WriteRun) -> None:
+def test_without_a_capture_ingress_counts_messages_and_says_so(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd"))
     ingress = ingress_of(curves_of([run])[0])
     assert list(ingress.rates) == ["message_bytes"]
@@ -134,14 +134,14 @@ def test_without_a_capture_it_is_the_messages_and_says_so(write_run: WriteRun) -
     assert total == pytest.approx(run.pushes["message_bytes"].to_numpy().sum())
 
 
-def test_staleness_in_bars(three: Path) -> None:
+def test_the_bars_of_staleness_add_up_to_100_percent(three: Path) -> None:
     runs = [Run.load(path) for path in sorted(three.iterdir()) if path.is_dir()]
     bars = histograms(curves_of(runs))
     for shares in bars.shares:
         assert shares.sum() == pytest.approx(100)
 
 
-def test_verdicts(write_run: WriteRun) -> None:
+def test_the_verdict_says_whether_the_ledgers_agree(write_run: WriteRun) -> None:
     difference = {"ledgers": "a", "expected": 1, "found": 2, "reason": "b"}
     untold = {"ledgers": "a", "expected": 0, "found": 7_000, "reason": SERVER_KILLED}
     states = {
@@ -166,7 +166,7 @@ def test_verdicts(write_run: WriteRun) -> None:
     assert [one.split(" rec")[0] for one in warnings] == ["again-bad: NOT", "again-worse: NOT"]
 
 
-def test_the_initial_evaluation_alone_is_no_curve(write_run: WriteRun) -> None:
+def test_a_run_without_evaluations_has_no_best_accuracy(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     (row,) = reaching(curves_of([run]), 97).rows
     assert row.best_accuracy is None and row.reached == 0

@@ -1,4 +1,4 @@
-"""Faults of runs: paired, counted, told in words and tables, and drawn where they happened."""
+"""Faults of runs: paired, counted, described in words and tables, and drawn where they happened."""
 
 import json
 import warnings
@@ -41,7 +41,7 @@ def crashes(count: int, first: int = 20, apart: int = 10) -> list[dict[str, Any]
     return [fault("freeze", f"worker-{i}", iteration=first + i * apart) for i in range(count)]
 
 
-def test_an_end_is_that_of_the_same_rule_at_the_same_device(write_run: WriteRun) -> None:
+def test_a_fault_ends_with_its_own_rule_at_its_own_device(write_run: WriteRun) -> None:
     written = [
         fault("freeze", "worker-1", "worker-2", iteration=10),
         fault("freeze", "worker-1", iteration=12, rule=1),
@@ -59,7 +59,7 @@ def test_an_end_is_that_of_the_same_rule_at_the_same_device(write_run: WriteRun)
     assert (strikes[0].began.time, strikes[0].began.host_time) == (0.1, 0.01)
 
 
-def test_a_line_that_is_cut_off_is_left_out(write_run: WriteRun) -> None:
+def test_a_line_that_is_cut_off_is_ignored(write_run: WriteRun) -> None:
     directory = write_run(faults=FEW)
     path = directory / "faults.jsonl"
     whole = path.read_bytes()
@@ -72,11 +72,11 @@ def test_a_line_that_is_cut_off_is_left_out(write_run: WriteRun) -> None:
     assert Run.load(directory).faults == ()
 
 
-def test_alive_is_who_is_neither_frozen_nor_killed(write_run: WriteRun) -> None:
+def test_a_worker_that_is_neither_frozen_nor_killed_is_alive(write_run: WriteRun) -> None:
     written = [
         fault("freeze", "worker-0", "worker-1", iteration=10),
         fault("stop-network", "worker-5", iteration=20, rule=1),
-        fault("kill", "worker-0", iteration=30, rule=2),  # the freeze is over with it
+        fault("kill", "worker-0", iteration=30, rule=2),  # which also ends the freeze
         fault("kill", "worker-0", iteration=50, rule=2, end=True),
         fault("kill", "server", iteration=60, rule=3),
         fault("freeze", "worker-1", iteration=70, end=True),
@@ -119,7 +119,7 @@ def test_alive_is_who_is_neither_frozen_nor_killed(write_run: WriteRun) -> None:
         ("a rule of some later version", "a rule of some later version"),
     ],
 )
-def test_a_rule_in_words(rule: object, words: str) -> None:
+def test_a_rule_is_described_in_words(rule: object, words: str) -> None:
     assert in_words(rule).startswith(words)
 
 
@@ -145,7 +145,7 @@ def test_the_table_has_a_row_for_each_rule_that_struck(write_run: WriteRun) -> N
     assert in_a_line(run) == "freeze of 1 worker, kill of the server, stop-network of 1 worker"
 
 
-def test_rules_of_device_classes_come_behind_those_of_the_list(write_run: WriteRun) -> None:
+def test_rules_of_device_classes_come_after_those_of_the_list(write_run: WriteRun) -> None:
     directory = write_run(faults=[fault("kill", "worker-2", iteration=9, rule=1)], rules=(
         "[{who: each, when: {time: 1s}, how: freeze}]\n"
         "devices: {classes: [{name: old, faults: [{when: {time: 2s}, how: kill}]}]}"
@@ -154,12 +154,12 @@ def test_rules_of_device_classes_come_behind_those_of_the_list(write_run: WriteR
     assert words == "class old, at 2s: kill for good"
 
 
-def test_a_rule_with_a_trace_names_it_and_not_what_it_would_do() -> None:
+def test_a_rule_with_a_trace_names_only_the_trace() -> None:
     rule = {"who": "each", "when": {"trace": "/far/away/outages.csv"}, "how": "freeze"}
     assert in_words(rule) == "as outages.csv says"
 
 
-def test_payload_of_pushes_that_are_no_update_is_told(write_run: WriteRun) -> None:
+def test_payload_of_pushes_that_are_no_update_is_reported(write_run: WriteRun) -> None:
     directory = write_run()
     path = directory / "summary.json"
     summary = json.loads(path.read_bytes())
@@ -172,7 +172,7 @@ def test_payload_of_pushes_that_are_no_update_is_told(write_run: WriteRun) -> No
     assert no_update(Run.load(directory))["no update"].startswith("2.00 MB of the payload, ")
 
 
-def test_compare_has_a_column_of_crashes_only_where_there_were_any(write_run: WriteRun) -> None:
+def test_compare_has_a_column_of_crashes_only_if_there_are_any(write_run: WriteRun) -> None:
     without = write_run("asgd", faults=FEW[1:3])
     crashing = write_run("adacomp-0.01", faults=crashes(7))
     assert "crashed" not in compare([Run.load(without)]).headings
@@ -182,7 +182,7 @@ def test_compare_has_a_column_of_crashes_only_where_there_were_any(write_run: Wr
     assert both.headings[-1] == "wire to 97 %"
 
 
-def test_a_mark_stands_under_its_point_of_the_curve(write_run: WriteRun) -> None:
+def test_a_mark_is_under_its_point_of_the_curve(write_run: WriteRun) -> None:
     [curve] = curves_of([Run.load(write_run(faults=FEW))])
     freeze, stop, kill = marks(curve)
     mean = curve.mean
@@ -208,7 +208,7 @@ def test_several_seeds_share_a_curve_and_its_marks(write_run: WriteRun) -> None:
     assert found.workers[-1] == WORKERS - 6
 
 
-def test_as_many_marks_as_a_figure_can_show(write_run: WriteRun) -> None:
+def test_there_are_no_more_marks_than_a_figure_can_show(write_run: WriteRun) -> None:
     many = [
         fault("freeze", f"worker-{i % WORKERS}", iteration=i % 2000, end=i % 2 == 1)
         for i in range(20_000)
@@ -237,13 +237,13 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
     without, with_few, with_both = draw(plain), draw(plain, few), draw(plain, few, many)
     assert [len(one.axes) for one in (without, with_few, with_both)] == [1, 2, 3]
     assert without.get_figheight() < with_few.get_figheight() < with_both.get_figheight()
-    # A row and its line for each run with faults, a tick for each fault, a bar for what lasted.
+    # A row with its line for each run with faults, a tick for each fault, a bar if it lasted.
     strip = with_both.axes[-1]
     assert len(strip.lines) == 2 + 3 + 15
     assert len(strip.collections) == 2
     living_axes = with_both.axes[1]
     assert np.min(living_axes.lines[-1].get_ydata()) == 5
-    # The server's restart is a line across the plot, with its name.
+    # The server's restart is a labelled line across the plot.
     assert with_few.axes[0].texts[-1].get_text() == "server killed"
     # No fault widens the plot.
     write_run("no-faults", payload=17_000)
@@ -251,14 +251,14 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
     assert with_few.axes[0].get_xlim() == pytest.approx(same)
 
 
-def test_figures_and_report_of_runs_with_faults(write_run: WriteRun, tmp_path: Path) -> None:
+def test_figures_and_report_show_the_faults_of_runs(write_run: WriteRun, tmp_path: Path) -> None:
     runs = [
         Run.load(write_run("asgd", faults=FEW, rules=RULES)),
         Run.load(write_run("adacomp-0.01", faults=crashes(15))),
         Run.load(write_run("no-point", faults=FEW, evaluations=evaluations_table(0, 1)[:0])),
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of matplotlib, when it finds no room for something
+        warnings.simplefilter("error")  # matplotlib warns if something does not fit
         first, again = (write_figures(runs, tmp_path / name) for name in "ab")
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
@@ -272,7 +272,7 @@ def test_figures_and_report_of_runs_with_faults(write_run: WriteRun, tmp_path: P
     assert all(fault_strip.colour_of(k) == c for k, c in data["fault_kinds"].items())
 
 
-def test_what_a_file_says_of_a_device_is_no_html(write_run: WriteRun, tmp_path: Path) -> None:
+def test_the_report_escapes_the_names_of_devices(write_run: WriteRun, tmp_path: Path) -> None:
     evil = "</script><img src=x onerror=alert(1)>"
     run = Run.load(write_run(faults=[fault("freeze", evil, iteration=1)]))
     text = write_report([run], tmp_path / "report.html").read_text()
@@ -280,6 +280,6 @@ def test_what_a_file_says_of_a_device_is_no_html(write_run: WriteRun, tmp_path: 
     assert "<img" not in text.split('id="data">')[1].split("</script>")[0]
 
 
-def test_the_kinds_that_results_know_are_those_that_a_run_may_have() -> None:
-    """Results read directories without the rest of the package: they have a list of their own."""
+def test_results_know_every_kind_of_fault_that_a_run_may_have() -> None:
+    """``results`` has its own list, because it reads directories without the rest of the package."""
     assert KINDS == faults.KINDS

@@ -1,4 +1,4 @@
-"""Links as asked and as measured, from the run directory alone."""
+"""The table of links as asked for and as measured, from the run directory alone."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ ROUGH = links(direction(0), direction(1, 10_020_000.0), ABSENT, DOWN)
 FAST = direction(4, measured=None, unmeasured="too fast", asked={"rate": 5000 * MBIT})
 
 
-def test_alike_links_are_a_row_and_each_wrong_one_has_its_own(write_run: WriteRun) -> None:
+def test_equal_links_share_a_row_and_each_wrong_link_has_its_own(write_run: WriteRun) -> None:
     run = Run.load(write_run(links=ROUGH))
     good, absent, down = (row.cells for row in link_rows(run))
     assert good == (
@@ -78,7 +78,7 @@ def test_alike_links_are_a_row_and_each_wrong_one_has_its_own(write_run: WriteRu
     assert in_a_sentence(run) == {"links": "3 of 20 shaped links measured: 2 NOT as asked"}
 
 
-def test_what_this_host_could_not_send_is_told(write_run: WriteRun) -> None:
+def test_a_rate_that_this_host_cannot_send_is_a_lower_bound(write_run: WriteRun) -> None:
     starved = direction(0, 8e6)
     starved["measured"]["at_least"] = True
     (row,) = link_rows(Run.load(write_run(links=links(starved))))
@@ -86,7 +86,7 @@ def test_what_this_host_could_not_send_is_told(write_run: WriteRun) -> None:
     assert row.cells[-1] == "as asked, as far as this host can send"
 
 
-def test_what_cannot_be_measured_is_not_wrong(write_run: WriteRun) -> None:
+def test_a_link_that_cannot_be_measured_is_not_wrong(write_run: WriteRun) -> None:
     run = Run.load(write_run(links=links(direction(0), FAST)))
     (_, fast) = (row.cells for row in link_rows(run))
     assert fast[1] == "5 Gbit/s" and fast[-1] == "not measured: too fast"
@@ -94,7 +94,7 @@ def test_what_cannot_be_measured_is_not_wrong(write_run: WriteRun) -> None:
 
 
 @pytest.mark.parametrize("changed", [{}, {"links": None}])
-def test_of_runs_that_shape_nothing_or_are_older_nothing_is_said(
+def test_unshaped_and_older_runs_have_no_table_of_links(
     write_run: WriteRun, changed: dict[str, Any], tmp_path: Path
 ) -> None:
     run = Run.load(write_run(**changed))
@@ -102,7 +102,7 @@ def test_of_runs_that_shape_nothing_or_are_older_nothing_is_said(
     assert 'id="links"' not in write_report([run], tmp_path / "report.html").read_text()
 
 
-def test_show_and_the_report_have_them(
+def test_show_and_the_report_have_the_table_of_links(
     write_run: WriteRun, runs_root: Path, tmp_path: Path
 ) -> None:
     directory = write_run(links=ROUGH)
@@ -119,7 +119,9 @@ def test_show_and_the_report_have_them(
     assert "&lt;down&gt;" in text and "<down>" not in text
 
 
-def test_a_switched_off_probe_says_so(write_run: WriteRun, runs_root: Path, tmp_path: Path) -> None:
+def test_a_probe_that_is_switched_off_is_reported(
+    write_run: WriteRun, runs_root: Path, tmp_path: Path
+) -> None:
     why = "switched off by network.probe"
     directory = write_run(links=links(unmeasured=why))
     shown = CliRunner().invoke(app, ["show", "--runs", str(runs_root)])
@@ -150,5 +152,5 @@ def test_runs_with_and_without_the_probe_are_one_curve(write_run: WriteRun) -> N
         (None, q.UNKNOWN),
     ],
 )
-def test_rates_as_people_read_them(rate: float | None, text: str) -> None:
+def test_rates_are_written_with_the_largest_fitting_unit(rate: float | None, text: str) -> None:
     assert q.as_rate(rate) == text

@@ -1,4 +1,4 @@
-"""Tables, figures and the report, from real run directories."""
+"""Tables, figures, the report and the command line, on complete run directories."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from testbed.results.tables.reaching import reaching
 from tests.results.conftest import GREETINGS, WriteRun, accounting_table, traffic
 
 
-def test_the_tables_numbers(three: Path, runs_root: Path) -> None:
+def test_the_comparison_has_bytes_ratios_and_staleness(three: Path, runs_root: Path) -> None:
     comparison = compare(resolve("quickstart", runs_root), accuracy=95)
     asgd, comp, ada = comparison.rows
     assert comparison.baseline == "asgd"
@@ -45,7 +45,9 @@ def test_plain_text_cuts_nothing_and_lines_up(three: Path, runs_root: Path) -> N
     assert len({line.index("completed") for line in lines[1:]}) == 1
 
 
-def test_figures_are_the_same_bytes_again(three: Path, runs_root: Path, tmp_path: Path) -> None:
+def test_figures_have_the_same_bytes_every_time(
+    three: Path, runs_root: Path, tmp_path: Path
+) -> None:
     runs = resolve("quickstart", runs_root)
     first = write_figures(runs, tmp_path / "a")
     second = write_figures(runs, tmp_path / "b")
@@ -59,7 +61,7 @@ def test_figures_are_the_same_bytes_again(three: Path, runs_root: Path, tmp_path
         assert one.stat().st_size > 2000
 
 
-def test_runs_without_points_can_be_drawn(write_run: WriteRun, tmp_path: Path) -> None:
+def test_runs_without_evaluations_can_be_drawn(write_run: WriteRun, tmp_path: Path) -> None:
     from tests.results.conftest import evaluations_table
 
     run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
@@ -68,21 +70,21 @@ def test_runs_without_points_can_be_drawn(write_run: WriteRun, tmp_path: Path) -
         write_figure([run], tmp_path / "figure.jpeg")
 
 
-def test_the_report_is_one_file_that_asks_for_nothing(
+def test_the_report_is_one_file_that_loads_nothing_else(
     three: Path, runs_root: Path, tmp_path: Path
 ) -> None:
     path = write_report(resolve("quickstart", runs_root), tmp_path / "report.html")
     text = path.read_text()
     assert "Content-Security-Policy" in text
     assert "default-src 'none'" in text
-    # Outside the two scripts nothing is loaded from anywhere.
+    # Outside the two scripts the page loads nothing.
     page = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", page)
     for label in ("asgd", "comp-asgd-0.01", "adacomp-0.01"):
         assert label in page
 
 
-def test_the_report_escapes_what_comes_from_files(write_run: WriteRun, tmp_path: Path) -> None:
+def test_the_report_escapes_text_from_files(write_run: WriteRun, tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>"
     directory = write_run("asgd", ended="failed", reason=evil)
     (directory / "spec.yaml").write_text(f"name: {evil}\n")
@@ -94,7 +96,7 @@ def test_the_report_escapes_what_comes_from_files(write_run: WriteRun, tmp_path:
 
 @pytest.fixture
 def seeds(write_run: WriteRun) -> list[Run]:
-    """ASGD, and AdaComp with three seeds, captured."""
+    """Captured runs: ASGD, and AdaComp with three seeds."""
     accounting = accounting_table(30, 1_000_000)
     runs = [write_run("asgd", accounting=accounting, traffic=traffic())]
     for seed, speed in enumerate((25, 30, 40), 1):
@@ -115,7 +117,7 @@ def seeds(write_run: WriteRun) -> list[Run]:
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_the_page_shows_what_its_link_asks_for(seeds: list[Run], tmp_path: Path) -> None:
-    """In a real browser: the switches, the accuracy, and the table that follows them."""
+    """In a real browser, the link sets the switches and the accuracy, and the table follows them."""
     path = write_report(seeds, tmp_path / "report.html")
 
     def page(view: str) -> str:
@@ -145,7 +147,7 @@ def test_the_page_shows_what_its_link_asks_for(seeds: list[Run], tmp_path: Path)
         ("#ingress=payload&axis=linear&accuracy=90", 90.0, "payload", "linear"),
     ):
         dom = page(view)
-        # What the page computes is what the tables here compute.
+        # The page computes the same table as the code here.
         expected = reaching(curves_of(seeds), accuracy, measure=cast("Measure", measure))
         assert table(dom) == [list(expected.headings), *map(list, expected.cells)]
         assert f"PS ingress, {measure} bytes" in dom
@@ -172,7 +174,9 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_line_in_a_pipe(three: Path, runs_root: Path, tmp_path: Path) -> None:
+def test_the_command_line_writes_plain_text_into_a_pipe(
+    three: Path, runs_root: Path, tmp_path: Path
+) -> None:
     listed = command("ls", "--json", cwd=tmp_path)
     assert [len(e["runs"]) for e in json.loads(listed.stdout)] == [3]
     shown = command("show", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What a run directory says, whole or cut off."""
+"""Reading of run directories, complete or cut off."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from testbed.results.reading.run import KILLED, Run
 from tests.results.conftest import EVERY, WriteRun, evaluations_table, updates_table, write_stream
 
 
-def test_a_completed_run(write_run: WriteRun) -> None:
+def test_a_completed_run_is_read(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd", count=200, payload=1000))
     assert run.id == "quickstart/20261121-074500-1/asgd"
     assert (run.ended, run.summary.reconstructed) == ("completed", False)
@@ -61,17 +61,17 @@ def test_a_stream_cut_off_anywhere_gives_its_complete_batches(tmp_path: Path) ->
         assert read.column("iteration").to_pylist() == list(range(1, 10 * whole + 1))
 
 
-def test_the_curve_in_text_is_read_where_the_stream_is_behind(
+def test_the_curve_in_text_is_read_if_the_stream_has_less(
     write_run: WriteRun, killed_process: dict[str, Any]
 ) -> None:
     directory = write_run("asgd", ended="running", **killed_process)
     (directory / "evaluations.arrows").write_bytes(b"")
     text = (directory / "curve.csv").read_text()
-    (directory / "curve.csv").write_text(text.rstrip("\n")[:-3])  # the last line lost its end
+    (directory / "curve.csv").write_text(text.rstrip("\n")[:-3])  # the last line is cut off
     assert Run.load(directory).evaluations.iteration.tolist() == list(range(0, 191, EVERY))
 
 
-def test_a_run_that_diverged(write_run: WriteRun) -> None:
+def test_a_diverged_run_has_a_best_accuracy_and_no_final_one(write_run: WriteRun) -> None:
     table = evaluations_table(100, 1000)
     loss = table.column("loss").to_numpy().copy()
     accuracy = table.column("accuracy").to_numpy().copy()
@@ -85,7 +85,7 @@ def test_a_run_that_diverged(write_run: WriteRun) -> None:
     assert run.summary.final_accuracy is None
 
 
-def test_a_run_without_any_evaluation(write_run: WriteRun) -> None:
+def test_a_run_without_any_evaluation_is_read(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     assert len(run.evaluations) == 0
     assert run.summary.best_accuracy is None
@@ -100,14 +100,16 @@ def test_a_run_without_any_evaluation(write_run: WriteRun) -> None:
         ('{"format": 2}', "no run's manifest"),
     ],
 )
-def test_what_is_no_run_is_said_so(tmp_path: Path, manifest: str | None, reason: str) -> None:
+def test_a_folder_that_is_no_run_is_refused_with_the_reason(
+    tmp_path: Path, manifest: str | None, reason: str
+) -> None:
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(TestbedError, match=reason):
         Run.load(tmp_path)
 
 
-def test_a_format_of_the_future_is_refused(write_run: WriteRun) -> None:
+def test_a_newer_format_is_refused(write_run: WriteRun) -> None:
     directory = write_run("asgd")
     told = json.loads((directory / "manifest.json").read_text()) | {"format": 2}
     (directory / "manifest.json").write_text(json.dumps(told))
@@ -115,7 +117,7 @@ def test_a_format_of_the_future_is_refused(write_run: WriteRun) -> None:
         Run.load(directory)
 
 
-def test_runs_are_found_by_every_name_they_have(
+def test_runs_are_found_by_each_of_their_names(
     write_run: WriteRun, three: Path, runs_root: Path
 ) -> None:
     older = write_run("asgd", "other/20261120-000000-1", started="2026-11-20T00:00:00+00:00")
@@ -141,7 +143,7 @@ def test_one_broken_run_does_not_hide_the_others(three: Path, runs_root: Path) -
     assert len(execution.unreadable) == 1
 
 
-def test_names_tell_runs_apart(write_run: WriteRun) -> None:
+def test_runs_get_distinct_names(write_run: WriteRun) -> None:
     one = Run.load(write_run("asgd"))
     two = Run.load(write_run("asgd", "quickstart/20261121-080000-2", seed=2))
     three = Run.load(write_run("asgd", "quickstart/20261121-090000-2", seed=2))
@@ -151,7 +153,7 @@ def test_names_tell_runs_apart(write_run: WriteRun) -> None:
 
 
 def test_reading_starts_no_threads(write_run: WriteRun) -> None:
-    """Arrow's threads abort a process that ends while they let go of what was read."""
+    """Arrow's threads abort a process that ends while they free what was read."""
     program = """
 import os, sys
 from pathlib import Path

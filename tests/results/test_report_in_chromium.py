@@ -1,4 +1,4 @@
-"""``report.html`` in a real Chromium: charts drawn, nothing in the console, switches that work."""
+"""``report.html`` in a real Chromium: it draws its charts, logs nothing, and its switches work."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.results.conftest import accounting_table, fault, traffic, writer_of_r
 
 pytestmark = [chromium_needed, pytest.mark.exercises("Chromium")]
 
-# Each visible chart: its curves that have an extent, and what is written on its axes.
+# Each visible chart: the number of curves that have an extent, its width, its axes' text.
 CHARTS = """
 [...document.querySelectorAll(".chart:not([hidden])")].map(chart => ({
   id: chart.id,
@@ -26,7 +26,7 @@ CHARTS = """
   ticks: [...chart.querySelectorAll(".xtick text, .ytick text")].map(tick => tick.textContent),
 }))
 """
-# Relative luminance (WCAG) of what is behind the page, of its text, and of the charts' text.
+# Relative luminance (WCAG) of the page's background, of its text, and of the charts' text and colours.
 LUMINANCES = """(() => {
   const luminance = (css) => {
     const [r, g, b] = css.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
@@ -51,14 +51,14 @@ REACHED = """[...document.querySelectorAll("#reached tr")]
 
 
 def contrast(one: float, other: float) -> float:
-    """WCAG's ratio of two luminances, from 1 to 21."""
+    """Return WCAG's contrast ratio of two luminances, from 1 to 21."""
     darker, lighter = sorted((one, other))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    """ASGD, Comp-ASGD, and AdaComp with two seeds, all captured."""
+    """Captured runs: ASGD, Comp-ASGD, and AdaComp with two seeds."""
     write_run = writer_of_runs(tmp_path_factory.mktemp("runs"))
     both = {"accounting": accounting_table(30, 1_000_000), "traffic": traffic()}
     again = "quickstart/20261121-074902-2"
@@ -84,7 +84,7 @@ def address(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def report(page: Page, address: str) -> Page:
-    """The report, opened anew."""
+    """The report, freshly opened."""
     page.look(dark=False)
     page.open("about:blank")
     page.open(address)
@@ -127,12 +127,12 @@ def test_every_chart_is_drawn_and_can_be_read(report: Page, dark: bool, tmp_path
     assert report.complaints() == []
 
 
-def test_it_asks_nobody_for_anything(report: Page) -> None:
+def test_the_report_requests_nothing_but_itself(report: Page) -> None:
     [itself] = [url for url in report.requests() if not url.startswith("data:")]
     assert itself.endswith("report.html")
 
 
-def test_the_switches_work(report: Page, runs: list[Run]) -> None:
+def test_the_switches_change_the_chart_and_the_table(report: Page, runs: list[Run]) -> None:
     def shown() -> dict[str, Any]:
         return charts(report)["chart-ingress"]
 
@@ -160,7 +160,7 @@ def test_the_switches_work(report: Page, runs: list[Run]) -> None:
     assert report.complaints() == []
 
 
-def test_it_follows_the_colours_of_the_browser_while_it_is_open(report: Page) -> None:
+def test_an_open_report_follows_the_colour_scheme_of_the_browser(report: Page) -> None:
     before = report.evaluate(LUMINANCES)
     report.look(dark=True)
     after = report.evaluate(LUMINANCES)
@@ -169,16 +169,16 @@ def test_it_follows_the_colours_of_the_browser_while_it_is_open(report: Page) ->
     assert after["curves"] != before["curves"]
 
 
-def test_it_fits_a_narrow_window(report: Page, tmp_path: Path) -> None:
+def test_the_report_fits_a_narrow_window(report: Page, tmp_path: Path) -> None:
     report.look(dark=False, width=390)
     report.screenshot(tmp_path / "narrow.png")
-    # What is wider scrolls in a box of its own.
+    # Wider content scrolls in its own box.
     assert report.evaluate("document.documentElement.scrollWidth") <= 390
     assert all(200 < chart["width"] <= 390 for chart in charts(report).values())
     assert report.complaints() == []
 
 
-def test_a_chart_tells_the_value_under_the_mouse(report: Page) -> None:
+def test_a_chart_shows_the_value_under_the_mouse(report: Page) -> None:
     x, y = report.evaluate("""(() => {
       const chart = document.querySelector("#chart-iteration");
       chart.scrollIntoView({block: "center"});
@@ -197,7 +197,7 @@ def test_a_chart_tells_the_value_under_the_mouse(report: Page) -> None:
     assert report.complaints() == []
 
 
-# Ticks and bars below the curves, what is written at server kills, and the panels' titles.
+# Ticks and bars below the curves, curves of living workers, labels of server kills, the legend.
 FAULTS = """
 ["chart-ingress", "chart-iteration"].map(id => {
   const chart = document.getElementById(id);
@@ -212,7 +212,7 @@ FAULTS = """
   };
 })
 """
-# The middle of the last tick of the last chart's strip.
+# The middle of the last tick in the strip of ``chart-iteration``.
 LAST_TICK = """(() => {
   const chart = document.querySelector("#chart-iteration");
   chart.scrollIntoView({block: "center"});
@@ -222,8 +222,8 @@ LAST_TICK = """(() => {
 
 
 @pytest.mark.parametrize("crashes", [3, 100])
-def test_faults_stand_below_the_curves(page: Page, tmp_path: Path, crashes: int) -> None:
-    """Three, of which one is a server's restart and one lasts; or a hundred crashed workers."""
+def test_faults_are_drawn_below_the_curves(page: Page, tmp_path: Path, crashes: int) -> None:
+    """The run has three faults (one lasts, one restarts the server) or a hundred crashed workers."""
     write_run = writer_of_runs(tmp_path / "runs")
     few = [
         fault("freeze", "worker-3", iteration=40),
@@ -242,7 +242,7 @@ def test_faults_stand_below_the_curves(page: Page, tmp_path: Path, crashes: int)
     page.open("about:blank")
     page.open(write_report(runs, tmp_path / "report.html").as_uri())
     for shown in page.evaluate(FAULTS):
-        # A bar is a line, and so is a restart at once, which has no length.
+        # An immediate restart is a bar too, but one without length.
         assert shown["ticks"] == crashes
         assert shown["bars"] == (1 if crashes == 3 else 0)
         assert shown["living"] == (0 if crashes == 3 else 1)

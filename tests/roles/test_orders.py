@@ -1,4 +1,4 @@
-"""The clock's channels to devices, between real processes."""
+"""The clock's channels to devices, in one process and between processes."""
 
 import os
 import select
@@ -14,7 +14,7 @@ from testbed.roles.orders import Order, OrderChannel, OrderChannels, OrderKind
 
 @pytest.fixture
 def ends() -> Iterator[tuple[OrderChannel, OrderChannel]]:
-    """The clock's end and a device's."""
+    """Make a channel; yield the clock's end and the device's."""
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     clock, device = (OrderChannel(end) for end in pair)
     yield clock, device
@@ -23,7 +23,7 @@ def ends() -> Iterator[tuple[OrderChannel, OrderChannel]]:
 
 
 def forked(run: Callable[[], None]) -> int:
-    """Run something in a process of its own; returns its id."""
+    """Call ``run`` in a process of its own, and return the process's id."""
     child = os.fork()
     if child:
         return child
@@ -56,11 +56,9 @@ def test_taking_without_waiting_sees_what_is_there(ends: tuple[OrderChannel, Ord
     assert device.take(wait=False) == Order(OrderKind.STOP)
 
 
-def test_what_a_device_tells_is_heard_whole_and_in_order(
-    ends: tuple[OrderChannel, OrderChannel],
-) -> None:
+def test_reports_arrive_whole_and_in_order(ends: tuple[OrderChannel, OrderChannel]) -> None:
     clock, device = ends
-    # As many messages as the largest mesh's step: beyond a page, and beyond 64 KiB.
+    # As many messages as in a step of the largest mesh: more than a page, and more than 64 KiB.
     messages = [(peer, 10_000_000, 10_000_000) for peer in range(4000)]
     device.tell(base=7, loss=float("inf"), messages=messages)
     device.tell(lost=3)
@@ -71,25 +69,27 @@ def test_what_a_device_tells_is_heard_whole_and_in_order(
     assert clock.hear() == {"lost": 3}
 
 
-def test_a_device_that_is_gone_is_told_nothing(ends: tuple[OrderChannel, OrderChannel]) -> None:
+def test_giving_orders_to_a_device_that_is_gone_is_no_error(
+    ends: tuple[OrderChannel, OrderChannel],
+) -> None:
     clock, device = ends
     device.close()
     clock.give(OrderKind.FINISHED)
     clock.give(OrderKind.STOP)
 
 
-def test_without_the_clock_a_device_is_told_so(ends: tuple[OrderChannel, OrderChannel]) -> None:
+def test_a_device_notices_that_the_clock_is_gone(ends: tuple[OrderChannel, OrderChannel]) -> None:
     clock, device = ends
     clock.give(OrderKind.FINISHED)
     clock.close()
-    assert device.take() == Order(OrderKind.FINISHED)  # what it said before still counts
+    assert device.take() == Order(OrderKind.FINISHED)  # an order given before still arrives
     with pytest.raises(ConnectionError, match="the virtual clock is gone"):
         device.take()
     with pytest.raises(OSError, match="Broken pipe"):
         device.tell(base=1)
 
 
-def test_who_gives_waits_for_a_device_that_is_far_behind(
+def test_giving_orders_waits_for_a_device_whose_queue_is_full(
     ends: tuple[OrderChannel, OrderChannel],
 ) -> None:
     clock, device = ends
@@ -110,7 +110,7 @@ def test_who_gives_waits_for_a_device_that_is_far_behind(
     assert not giving.is_alive()
 
 
-def test_who_does_not_wait_is_told_that_a_device_is_far_behind(
+def test_giving_without_waiting_returns_false_if_the_queue_is_full(
     ends: tuple[OrderChannel, OrderChannel],
 ) -> None:
     clock, device = ends
@@ -137,13 +137,13 @@ def test_claims_never_fill_the_queue(ends: tuple[OrderChannel, OrderChannel]) ->
         assert clock.hear() == {"waits_for": 0, "orders": 3}
         assert clock.hear()["base"] == 1
     device.tell(base=2)
-    device.claim("parameters")  # the clock reads nothing, and learns nothing from it
+    device.claim("parameters")  # dropped: the clock has not read the report before it
     assert clock.heard() == [{"base": 2}]
     device.claim("parameters")
     assert clock.heard() == [{"waits_for": "parameters"}]
 
 
-def test_each_forked_device_has_its_own() -> None:
+def test_each_forked_device_has_its_own_channel() -> None:
     leaves = OrderChannels(3)
 
     def answer(number: int) -> None:
@@ -167,7 +167,7 @@ def test_each_forked_device_has_its_own() -> None:
 
 
 def test_devices_notice_when_the_clock_s_process_ends() -> None:
-    """Every other process has to have closed the clock's ends, for a device to see it."""
+    """A device notices only if every other process has closed the clock's ends."""
     leaves = OrderChannels(2)
     ready, go = os.pipe()
 

@@ -1,4 +1,4 @@
-"""When a server may say that nothing can happen any more, and when a worker claims that it waits."""
+"""The claims that prove a standstill to a server, and when a worker makes them."""
 
 import contextlib
 import socket
@@ -29,8 +29,8 @@ def test_two_claims_made_after_the_queues_were_seen_empty_are_a_standstill() -> 
     assert suspicion.confirmed(CLAIM, idle=True)
 
 
-def test_claims_that_were_made_before_the_queues_were_seen_empty_count_for_nothing() -> None:
-    """They may say what was true when something was still under way."""
+def test_claims_from_before_the_queues_were_seen_empty_do_not_count() -> None:
+    """They may have been made while something was still under way."""
     first, busy = Suspicion(), Suspicion()
     assert not first.confirmed(CLAIM * 10, idle=True)  # the first look at the queues
     assert not busy.confirmed(CLAIM * 10, idle=False)
@@ -40,7 +40,7 @@ def test_claims_that_were_made_before_the_queues_were_seen_empty_count_for_nothi
         assert suspicion.confirmed(CLAIM, idle=True)
 
 
-def test_something_that_moves_in_between_begins_it_anew() -> None:
+def test_bytes_that_move_between_claims_restart_the_count() -> None:
     suspicion = Suspicion()
     for _ in range(5):
         assert not suspicion.confirmed([], idle=True)
@@ -50,7 +50,7 @@ def test_something_that_moves_in_between_begins_it_anew() -> None:
     assert suspicion.confirmed(CLAIM * ENOUGH, idle=True)
 
 
-def test_nobody_claims_is_no_standstill_however_long_it_lasts() -> None:
+def test_without_claims_there_is_never_a_standstill() -> None:
     suspicion = Suspicion()
     assert not any(suspicion.confirmed([], idle=True) for _ in range(1000))
 
@@ -84,7 +84,7 @@ def test_a_worker_claims_only_if_nothing_of_it_or_for_it_is_under_way(
     assert claims() == []
     ours.recv(100)
     assert claims() == ["version 5"]
-    # More than the other side's kernel takes, while nobody reads there.
+    # More than the other side's kernel takes while nothing is read there.
     ours.setblocking(False)
     sent = 0
     with contextlib.suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""What comes about a second time stands once."""
+"""Records that a restored server produces a second time are dropped."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def kept(message: Message | None) -> list[int]:
     return [int(one) for one in rows["iteration"]]
 
 
-def test_rows_stand_once_however_they_are_cut() -> None:
+def test_a_repeated_row_is_dropped_in_messages_of_any_size() -> None:
     once = Deduplication()
     assert kept(once.new(updates(1, 2, 3, 4))) == [1, 2, 3, 4]
     once.back_to({"updates": 1})
@@ -32,7 +32,7 @@ def test_rows_stand_once_however_they_are_cut() -> None:
     assert kept(once.new(updates(7))) == [7]
 
 
-def test_going_back_while_it_goes_on_from_before() -> None:
+def test_a_second_restore_while_records_still_repeat() -> None:
     once = Deduplication()
     assert once.is_new("faults") and once.is_new("faults") and once.is_new("faults")
     once.back_to({"faults": 1})

@@ -1,4 +1,4 @@
-"""Which evaluations were left out, in words and in the summary."""
+"""Evaluations that were left out: in words, in the summary, and in the ingress."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_many_are_not_all_named() -> None:
     assert ranges(squares, most=3) == "0, 1, 4, and 47 more"
 
 
-def test_the_first_is_told_and_a_server_that_goes_back_has_them_again() -> None:
+def test_the_first_causes_a_warning_and_a_restore_removes_later_ones() -> None:
     left_out = LeftOut()
     assert left_out.summary() == {}
     assert "of update 1,000 is left out" in (left_out.add(1000, "no room") or "")
@@ -42,7 +42,7 @@ def test_the_first_is_told_and_a_server_that_goes_back_has_them_again() -> None:
     assert LeftOut(left_out).told == "1 evaluation was left out, of update 1000"
 
 
-def test_what_is_left_out_is_not_waited_for() -> None:
+def test_a_left_out_evaluation_is_not_waited_for() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
         ingress.checkpoint(version, version / 100, LEDGER)
@@ -55,13 +55,13 @@ def test_what_is_left_out_is_not_waited_for() -> None:
     assert ingress.due == 0
 
 
-def test_what_nobody_will_tell_of_is_given_up() -> None:
+def test_results_that_will_not_come_are_given_up() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
         ingress.checkpoint(version, version / 100, LEDGER)
     ingress.evaluated(100, 30.0, 2.1, 0.0)
     assert ingress.unheard == 2
     assert ingress.give_up() == [0, 200]
-    assert (ingress.unheard, ingress.due) == (0, 1)  # of one the counter's reading is to come
+    assert (ingress.unheard, ingress.due) == (0, 1)  # one still waits for a reading of the counter
     ingress.counted(9.0, 900)
     assert [row["iteration"] for row in ingress.complete()] == [100]

@@ -1,4 +1,4 @@
-"""Where the pushes of a worker lie that had several connections."""
+"""The positions of a worker's pushes in the stream of its several connections."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ def connection(message: int, payload: int, incomplete: int = 0) -> Connection:
     return Connection("worker-0", "10.77.0.5", 1, message, incomplete, payload, 0, 0, None)
 
 
-def test_pushes_lie_behind_what_earlier_connections_sent() -> None:
-    # Three pushes of 100 bytes over the first, of which 50 more came to nothing; two over the second.
+def test_pushes_lie_after_all_bytes_of_earlier_connections() -> None:
+    # First: three pushes of 100 bytes, then 50 bytes of an incomplete one. Second: two pushes.
     message, payload = np.array([196, 164, 164, 196, 164]), np.full(5, 100)
     ends, sizes = _placed(
         message, payload, [connection(556, 300, incomplete=50), connection(360, 200)]
@@ -19,13 +19,13 @@ def test_pushes_lie_behind_what_earlier_connections_sent() -> None:
     assert sizes.tolist() == [100] * 5
 
 
-def test_a_push_that_came_when_training_was_over_has_no_row() -> None:
+def test_a_push_after_training_is_placed_without_a_row() -> None:
     ends, sizes = _placed(
         np.array([196]), np.array([100]), [connection(196, 100), connection(360, 100)]
     )
     assert ends.tolist() == [196, 196 + 64 + 100] and sizes.tolist() == [100, 100]
 
 
-def test_of_a_run_that_was_cut_short_nobody_told_of_connections() -> None:
+def test_pushes_of_a_run_cut_short_are_placed_without_connections() -> None:
     ends, sizes = _placed(np.array([196, 164]), np.array([100, 100]), [])
     assert ends.tolist() == [196, 360] and sizes.tolist() == [100, 100]

@@ -1,4 +1,4 @@
-"""Connections that faults leave behind, against what a capture shows of them."""
+"""The server's ledger of connections that faults disturbed, compared with a capture's flows."""
 
 from typing import Any
 
@@ -53,14 +53,14 @@ def test_a_port_that_is_used_again_has_a_flow_of_its_own() -> None:
     assert [(one.expected, one.found) for one in differences] == [(71, 70)]
 
 
-def test_a_call_that_was_refused_is_not_the_connection_from_the_same_port() -> None:
+def test_a_refused_connection_is_not_a_later_one_from_the_same_port() -> None:
     account = seen({}, {"stream_bytes": 100, "whole_bytes": 100})
     account.flows["stream_bytes"][1] = 0
     account.flows["opened"][1] = False  # a reset, and no SYN
     assert not ledgers(connection(100)).reconcile(account)
 
 
-def test_a_killed_server_s_connection_from_the_same_port_is_not_that_of_the_next() -> None:
+def test_a_flow_to_a_killed_server_is_not_the_next_one_from_its_port() -> None:
     of_killed, of_next = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
     told = ledgers(connection(70))
     told.server_kills = 1
@@ -69,18 +69,18 @@ def test_a_killed_server_s_connection_from_the_same_port_is_not_that_of_the_next
     assert [one.found for one in differences] == [100, 32]
 
 
-def test_what_is_behind_a_gap_that_was_not_filled_never_reached_the_server() -> None:
+def test_bytes_after_an_unfilled_gap_never_reached_the_server() -> None:
     cut = {"stream_bytes": 150, "whole_bytes": 100, "missing_bytes": 30, "reset": True}
     assert not ledgers(connection(100)).reconcile(seen(cut))
-    # Another number of bytes, or a connection that went on: somebody counts wrongly.
+    # Another number of bytes, or a connection that went on: one of the two counts is wrong.
     assert ledgers(connection(120)).reconcile(seen(cut))
     assert ledgers(connection(100)).reconcile(seen(cut | {"reset": False}))
 
 
-def test_what_came_after_the_server_had_closed_the_connection_never_reached_it() -> None:
+def test_bytes_after_the_server_closed_a_connection_never_reached_it() -> None:
     late = {"stream_bytes": 150, "whole_bytes": 150, "acknowledged_bytes": 100}
     assert not ledgers(connection(100)).reconcile(seen(late))
-    # What its kernel had acknowledged, it had.
+    # Bytes that its kernel acknowledged did reach it.
     assert ledgers(connection(100)).reconcile(seen(late | {"acknowledged_bytes": 120}))
     assert ledgers(connection(160)).reconcile(seen(late | {"acknowledged_bytes": 160}))
 
@@ -94,7 +94,7 @@ def test_a_damaged_sequence_number_is_not_taken_for_bytes_that_arrived() -> None
     assert ledgers(connection(100)).reconcile(seen(still_open))
 
 
-def test_frames_with_a_damaged_port_are_of_no_connection() -> None:
+def test_frames_with_a_damaged_port_belong_to_no_connection() -> None:
     whole = {"stream_bytes": 100, "whole_bytes": 100, "acknowledged_bytes": 100}
     account = seen(whole, {"stream_bytes": 1448})
     account.flows["source_port"][2] = 40_001

@@ -1,4 +1,4 @@
-"""What a run that goes on finds in its directory, and making room there."""
+"""Resuming a run in its directory: earlier traffic files, damaged marks, and the lock."""
 
 from contextlib import closing
 from pathlib import Path
@@ -14,12 +14,12 @@ from testbed.telemetry.run_log import Kept, RunLog
 
 
 def resumption(times: int) -> Resumption:
-    """Of a run that was resumed so often before."""
+    """Make the resumption of a run that was resumed ``times`` times before."""
     kept = Kept({"resumed": [{}] * times}, {}, (), {})
     return Resumption(kept, None, None, None, host_seconds=0.0, lock=-1)
 
 
-def test_what_was_captured_before_is_put_aside(tmp_path: Path) -> None:
+def test_earlier_traffic_files_are_put_aside(tmp_path: Path) -> None:
     traffic = tmp_path / "traffic"
     for times in range(2):
         traffic.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ def test_a_run_that_was_killed_at_once_has_nothing_to_put_aside(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_marks_are_said_and_the_run_is_let_go_of(tmp_path: Path) -> None:
+def test_damaged_marks_are_reported_and_the_lock_is_released(tmp_path: Path) -> None:
     directory = tmp_path / "small" / "time-1" / "asgd"
     about = {"experiment": "small", "algorithm": "asgd", "seed": 1, "engine": "emulation"}
     log = RunLog(directory, "", about | {"clock": "wall", "workers": 2, "versions": {}})

@@ -1,4 +1,4 @@
-"""Devices that are slowed down again and again: the run ends with a reason, and can be drawn."""
+"""Simulated runs whose devices are slowed down without end fail with a reason, and can be drawn."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
 
 
 class Nobody:
-    """A watcher that does not look."""
+    """A watcher that ignores what it is shown."""
 
     def progress(self, progress: Progress) -> None:
         pass
@@ -36,7 +36,7 @@ def watch(_plan: Plan, _number: int, _count: int) -> Nobody:
 
 @pytest.mark.parametrize("factor", [10, 1_000_000])
 @pytest.mark.parametrize("algorithm", [{"name": "asgd"}, SYNCHRONOUS], ids=["asgd", "sync-sgd"])
-def test_slow_for_good_after_every_push(
+def test_a_run_that_is_slowed_down_without_end_fails_with_a_reason(
     algorithm: dict[str, Any], factor: float, tmp_path: Path
 ) -> None:
     spec = {

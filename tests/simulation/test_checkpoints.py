@@ -1,4 +1,4 @@
-"""A simulated system that goes on from a checkpoint ends as the undisturbed one does, to the bit."""
+"""A simulated system that goes on from a checkpoint ends as an undisturbed one does, to the bit."""
 
 import functools
 import hashlib
@@ -101,7 +101,7 @@ def digits() -> datasets.Dataset:
 
 
 class Going:
-    """A system, and what was observed of it; what is going to be told is kept in ``rows``."""
+    """A system, and an observer that keeps the rows and the records of faults and suspicions."""
 
     def __init__(self, settings: Settings) -> None:
         self.rows: list[UpdateRow] = []
@@ -126,7 +126,7 @@ class Going:
         self.faults.append({"welcomed": worker, "time": time})
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Go on to the end; returns what came out."""
+        """Run to the end; return the parameters' digest, the ledgers and the time."""
         self.system.clock.run(between)
         digest = hashlib.sha256(self.system.parameters.tobytes()).hexdigest()
         ledger = self.system.ledger()
@@ -146,7 +146,7 @@ def without_host_time(rows: list[UpdateRow]) -> npt.NDArray[np.void]:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
+def test_a_restored_system_ends_as_the_undisturbed_one_does(tmp_path: Path, name: str) -> None:
     run = settings(name, tmp_path)
     undisturbed = Going(run)
     taken: list[tuple[int, Path]] = []
@@ -155,7 +155,7 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
     def between() -> None:
         nonlocal events
         events += 1
-        if events % 37 == 5:  # wherever that is: inside an update, and at its ends
+        if events % 37 == 5:  # at any place: within an update, or at its ends
             folder = tmp_path / f"{events}"
             state = {
                 "rows": len(undisturbed.rows),
@@ -168,7 +168,7 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
 
     end = undisturbed.end(between)
     rows = without_host_time(undisturbed.rows)
-    assert end["parameters"] == Going(run).end()["parameters"]  # taking them changes nothing
+    assert end["parameters"] == Going(run).end()["parameters"]  # taking checkpoints changes nothing
     chosen = [taken[0], taken[len(taken) // 3], taken[-1]]
     assert chosen[1][0] > 0
     for count, folder in chosen:
@@ -179,11 +179,11 @@ def test_it_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
         going_on.system.restore(state["system"])
         assert going_on.end() == end
         assert going_on.faults == undisturbed.faults[state["faults"] :]
-        # As bytes: losses that a worker did not send are NaN.
+        # Compared as bytes, because losses that a worker did not send are NaN.
         assert without_host_time(going_on.rows).tobytes() == rows[count:].tobytes()
 
 
-def test_a_checkpoint_of_a_checkpoint_is_the_same(tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_restored_system_is_the_same(tmp_path: Path) -> None:
     run = settings("push-and-wait, shaped", tmp_path)
     one = Going(run)
     state: list[Any] = []

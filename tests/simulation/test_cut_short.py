@@ -1,4 +1,4 @@
-"""A simulation that its faults end early: what its summary counts."""
+"""The bytes in the summary of a simulation that faults end early."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from testbed.experiment.spec import Spec
 from tests.simulation.test_beyond import watch
 
 
-def test_what_had_arrived_and_was_no_update_came_after_the_last_one(tmp_path: Path) -> None:
+def test_pushes_under_way_at_the_end_are_counted_after_the_drain(tmp_path: Path) -> None:
     spec = {
         "name": "cut-short",
         "dataset": "digits",
@@ -19,7 +19,7 @@ def test_what_had_arrived_and_was_no_update_came_after_the_last_one(tmp_path: Pa
         "engine": "simulation",
         "algorithms": [{"name": "asgd"}],
         "devices": {"workers": 2},
-        "network": {"uplink": "2mbit"},  # a push is 1.75 s on its way
+        "network": {"uplink": "2mbit"},  # a push takes 1.75 s
         "compute": {"distribution": "constant", "mean": "100ms"},
         "faults": [{"who": {"number": 2}, "when": {"time": "9s"}, "how": "stop-network"}],
         "evaluation": {"every": 50, "images": 50},

@@ -1,4 +1,4 @@
-"""Simulated runs in which things go wrong: who is struck, what is counted, what is not left behind."""
+"""Simulated runs with faults: the effects on workers and links, the ledgers, and the state kept."""
 
 import functools
 from collections import Counter
@@ -28,7 +28,7 @@ LINKS: dict[str, dict[str, Any]] = {
     "unshaped": {},
     "shaped": {"uplink": "20mbit", "downlink": "50mbit", "delay": "5ms"},
 }
-"""On which a push takes 0.2 s at most, so that one comes through between two faults."""
+"""Links on which a push takes at most 0.2 s, so that one gets through between two faults."""
 HEADER = 32
 GREETING = 64
 
@@ -43,7 +43,7 @@ def run(algorithm: str, *faults: Mapping[str, Any], **changes: Any) -> Simulated
 
 
 def leaks_nothing(star: System) -> None:
-    """What is stored is what somebody still needs."""
+    """Check that only what a worker still needs is stored, and nothing of lost workers."""
     assert isinstance(star, StarSystem)
     workers = star._workers
     assert held(workers) == workers._versions._holders
@@ -81,7 +81,7 @@ def undisturbed_run(algorithm: str, network: str) -> Simulated:
 
 
 def consistent(one: Simulated) -> None:
-    """The invariants of the ledgers."""
+    """Check the invariants of the rows, the ledgers and the fault records."""
     rows, asks = one.rows, not one.settings.training.algorithm["name"].startswith("sync")
     applied = rows[rows["applied"]]
     assert (np.diff(rows["time"]) >= 0).all()
@@ -115,7 +115,9 @@ def consistent(one: Simulated) -> None:
         ("push-and-interrupt", "unshaped"),
     ],
 )
-def test_each_fault_with_each_protocol(algorithm: str, fault: str, network: str) -> None:
+def test_a_fault_leaves_ledgers_consistent_and_runs_reproducible(
+    algorithm: str, fault: str, network: str
+) -> None:
     one = run(algorithm, FAULTS[fault], network=LINKS[network])
     assert one.system.version == UPDATES
     consistent(one)
@@ -132,7 +134,7 @@ def test_each_fault_with_each_protocol(algorithm: str, fault: str, network: str)
 
 
 LONG = {"training": {"batch_size": 10, "learning_rate": 0.05, "updates": 150}}
-"""Enough for faults to overlap, to end and to come back."""
+"""Enough updates for faults to overlap, to end and to come back."""
 
 
 @pytest.mark.parametrize("algorithm", ["asgd", "pull", "push-and-wait", "push-and-interrupt"])
@@ -145,10 +147,10 @@ LONG = {"training": {"batch_size": 10, "learning_rate": 0.05, "updates": 150}}
     ],
     ids=["outage", "partition", "slow downlink"],
 )
-def test_what_arrived_at_a_frozen_worker_is_not_moved_by_its_link(
+def test_link_faults_do_not_move_arrivals_at_a_frozen_worker(
     algorithm: str, during: dict[str, Any]
 ) -> None:
-    """Version after version arrives while it is frozen; they have left the link before it changes."""
+    """Versions arrive while it is frozen; they have left the link before the link's fault."""
     freeze = ONE | {"when": {"time": "1s"}, "how": "freeze", "lasting": "4s"}
     link = {"network": {"downlink": "20mbit"}}
     one = run(algorithm, freeze, ONE | {"when": {"time": "2s"}} | during, **link, **LONG)
@@ -157,7 +159,7 @@ def test_what_arrived_at_a_frozen_worker_is_not_moved_by_its_link(
     assert next(t for t in times_of(one, 1) if t > 1.1) < 5.5
 
 
-def test_of_slow_links_at_the_same_time_the_least_rate_holds_whichever_came_last() -> None:
+def test_a_later_slow_link_fault_does_not_raise_the_rate_again() -> None:
     how = {"compute": {"mean": "100ms"}, "network": {"downlink": "50mbit"}}
 
     def slow(at: str, rate: str) -> dict[str, Any]:
@@ -169,8 +171,8 @@ def test_of_slow_links_at_the_same_time_the_least_rate_holds_whichever_came_last
 
 
 @pytest.mark.parametrize("algorithm", SERVED)
-def test_what_never_happens_changes_nothing(algorithm: str) -> None:
-    """A run with a schedule whose faults come too late is that without one, to the bit."""
+def test_a_schedule_whose_faults_come_too_late_changes_nothing(algorithm: str) -> None:
+    """The run is the same as one without a schedule, to the bit."""
     late = {"when": {"time": "1h"}, "how": "kill"}
     devices = {"workers": WORKERS}
     for network in NETWORKS:
@@ -188,8 +190,8 @@ def times_of(one: Simulated, worker: int) -> list[float]:
     return list(rows["time"][rows["worker"] == worker].tolist())
 
 
-def test_a_frozen_worker_pushes_as_much_later() -> None:
-    """With constant durations everything of it is later by as long as it was frozen."""
+def test_a_freeze_delays_later_pushes_by_its_length() -> None:
+    """With constant durations, all that it does later is late by the length of the freeze."""
     how = {"compute": {"mean": "100ms"}, "waiting": {"distribution": "constant"}}
     fault = ONE | {"when": {"time": "250ms"}, "how": "freeze", "lasting": "130ms"}
     times = times_of(run("asgd", fault, **how), 1)
@@ -206,14 +208,14 @@ def test_two_freezes_that_overlap_last_until_the_later_end() -> None:
     assert times[:4] == pytest.approx([0.1, 0.2, 0.48, 0.58])
 
 
-def test_a_link_that_is_down_holds_what_is_sent_and_computing_goes_on() -> None:
+def test_a_link_that_is_down_holds_messages_while_computing_goes_on() -> None:
     how = {"compute": {"mean": "100ms"}, "waiting": {"distribution": "constant"}}
     fault = ONE | {"when": {"time": "250ms"}, "how": "stop-network", "lasting": "130ms"}
     times = times_of(run("asgd", fault, **how), 1)
     assert times[:4] == pytest.approx([0.1, 0.2, 0.38, 0.48])
 
 
-def test_a_slow_worker_takes_longer_for_what_it_begins_meanwhile() -> None:
+def test_a_slow_worker_takes_longer_for_computations_begun_meanwhile() -> None:
     how = {"compute": {"mean": "100ms"}, "waiting": {"distribution": "constant"}}
     slow = {"kind": "slow", "factor": 3}
     fault = ONE | {"when": {"time": "150ms"}, "how": slow, "lasting": "100ms"}
@@ -221,7 +223,7 @@ def test_a_slow_worker_takes_longer_for_what_it_begins_meanwhile() -> None:
     assert times[:5] == pytest.approx([0.1, 0.2, 0.5, 0.6, 0.7])
 
 
-def test_a_slow_link_stretches_what_is_under_way() -> None:
+def test_a_slow_link_stretches_messages_under_way() -> None:
     how = {"compute": {"mean": "100ms"}, "waiting": {"distribution": "constant"}}
     network = {"network": {"uplink": "80mbit"}}
     usual = times_of(run("asgd", **how, **network), 1)
@@ -236,25 +238,25 @@ def test_a_slow_link_stretches_what_is_under_way() -> None:
     assert times_of(run("asgd", **how, **network), 0) == usual
 
 
-def test_a_killed_worker_comes_back_with_nothing() -> None:
+def test_a_killed_worker_comes_back_without_its_state() -> None:
     how = {"compute": {"mean": "100ms"}, "waiting": {"distribution": "constant"}}
     fault = ONE | {"when": {"time": "250ms"}, "how": "kill", "lasting": "130ms"}
     one = run("asgd", fault, **how)
     assert times_of(one, 1)[:4] == pytest.approx([0.1, 0.2, 0.48, 0.58])
     plain = run("asgd", **how)
-    # It greets and asks again. What it had been told to send already came, too late for an update.
+    # It greets and asks again. The push that it was told to send is counted, too late for an update.
     assert one.before["payload_bytes"] - plain.before["payload_bytes"] == one.size
     more = one.before["message_bytes"] - plain.before["message_bytes"]
     assert more == one.size + 2 * HEADER + GREETING + HEADER
     begin, end = one.faults
     assert (begin["phase"], begin["time"], begin["duration"]) == ("begin", 0.25, 0.13)
     assert (end["phase"], end["time"], end["devices"]) == ("end", pytest.approx(0.38), [1])
-    # Another incarnation draws other mini-batches: its losses are of others.
+    # Its new incarnation draws other mini-batches.
     assert one.digest != plain.digest
 
 
 @pytest.mark.parametrize("how", ["freeze", "kill", "stop-network"])
-def test_who_is_gone_for_good_sends_nothing_any_more(how: str) -> None:
+def test_a_worker_that_is_gone_for_good_sends_nothing_more(how: str) -> None:
     one = run("adacomp", ONE | {"when": {"time": "250ms"}, "how": how})
     assert times_of(one, 1)
     assert max(times_of(one, 1)) <= 0.25
@@ -262,7 +264,7 @@ def test_who_is_gone_for_good_sends_nothing_any_more(how: str) -> None:
     assert one.system.version == UPDATES
 
 
-def test_after_which_pushes_it_happens_does_not_depend_on_the_network() -> None:
+def test_a_fault_strikes_after_the_same_pushes_on_any_network() -> None:
     fault = {"when": {"probability": 0.2}, "how": "freeze"}
     made: list[dict[int, int]] = []
     for network in LINKS.values():
@@ -275,21 +277,21 @@ def test_after_which_pushes_it_happens_does_not_depend_on_the_network() -> None:
     assert all(made[0][w] == made[1][w] for w in shared)
 
 
-def test_when_all_are_gone_the_run_is_over() -> None:
+def test_the_run_is_over_when_all_workers_are_frozen_for_good() -> None:
     fault = {"when": {"probability": 1}, "how": "freeze"}
     one = run("asgd", fault)
     assert one.system.version == WORKERS
     consistent(one)
 
 
-def test_faults_without_end_do_not_keep_a_dead_run_alive() -> None:
+def test_endless_faults_do_not_keep_a_run_without_pushes_going() -> None:
     dead = {"when": {"time": "250ms"}, "how": "freeze"}
     ever = {"when": {"mean_time": "1s"}, "how": {"kind": "slow", "factor": 2}, "lasting": "1s"}
     one = run("sync-all", dead, ever, devices={"workers": WORKERS, "suspect_after": None})
     assert one.system.version < UPDATES
 
 
-def test_a_synchronous_server_goes_on_without_the_frozen() -> None:
+def test_a_synchronous_server_goes_on_without_a_frozen_worker() -> None:
     fault = ONE | {"when": {"iteration": 5}, "how": "freeze"}
     one = run("sync-all", fault)
     assert one.system.version == UPDATES
@@ -348,7 +350,9 @@ PARTITIONS = st.builds(
     st.integers(0, 5),
     st.booleans(),
 )
-def test_chaos(algorithm: str, network: str, faults: list[Any], seed: int, batched: bool) -> None:
+def test_random_faults_leave_the_ledgers_consistent(
+    algorithm: str, network: str, faults: list[Any], seed: int, batched: bool
+) -> None:
     chosen = faulty(
         algorithm,
         *faults,
@@ -363,6 +367,6 @@ def test_chaos(algorithm: str, network: str, faults: list[Any], seed: int, batch
     if len(one.rows):
         consistent(one)
     if one.system.version < 150:
-        # Only because nobody is left who could push.
+        # It ended early only because no worker is left that could push.
         gone = [r for r in one.faults if r["phase"] == "begin" and r["duration"] is None]
         assert {w for r in gone if r["fault"] != "slow" for w in r["devices"]} or not one.rows.size

@@ -79,7 +79,7 @@ def _digits(seed: int) -> datasets.Dataset:
 
 
 class Simulated:
-    """One run, and what was observed of it."""
+    """One run, and the observer that keeps its rows and records."""
 
     def __init__(self, settings: Settings, between: Callable[[System], None] | None = None) -> None:
         self.settings = settings
@@ -103,7 +103,7 @@ class Simulated:
 
     @property
     def rows(self) -> npt.NDArray[np.void]:
-        """As the run's record will have them, without the host's time."""
+        """The rows as the run's record has them, with the host's time set to 0."""
         rows = np.array(self._rows, UPDATE)
         rows["host_time"] = 0
         return rows
@@ -128,7 +128,7 @@ class Simulated:
 
 @functools.cache
 def simulated(algorithm: str, network: str) -> Simulated:
-    """A run that many tests look at, and none changes."""
+    """Return a run that many tests look at, and none changes."""
     return Simulated(settings(algorithm, network=NETWORKS[network]))
 
 
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", ["adacomp", "sync-all", "push-and-wait"])
-def test_suspicions_are_the_same_too(algorithm: str, network: str) -> None:
+def test_suspicions_are_reproducible(algorithm: str, network: str) -> None:
     how = {
         "network": NETWORKS[network],
         "devices": {"workers": WORKERS, "suspect_after": "200ms"},
@@ -168,7 +168,7 @@ def test_suspicions_are_the_same_too(algorithm: str, network: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_rows_tell_a_run_that_can_be(algorithm: str) -> None:
+def test_rows_are_consistent_with_each_other(algorithm: str) -> None:
     run = simulated(algorithm, "unshaped")
     rows = run.rows
     assert run.system.version == UPDATES
@@ -189,7 +189,7 @@ def test_rows_tell_a_run_that_can_be(algorithm: str) -> None:
             assert (applied["staleness"] == 0).all()
             assert (late["staleness"] == late["iteration"] - late["base_version"]).all()
         assert (late["base_version"] < late["iteration"]).all()
-        # Only who listens knows that it is late.
+        # Only with push-and-wait does a worker finish although it knows that it is late.
         reports = rows["payload_bytes"] == 0
         assert reports.any() == (algorithm == "push-and-wait")
         assert np.isnan(rows["loss"]).tolist() == reports.tolist()
@@ -197,20 +197,20 @@ def test_rows_tell_a_run_that_can_be(algorithm: str) -> None:
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", SERVED)
-def test_a_server_s_bytes_follow_from_its_rows(algorithm: str, network: str) -> None:
+def test_the_bytes_at_a_server_follow_from_its_rows(algorithm: str, network: str) -> None:
     run = simulated(algorithm, network)
     rows, asks = run.rows, not algorithm.startswith("push")
     payload = int(rows["payload_bytes"].sum())
     assert run.checkpoints[-1].ledger["payload_bytes"] == payload
-    # A greeting with the secret each; a header around every push or report; behind every push but
-    # the last, and behind every greeting, a pull.
+    # Each worker sends a greeting with the secret; every push or report has a header; a pull follows
+    # every greeting, and every push but the last.
     greetings = WORKERS * (64 + 32 * asks)
     message = greetings + payload + 32 * len(rows) + 32 * asks * (len(rows) - 1)
     assert run.checkpoints[-1].ledger["message_bytes"] == message
     own = rows["message_bytes"].sum()
     assert message - 64 * WORKERS - 32 * asks * WORKERS <= own <= message
     assert run.before["message_bytes"] == message + 32 * asks
-    # What was under way comes in behind the end, whole.
+    # Messages under way at the end are counted after it, whole.
     more = {key: run.after[key] - run.before[key] for key in run.after}
     assert more["message_bytes"] >= more["payload_bytes"]
     if algorithm in ("asgd", "sync-all", "pull"):
@@ -223,7 +223,7 @@ def test_a_server_s_bytes_follow_from_its_rows(algorithm: str, network: str) -> 
 def test_wire_bytes_follow_from_the_messages() -> None:
     run = simulated("asgd", "shaped")
     assert isinstance(run.system, StarSystem)
-    pulls = Counter(run.rows["worker"][:-1].tolist())  # behind every push but the last
+    pulls = Counter(run.rows["worker"][:-1].tolist())  # after every push but the last
     acknowledged = 0
     for worker in range(WORKERS):
         way = Acknowledgements()
@@ -240,7 +240,7 @@ def test_wire_bytes_follow_from_the_messages() -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_peers_bytes_follow_from_their_steps(network: str) -> None:
+def test_the_bytes_at_peers_follow_from_their_steps(network: str) -> None:
     run = simulated("all-to-all", network)
     rows = run.rows
     others = WORKERS - 1
@@ -262,7 +262,7 @@ def test_peers_bytes_follow_from_their_steps(network: str) -> None:
 
 
 def held(workers: SimulatedWorkers) -> Counter[Any]:
-    """The parameters that outstanding workers still need, counted by hand."""
+    """Count by hand, for each version's parameters, how many computations still need them."""
     needed: Counter[Any] = Counter()
     for there in workers._there:
         needed.update(key for key, _ in there)
@@ -294,7 +294,7 @@ def test_versions_are_stored_once_and_as_long_as_they_are_needed(
     workers = run.system._workers
     look(run.system)
     assert most > 0 or workers._at_once
-    assert most <= WORKERS + 1  # one for each worker, and one on its way
+    assert most <= WORKERS + 1  # one for each worker, and one under way
     for key, count in held(workers).items():
         for _ in range(count):
             workers._versions.release(key)
@@ -322,7 +322,7 @@ def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str, netw
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", ["asgd", "sync-all", "pull", "push-and-wait"])
 def test_a_run_can_be_computed_again_from_its_rows(algorithm: str, network: str) -> None:
-    """Each gradient is of the version that its row tells, and of its worker's next mini-batch."""
+    """Each gradient is computed at its row's base version, on its worker's next mini-batch."""
     run = simulated(algorithm, network)
     learner, data = Learner("mlp", 10), _digits(3)
     versions = [initialise("mlp", "paper", stream(3, "initial"))]
@@ -348,7 +348,7 @@ def test_a_run_can_be_computed_again_from_its_rows(algorithm: str, network: str)
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_peers_receive_the_gradients_that_were_sent(network: str) -> None:
-    """Whenever they arrive: the sender may have computed another one meanwhile."""
+    """This holds although the sender may have computed another gradient before they arrive."""
     sent: dict[int, list[bytes]] = {peer: [] for peer in range(WORKERS)}
     taken: Counter[tuple[int, int]] = Counter()
 
@@ -382,7 +382,7 @@ def test_peers_receive_the_gradients_that_were_sent(network: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_shorter_run_is_the_beginning_of_a_longer_one(algorithm: str) -> None:
-    """However far ahead gradients are computed, none is computed at what is not there yet."""
+    """Gradients are computed ahead, but none at parameters that do not exist yet."""
     training = {"batch_size": 10, "learning_rate": 0.05, "updates": 20}
     long = simulated(algorithm, "unshaped")
     short = Simulated(settings(algorithm, training=training))
@@ -391,7 +391,7 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_classes_that_say_what_all_have_change_nothing(algorithm: str) -> None:
+def test_device_classes_that_repeat_the_common_settings_change_nothing(algorithm: str) -> None:
     network = {"network": NETWORKS["shaped"]}
     waiting = {"distribution": "exponential", "mean": "30ms"}
     classes = [

@@ -1,4 +1,4 @@
-"""The model of wire bytes, against its own rules followed one segment after the other."""
+"""The model of wire bytes, against its rules applied segment by segment."""
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,7 @@ from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 @settings(deadline=None)  # the host may be busy
 @given(st.lists(st.integers(0, 400_000), max_size=12))
 def test_every_super_frame_of_a_long_message_is_acknowledged(sizes: list[int]) -> None:
-    """Segment by segment: a frame ends when it is full, and with its message."""
+    """A super-frame ends when it is full, and with its message."""
     way = Acknowledgements()
     rooms = [5, 5, 11, 16, 24, 36]
     for size in sizes:
@@ -40,7 +40,7 @@ def test_the_congestion_window_opens_once_for_each_connection() -> None:
     ("size", "count"),
     [(32, 0), (1448, 0), (1449, 1), (5 * 1448, 1), (5 * 1448 + 1, 2), (10 * 1448 + 1, 3)],
 )
-def test_at_the_borders(size: int, count: int) -> None:
+def test_acknowledgements_at_the_borders_of_super_frames(size: int, count: int) -> None:
     assert Acknowledgements().of(size) == 66 * count
 
 
@@ -54,11 +54,11 @@ def test_messages_have_their_headers_and_acknowledgements_are_added() -> None:
     assert one.wire_bytes == 10_592 + 132
 
 
-def test_a_connection_begins_and_ends() -> None:
+def test_the_beginning_and_the_end_of_a_connection_are_counted() -> None:
     called, caller = ModelledIngress(), ModelledIngress()
     called.opened()
     caller.answered()
-    # Whoever is called gets SYN and ACK, the caller both in one; both have options.
+    # The accepting side receives SYN and ACK, the other side both in one; a SYN has options.
     assert called.wire_bytes - caller.wire_bytes >= 66
     assert caller.wire_bytes == 74
     before = called.wire_bytes

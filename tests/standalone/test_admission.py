@@ -1,4 +1,4 @@
-"""Admission over real sockets: who is admitted, as whom, and what becomes of what they say."""
+"""Admission over real sockets: the devices' numbers, and how their messages are handled."""
 
 import json
 import math
@@ -26,7 +26,7 @@ SETTINGS = with_changes(SIMPLE, workers=WORKERS, secret="not to be sent", update
 
 
 class Server:
-    """An admission, and what it reports."""
+    """An admission and its reports."""
 
     def __init__(self) -> None:
         self._reports, writers = Channel.pair()
@@ -72,7 +72,7 @@ def until(happened: Callable[[], Any]) -> Any:
     return value
 
 
-def test_each_has_a_number_and_the_same_settings(server: Server) -> None:
+def test_each_device_gets_a_number_and_the_same_settings(server: Server) -> None:
     admitted = [server.join(role) for role in ("worker", "evaluator", "worker")]
     assert [one.number for one in admitted] == [0, WORKERS, 1]
     secret = messages.greeting_secret(SECRET, SESSION)
@@ -104,7 +104,7 @@ def test_a_server_of_another_version_is_named(
 
 
 @pytest.mark.parametrize("role", ["worker", "evaluator"])
-def test_one_too_many_is_told_so(server: Server, role: str) -> None:
+def test_a_superfluous_device_is_refused(server: Server, role: str) -> None:
     for _ in range(WORKERS if role == "worker" else 1):
         server.join(role)
     too_many = f"refuses this {role}: there (are 2 workers|is an evalu)"
@@ -112,7 +112,7 @@ def test_one_too_many_is_told_so(server: Server, role: str) -> None:
         server.join(role)
 
 
-def test_one_too_many_stands_by_until_the_server_goes(server: Server) -> None:
+def test_a_superfluous_device_stands_by_until_the_server_ends(server: Server) -> None:
     standing = threading.Thread(target=stand_by, args=("127.0.0.1",), daemon=True)
     standing.start()
     standing.join(3)
@@ -122,7 +122,7 @@ def test_one_too_many_stands_by_until_the_server_goes(server: Server) -> None:
     assert not standing.is_alive()
 
 
-def test_the_number_of_one_that_went_is_given_again(server: Server) -> None:
+def test_the_number_of_a_device_that_left_is_given_again(server: Server) -> None:
     first = server.join()
     server.join()
     first.connection.close()
@@ -143,7 +143,7 @@ def test_another_secret_is_refused_on_either_side(server: Server) -> None:
     assert server.join().number == 0  # it took no number
 
 
-def test_the_secrets_do_not_pass_the_network(server: Server) -> None:
+def test_the_secrets_are_not_sent_over_the_network(server: Server) -> None:
     with server.connect() as raw:
         theirs = messages.challenge_of((messages.receive(raw) or {})["challenge"])
         mine = messages.challenge()
@@ -156,7 +156,7 @@ def test_the_secrets_do_not_pass_the_network(server: Server) -> None:
     assert messages.greeting_secret(SECRET, SESSION).encode() not in answer
 
 
-def test_a_server_that_does_not_know_the_secret_is_not_believed(
+def test_a_server_without_the_secret_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -174,7 +174,7 @@ def test_a_server_that_does_not_know_the_secret_is_not_believed(
             join("127.0.0.1", "worker", SECRET, patience=5)
 
 
-def test_nobody_there_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         monkeypatch.setattr(messages, "PORT", free.getsockname()[1])
     with pytest.raises(RunError, match=r"no server admits devices at 127\.0\.0\.1"):
@@ -201,7 +201,7 @@ def test_devices_begin_when_an_evaluator_and_a_worker_are_ready(server: Server) 
         assert messages.receive(one.connection) == {"end": True}
 
 
-def test_what_the_evaluator_finds_is_reported_before_it_is_done(server: Server) -> None:
+def test_the_evaluator_s_results_are_reported_before_it_is_done(server: Server) -> None:
     evaluator = server.join("evaluator")
     messages.send(evaluator.connection, evaluated=7, accuracy=81.5, loss=0.25)
     messages.send(evaluator.connection, done=True)
@@ -224,7 +224,7 @@ def test_a_complaint_is_reported_with_its_device(server: Server) -> None:
         {"parameters": 0},
     ],
 )
-def test_a_worker_that_says_what_it_may_not_is_cut_off(
+def test_a_worker_that_sends_an_invalid_message_is_cut_off(
     server: Server, said: dict[str, Any]
 ) -> None:
     worker = server.join()
@@ -235,7 +235,7 @@ def test_a_worker_that_says_what_it_may_not_is_cut_off(
     assert "may not send" in event["event"]
 
 
-def test_somebody_who_only_looks_whether_the_port_is_open_is_not_reported(server: Server) -> None:
+def test_a_check_whether_the_port_is_open_is_not_reported(server: Server) -> None:
     server.connect().close()
     server.join("evaluator")
     with pytest.raises(RunError):
@@ -244,7 +244,7 @@ def test_somebody_who_only_looks_whether_the_port_is_open_is_not_reported(server
     assert server.reported()["event"] == "the first report"
 
 
-def test_the_number_of_one_that_dies_before_training_is_given_again(server: Server) -> None:
+def test_the_number_of_a_device_that_dies_before_training_is_given_again(server: Server) -> None:
     first = server.join()
     server.join()
     messages.send(first.connection, ready=True)
@@ -259,7 +259,7 @@ def test_the_number_of_one_that_dies_before_training_is_given_again(server: Serv
     assert messages.receive(again.connection) == {"go": True}
 
 
-def test_a_stranger_that_trickles_is_closed_in_time(
+def test_a_stranger_that_sends_slowly_is_closed_in_time(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "HANDSHAKE_TIMEOUT", 1.0)
@@ -288,7 +288,7 @@ def test_many_strangers_keep_no_device_out(server: Server, monkeypatch: pytest.M
     assert len(server.admission._strangers) <= admission.STRANGERS
 
 
-def test_many_of_one_address_do_not_push_others_out(server: Server) -> None:
+def test_many_strangers_of_one_address_do_not_displace_others(server: Server) -> None:
     other = socket.create_connection(
         ("127.0.0.1", messages.PORT), timeout=5, source_address=("127.0.0.2", 0)
     )
@@ -302,7 +302,7 @@ def test_many_of_one_address_do_not_push_others_out(server: Server) -> None:
         assert "admitted" in (messages.receive(other) or {})
 
 
-def test_out_of_descriptors_it_says_so_once_and_goes_on(server: Server) -> None:
+def test_without_free_descriptors_it_warns_once_and_goes_on(server: Server) -> None:
     late = socket.socket()
     server._connections.append(late)
     late.settimeout(20)
@@ -339,7 +339,7 @@ FOUND = {"evaluated": 7, "accuracy": 81.5, "loss": 0.25}
         ({"evaluated": 7.0}, "an evaluation of a version that is none of 0 to 9"),
     ],
 )
-def test_what_an_evaluator_cannot_have_found_is_refused(
+def test_an_impossible_result_of_an_evaluation_is_refused(
     server: Server, said: dict[str, Any], reason: str
 ) -> None:
     evaluator = server.join("evaluator")
@@ -352,9 +352,7 @@ def test_what_an_evaluator_cannot_have_found_is_refused(
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-def test_a_model_that_has_diverged_has_a_loss_that_is_no_number(
-    server: Server, loss: float
-) -> None:
+def test_the_loss_of_a_diverged_model_is_reported_as_nan(server: Server, loss: float) -> None:
     evaluator = server.join("evaluator")
     messages.send(evaluator.connection, **FOUND | {"loss": loss, "accuracy": 10})
     told = server.reported()

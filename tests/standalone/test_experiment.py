@@ -1,4 +1,4 @@
-"""Which experiment files can be carried out without an orchestrator."""
+"""Experiment files that can, or cannot, be carried out without an orchestrator."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
     return path
 
 
-def test_the_file_that_comes_with_compose() -> None:
+def test_the_file_that_comes_with_compose_is_accepted() -> None:
     settings = read(FILE, SECRET).settings
     assert (settings.network.secret, settings.timing.own_processors) == (SECRET, True)
 
@@ -41,7 +41,7 @@ def test_the_file_that_comes_with_compose() -> None:
         ),
     ],
 )
-def test_what_needs_an_orchestrator_is_refused(
+def test_a_setting_that_needs_an_orchestrator_is_refused(
     tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     path = changed(tmp_path, old, new)

@@ -21,7 +21,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", "short", " fifteen.letters "])
-def test_a_secret_that_is_none_is_refused_with_the_remedy(value: str | None) -> None:
+def test_a_missing_or_short_secret_is_refused_with_the_remedy(value: str | None) -> None:
     with pytest.raises(SpecError, match="openssl rand"):
         messages.secret_of(value)
 
@@ -44,7 +44,7 @@ def test_a_proof_is_for_this_exchange_only() -> None:
         assert not messages.equal(foreign, proof)
 
 
-def test_what_is_sent_is_received(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_message_that_was_sent_is_received(ends: tuple[socket.socket, socket.socket]) -> None:
     one, other = ends
     messages.send(one, text="é", number=3)
     one.shutdown(socket.SHUT_WR)
@@ -66,7 +66,7 @@ def test_what_is_sent_is_received(ends: tuple[socket.socket, socket.socket]) -> 
         (b"\x00\x00\x00\x00", "not JSON"),
     ],
 )
-def test_rubbish_is_refused(
+def test_a_malformed_message_is_refused(
     ends: tuple[socket.socket, socket.socket], sent: bytes, what: str
 ) -> None:
     one, other = ends
@@ -77,6 +77,6 @@ def test_rubbish_is_refused(
 
 
 @pytest.mark.parametrize("text", [None, 3, "", "xyz", "00" * 31, "00" * 33])
-def test_what_is_no_challenge_is_refused(text: object) -> None:
+def test_a_malformed_challenge_is_refused(text: object) -> None:
     with pytest.raises(MessageError, match="challenge"):
         messages.challenge_of(text)

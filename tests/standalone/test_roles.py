@@ -25,7 +25,7 @@ devices: {workers: 2}
 evaluation: {every: 10}
 waiting: {distribution: constant, mean: 10ms}
 """
-# Everything in one script: the ports are fixed, so that the roles need a network of their own.
+# One script starts all roles: their ports are fixed, so that they need a network of their own.
 SCRIPT = """\
 ip link set lo up
 for role in worker worker evaluator; do
@@ -41,7 +41,7 @@ exit $status
 
 
 def isolated() -> list[str]:
-    """A command before another one that gives it a network of its own; skips where there is none."""
+    """Return a prefix that gives a command its own network; skip the test where that is impossible."""
     before = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
     try:
         subprocess.run([*before, "ip", "link"], check=True, capture_output=True)
@@ -82,7 +82,7 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     assert (result["ended"], result["updates"], result["workers_lost"]) == ("completed", 30, 0)
     lines = said.splitlines()
     assert lines[0].startswith("alone: asgd, 2 workers, 30 updates")
-    # The evaluator tells of itself, and its first evaluation may be in before training begins.
+    # The evaluator reports by itself, and its first result may arrive before training begins.
     evaluations = [line.partition(":")[0] for line in lines[1:8] if line.startswith("update ")]
     assert evaluations == [f"update {i} of 30" for i in (0, 10, 20, 30)]
     assert [line for line in lines[1:8] if not line.startswith("update ")] == [
@@ -102,7 +102,7 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_server_that_is_stopped_writes_what_it_has_and_the_others_go(tmp_path: Path) -> None:
+def test_a_stopped_server_writes_its_results_and_the_others_end(tmp_path: Path) -> None:
     process = start(tmp_path, 1_000_000)
     assert process.stdout is not None
     for line in process.stdout:
@@ -120,7 +120,7 @@ def test_a_server_that_is_stopped_writes_what_it_has_and_the_others_go(tmp_path:
 
 @pytest.fixture
 def small_results(tmp_path: Path) -> Iterator[Path]:
-    """A small file system for the results."""
+    """Mount a file system of 1 MiB for the results."""
     folder = tmp_path / "results"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
@@ -132,7 +132,7 @@ def small_results(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.real
-def test_results_without_room_end_the_run_with_a_sentence(
+def test_a_full_disk_ends_the_run_with_an_error_message(
     tmp_path: Path, small_results: Path
 ) -> None:
     process = start(tmp_path, 1_000_000)

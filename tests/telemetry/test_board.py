@@ -1,4 +1,4 @@
-"""The board: what one process writes another reads, and nobody writes on another's line."""
+"""The board: one process reads what others write, each on its own line."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def in_child(body: Callable[[], None]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_what_forked_processes_write_is_read() -> None:
+def test_the_board_shows_what_forked_processes_write() -> None:
     board = Board.create(lines_of(3))
     assert board.states().tolist() == [State.STARTING] * 5
 
@@ -45,12 +45,12 @@ def test_what_forked_processes_write_is_read() -> None:
     expected = [State.TRAINING, State.WAITING, State.DONE, State.STARTING, State.STARTING]
     assert board.states().tolist() == expected
     seconds = board.processor_seconds()
-    assert seconds[0] == 0  # it has not come to a look yet
+    assert seconds[0] == 0  # its processor time is not due to be written yet
     assert np.all(seconds[[1, 2, 4]] > 0) and seconds[3] == 0
     board.close()
 
 
-def test_the_servers_ledger() -> None:
+def test_the_servers_line_adds_up_times_and_bytes() -> None:
     board = Board.create(2)
     line = board.server()
     line.queued(1_500)
@@ -90,7 +90,7 @@ def test_a_process_that_is_not_forked_is_given_the_descriptor() -> None:
     board.close()
 
 
-def test_a_private_one_and_lines_of_none() -> None:
+def test_a_private_board_and_unread_lines_can_be_written() -> None:
     board = Board.private(2)
     assert not board.shared
     board.device(1).training()
@@ -102,7 +102,7 @@ def test_a_private_one_and_lines_of_none() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(64), b"testbed1" + bytes(100)])
-def test_what_is_no_board_is_refused(content: bytes) -> None:
+def test_a_file_that_is_no_board_is_refused(content: bytes) -> None:
     descriptor = os.memfd_create("something")
     os.write(descriptor, content)
     with pytest.raises(RunError, match="is no board of this version"):

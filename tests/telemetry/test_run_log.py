@@ -1,4 +1,4 @@
-"""A run directory is valid at any moment, and complete at the end."""
+"""The run log: a run directory is valid at any moment, and complete at the end."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> RunLog:
     return RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"})
 
 
-def test_what_is_written_can_be_read_before_the_end(log: RunLog) -> None:
+def test_records_can_be_read_before_the_run_ends(log: RunLog) -> None:
     log.updates(rows(1, 3))
     log.updates(rows(4, 2))
     log.evaluation(row(5))
@@ -60,7 +60,7 @@ def test_what_is_written_can_be_read_before_the_end(log: RunLog) -> None:
     }
 
 
-def test_the_end_makes_parquet_and_leaves_nothing_half_done(log: RunLog) -> None:
+def test_closing_the_log_writes_parquet_and_removes_the_streams(log: RunLog) -> None:
     log.updates(rows(1, 3))
     log.evaluation(row(3))
     vector = np.array([1.5, -2.0], np.float32)
@@ -91,11 +91,11 @@ def test_an_earlier_run_is_never_overwritten(log: RunLog) -> None:
         RunLog(log.directory, "", {})
 
 
-# -- going on
+# -- resuming
 
 
 def kept(log: RunLog, updates: int, evaluations: int) -> Kept:
-    """What a run keeps that goes on with so many rows, read as somebody who resumes it reads it."""
+    """Return what a run keeps that is resumed after so many updates and evaluations."""
     directory = log.directory
     return Kept(
         json.loads((directory / "manifest.json").read_text()),
@@ -123,7 +123,7 @@ def going(log: RunLog) -> RunLog:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_it_goes_on_with_what_is_kept(log: RunLog, ended: bool) -> None:
+def test_a_resumed_run_continues_from_the_rows_that_are_kept(log: RunLog, ended: bool) -> None:
     going(log)
     if ended:
         log.parameters(np.zeros(3, np.float32))
@@ -159,7 +159,7 @@ def test_it_goes_on_with_what_is_kept(log: RunLog, ended: bool) -> None:
 
 @pytest.mark.parametrize("step", range(6))
 @pytest.mark.parametrize("ended", [False, True])
-def test_going_on_may_end_at_any_moment(
+def test_resuming_may_be_interrupted_at_any_moment(
     log: RunLog, monkeypatch: pytest.MonkeyPatch, step: int, ended: bool
 ) -> None:
     going(log)
@@ -186,7 +186,7 @@ def test_going_on_may_end_at_any_moment(
     assert len((log.directory / "faults.jsonl").read_text().splitlines()) == 1
 
 
-def test_faults_are_written_told_and_counted_once_for_each_device(tmp_path: Path) -> None:
+def test_faults_are_written_reported_and_counted_once_per_device(tmp_path: Path) -> None:
     heard: list[Any] = []
     log = RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"}, struck=heard.append)
     freeze = Fault(0, "freeze", 2.0)
@@ -211,7 +211,7 @@ def test_faults_are_written_told_and_counted_once_for_each_device(tmp_path: Path
         "duration": 2.0,
         "host_time": 0.25,
     }
-    strikes = read_faults(log.directory)  # before the end, as after a kill
+    strikes = read_faults(log.directory)  # before the run ends, as if it had been killed
     assert [(s.kind, s.device, s.ended is None) for s in strikes] == [
         ("freeze", "worker-3", False),
         ("freeze", "worker-4", False),
@@ -220,7 +220,7 @@ def test_faults_are_written_told_and_counted_once_for_each_device(tmp_path: Path
     ]
 
 
-def test_what_was_lost_with_a_server_was_not_applied(log: RunLog) -> None:
+def test_updates_lost_with_a_server_are_recorded_as_not_applied(log: RunLog) -> None:
     made = [rows(1, 4), rows(5, 1), rows(5, 2), rows(3, 2)]
     for part, applied in zip(made, (True, False, True, True), strict=True):
         part["applied"] = applied

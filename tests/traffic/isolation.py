@@ -47,7 +47,7 @@ def real(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def isolated(body: Callable[[], None]) -> None:
-    """Run the body in a child, in a network namespace of its own; fail with what it raises."""
+    """Run the body in a child, in a network namespace of its own; fail with the child's traceback."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -80,7 +80,7 @@ def isolated(body: Callable[[], None]) -> None:
 
 
 def two_hosts() -> int:
-    """Link this namespace (interface ``near``) with another (``far``); returns its descriptor."""
+    """Link this namespace (interface ``near``) to a new one (``far``); return that one's descriptor."""
     far = new_network()
     for place in (None, far):
         with _at(place):
@@ -121,7 +121,7 @@ def _at(namespace: int | None) -> Iterator[None]:
 
 
 def offload_off(interface: str) -> None:
-    """ethtool -K INTERFACE tso off gso off gro off."""
+    """Do as ``ethtool -K INTERFACE tso off gso off gro off`` does."""
     for command in (0x1F, 0x24, 0x2C):  # ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO
         value = bytearray(struct.pack("II", command, 0))
         buffer = (ctypes.c_char * len(value)).from_buffer(value)
@@ -131,7 +131,7 @@ def offload_off(interface: str) -> None:
 
 
 def traffic(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run this package's command line to its end."""
+    """Run ``python -m traffic`` to its end."""
     return subprocess.run(
         [sys.executable, "-m", "traffic", *map(str, arguments)],
         cwd=ROOT,
@@ -144,7 +144,7 @@ def traffic(*arguments: str | Path, **options: Any) -> subprocess.CompletedProce
 
 
 class Capturing:
-    """A capture by the command line, in the namespace it is made in."""
+    """A capture by the command line, in the namespace in which this object is made."""
 
     def __init__(
         self, file: Path, *options: str, interface: str = "near", stdin: int | None = None
@@ -165,7 +165,7 @@ class Capturing:
         assert json.loads(line or "{}") == {"capturing": interface}, self.process.communicate()
 
     def stop(self, status: int = 0) -> dict[str, Any]:
-        """What it says at its end."""
+        """Stop the capture; return what it prints at its end."""
         self.process.terminate()
         told, complaint = self.process.communicate(timeout=30)
         assert self.process.returncode == status, complaint
@@ -174,7 +174,7 @@ class Capturing:
 
 
 def send_datagrams(count: int, sizes: Sequence[int] = (100,), source: str = NEAR[4]) -> None:
-    """Send datagrams from ``near`` to everybody: nobody listens, and nobody may complain of that."""
+    """Broadcast datagrams from ``near``: no socket takes them, and no ICMP error may answer them."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         sender.bind((source, 0))
@@ -183,7 +183,7 @@ def send_datagrams(count: int, sizes: Sequence[int] = (100,), source: str = NEAR
 
 
 def transfer(far: int, version: int, size: int) -> None:
-    """Send so many bytes over TCP from ``near`` to ``far`` and close in an orderly way."""
+    """Send ``size`` bytes over TCP from ``near`` to ``far``, and close in an orderly way."""
     family = socket.AF_INET if version == 4 else socket.AF_INET6
     with inside_network(far):
         server = socket.create_server((FAR[version], 4000), family=family)

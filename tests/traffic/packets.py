@@ -1,6 +1,6 @@
-"""Packets made with scapy, and what they come to, counted one by one from scapy's dissection.
+"""Packets made with scapy, and an account of them, made one by one from scapy's dissection.
 
-The slow and plain counterpart of ``traffic.accounting``: nothing of that package is used here.
+This is the slow and plain counterpart of ``traffic.accounting`` and uses nothing of that package.
 """
 
 from collections import defaultdict
@@ -44,7 +44,7 @@ def ends(source: str) -> tuple[str, str]:
 
 
 def frame(source: str, tags: int, payload: Packet, protocol: int) -> bytes:
-    """An Ethernet frame with up to two VLAN tags, padded to 60 bytes."""
+    """Make an Ethernet frame with up to two VLAN tags, padded to 60 bytes."""
     near, far = ends(source)
     packet = Ether(src=MAC[near], dst=MAC[far], type=(protocol, 0x8100, 0x88A8)[tags])
     if tags == 2:
@@ -55,7 +55,7 @@ def frame(source: str, tags: int, payload: Packet, protocol: int) -> bytes:
 
 
 def network(version: int, source: str, extended: bool, pieces: bool) -> Packet:
-    """An IP header, with options or extension headers, or of a fragment."""
+    """Make an IP header, with options or extension headers, or that of a fragment."""
     near, far = (ADDRESS[version, end] for end in ends(source))
     packet: Packet
     if version == 4:
@@ -78,7 +78,7 @@ def segment(source: str, port: int, sequence: int, flags: str, options: list[obj
 
 
 def other(kind: str, source: str, version: int, size: int) -> tuple[Packet, int]:
-    """A packet that is not TCP, to put behind an Ethernet header, and its protocol."""
+    """Make a packet that is not TCP, to follow an Ethernet header; return it and its protocol."""
     near, far = (ADDRESS[version, end] for end in ends(source))
     if kind == "arp":
         return ARP(psrc=ADDRESS[4, source], pdst="10.0.0.9"), 0x0806
@@ -105,7 +105,7 @@ class Direction:
 
 
 class Count:
-    """``sums``: quantities by source and destination; ``seconds``: by second, too."""
+    """An account: ``sums`` by source and destination; wire bytes by second, too, in ``seconds``."""
 
     def __init__(self) -> None:
         self.sums: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -137,7 +137,7 @@ class Count:
             return pair, rest | {"arp_bytes": length}
         if isinstance(layer, IPv6) and not layer.plen:
             # As before segmentation, when a packet may be too long for the field; scapy would see
-            # nothing behind the header.
+            # nothing after the header.
             rest_of = len(sent.raw) - place - 40
             layer = IPv6(sent.raw[place : place + 4] + rest_of.to_bytes(2) + sent.raw[place + 6 :])
         head = {IP: 20, IPv6: 40}.get(type(layer))
@@ -198,7 +198,7 @@ class Count:
         if known is None or (syn and tcp.seq != known.initial):
             first = syn and "A" not in str(tcp.flags)
             if first and (known is not None or back is None or not back.opened):
-                back = None  # an earlier connection's
+                back = None  # it belongs to an earlier connection
             if known is not None:
                 self._ended.append(known)
             begin = (tcp.seq + syn) % 2**32

@@ -49,7 +49,7 @@ EVENTS = st.lists(
 
 
 class Talk:
-    """Turns what hypothesis drew into packets."""
+    """The packets of the connections and events that hypothesis drew."""
 
     def __init__(self, lines: list[dict[str, Any]], kept: list[int]) -> None:
         self.sent: list[Sent] = []
@@ -106,7 +106,7 @@ def write(path: Path, sent: list[Sent], how: str) -> None:
         with PcapNgWriter(str(path)) as sections:
             sections.linktype = 1
             sections.write_header(None)
-            for one in sent:  # the clock has microseconds there
+            for one in sent:  # scapy writes microseconds here
                 time, size = one.time // 1000 / 1e6, len(one.raw)
                 sections._write_packet(one.captured, 1, sec=time, caplen=one.kept, wirelen=size)
         return
@@ -136,7 +136,7 @@ def by_pair(found: Account) -> dict[tuple[str, str], dict[str, int]]:
     st.sampled_from([64, 400, 5000, chunks.CHUNK]),
 )
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_like_scapy(
+def test_the_account_agrees_with_one_made_by_scapy(
     lines: list[dict[str, Any]], events: list[Any], kept: list[int], how: str, chunk: int
 ) -> None:
     talk = Talk(lines, kept)
@@ -174,7 +174,7 @@ def test_like_scapy(
 
 @given(st.lists(st.tuples(st.binary(max_size=200), st.integers(0, 70000)), max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_garbage_is_counted_and_not_guessed_about(drawn: list[tuple[bytes, int]]) -> None:
+def test_garbage_is_counted_without_guesses_about_it(drawn: list[tuple[bytes, int]]) -> None:
     heads = [b"", b"\2" * 12 + b"\x08\0\x45", b"\2" * 12 + b"\x86\xdd\x60", b"\2" * 12 + b"\x81\0"]
     packets = [(heads[i % 4] + raw, more) for i, (raw, more) in enumerate(drawn)]
     with tempfile.TemporaryDirectory() as folder:
@@ -190,8 +190,8 @@ def test_garbage_is_counted_and_not_guessed_about(drawn: list[tuple[bytes, int]]
     assert found.totals["wire_bytes"] == sum(found.totals[name] for name in SUMMANDS)
 
 
-def test_a_long_time_with_few_packets(tmp_path: Path) -> None:
-    """A cell per second and pair would need gigabytes."""
+def test_few_packets_over_a_long_time_take_few_rows(tmp_path: Path) -> None:
+    """A table of every second and pair would need gigabytes."""
     path = tmp_path / "packets"
     writer = RawPcapWriter(str(path), linktype=1)
     writer.write_header(None)
@@ -204,7 +204,7 @@ def test_a_long_time_with_few_packets(tmp_path: Path) -> None:
     assert np.array_equal(found.seconds["second"], np.arange(1000) * 4_000_000)
 
 
-def test_ports_used_again_with_another_segment_size(tmp_path: Path) -> None:
+def test_reused_ports_get_the_segment_size_of_the_new_connection(tmp_path: Path) -> None:
     path = tmp_path / "packets"
     sent = []
     for number, mss in enumerate((1460, 536)):
@@ -230,7 +230,7 @@ def test_ports_used_again_with_another_segment_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 400])
 def test_a_damaged_flag_is_not_the_beginning_of_a_connection(tmp_path: Path, size: int) -> None:
-    """A packet in the middle of a stream looks like a SYN; it is dropped, and sent again."""
+    """A packet in the middle of a stream looks like a SYN; the receiver drops it; it is sent again."""
     path = tmp_path / "packets"
     sent = []
     packets = (
@@ -255,7 +255,7 @@ def test_a_damaged_flag_is_not_the_beginning_of_a_connection(tmp_path: Path, siz
 
 
 @pytest.mark.parametrize("chunk", [64, 5000])
-def test_the_segment_size_of_a_connection_whose_answer_was_not_captured(
+def test_without_the_answer_the_segment_size_is_that_of_the_syn(
     tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "packets"
@@ -270,8 +270,8 @@ def test_the_segment_size_of_a_connection_whose_answer_was_not_captured(
 
 
 @pytest.mark.parametrize("initial", [1000, 2**32 - 50, 2**32 - 102])
-def test_what_was_acknowledged(tmp_path: Path, initial: int) -> None:
-    """The other side closes at 100 bytes, of 150; and the same ports are used again."""
+def test_acknowledged_bytes_are_counted_by_connection(tmp_path: Path, initial: int) -> None:
+    """The other side closes after 100 of 150 bytes; then the same ports are used again."""
     path = tmp_path / "packets"
     sent = []
     for begin, first_bytes in ((initial, 100), (initial + 10**9, 60)):
@@ -295,11 +295,11 @@ def test_what_was_acknowledged(tmp_path: Path, initial: int) -> None:
     assert flows["acknowledged_bytes"].tolist() == [100, 0, 60, 0]
 
 
-def test_headers_that_contradict_each_other_are_other(tmp_path: Path) -> None:
+def test_packets_with_contradictory_headers_count_as_other(tmp_path: Path) -> None:
     path = tmp_path / "packets"
     whole = frame("a", 0, network(4, "a", False, False) / segment("a", 1, 1, "A", []), 0x0800)
     short = whole[:16] + (39).to_bytes(2, "big") + whole[18:]  # IP ends within TCP's header
-    long = whole[:16] + (61).to_bytes(2, "big") + whole[18:]  # IP says more than there was
+    long = whole[:16] + (61).to_bytes(2, "big") + whole[18:]  # IP says more than was sent
     small = whole[:46] + b"\x40" + whole[47:]  # a TCP header of 16 bytes
     write(path, [Sent(raw, 60, 10**18) for raw in (whole, short, long, small)], "<nano")
     found = account([path])

@@ -1,4 +1,4 @@
-"""Pure ACKs as they are captured are those that the account of the same packets finds."""
+"""Counting pure ACKs in batches of captured packets, which are made with scapy."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def frame(flags: str, size: int = 0, to: str = TO, **more: Any) -> bytes:
     return bytes(Ether() / IP(src="10.77.0.9", dst=to, **more) / tcp / Raw(bytes(size)))
 
 
-def test_only_what_says_nothing_else_is_counted() -> None:
+def test_only_pure_acks_are_counted() -> None:
     counts = Acknowledgements(TO)
     counts.add(batch([frame("A"), frame("A", options=SACK), frame("AE"), frame("A", options=[])]))
     assert counts.count == 4
@@ -52,7 +52,7 @@ def test_only_what_says_nothing_else_is_counted() -> None:
     assert counts.count == 4  # too little was kept to tell
 
 
-def test_ip_options_are_left_out() -> None:
+def test_packets_with_ip_options_are_left_out() -> None:
     counts = Acknowledgements(TO)
     counts.add(batch([frame("A", options=[])]))
     with_option = Ether() / IP(dst=TO, options=[IPOption(b"\x01\x01\x01\x00")]) / TCP(flags="A")

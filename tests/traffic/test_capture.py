@@ -1,4 +1,4 @@
-"""Captures at real interfaces."""
+"""Captures on real interfaces, by the command line."""
 
 import ctypes
 import json
@@ -36,7 +36,7 @@ DATAGRAMS = 20_000
 
 
 def until(happened: Callable[[], bool], what: str) -> None:
-    """Wait for it, however busy the host is."""
+    """Wait until a condition holds, for up to a minute, as the host may be busy."""
     deadline = time.monotonic() + 60
     while not happened():
         assert time.monotonic() < deadline, what
@@ -50,7 +50,7 @@ def records(*paths: Path) -> int:
 
 
 @real
-def test_nothing_is_lost_and_others_read_it(tmp_path: Path) -> None:
+def test_no_packet_is_lost_and_other_tools_read_the_file(tmp_path: Path) -> None:
     file = tmp_path / "all.pcapng"
 
     def body() -> None:
@@ -118,7 +118,7 @@ def output(*command: str | Path) -> str:
 
 
 @real
-def test_drops_are_counted_and_told(tmp_path: Path) -> None:
+def test_drops_are_counted_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "drops.pcapng"
 
     def body() -> None:
@@ -142,12 +142,12 @@ def test_drops_are_counted_and_told(tmp_path: Path) -> None:
 
 
 @real
-def test_files_are_turned_and_bounded(tmp_path: Path) -> None:
+def test_files_are_rotated_and_their_sizes_bounded(tmp_path: Path) -> None:
     def body() -> None:
         two_hosts()
         first = tmp_path / "turned.pcapng"
         capturing = Capturing(first, "udp", "--file-size", "70000")
-        for _ in range(10):  # a batch is what came in a tenth of a second
+        for _ in range(10):  # packets are written in batches of a tenth of a second
             send_datagrams(300)
             time.sleep(0.15)
         told = capturing.stop()
@@ -189,7 +189,7 @@ def test_files_are_turned_and_bounded(tmp_path: Path) -> None:
 
 
 @real
-def test_a_killed_capture_is_readable(tmp_path: Path) -> None:
+def test_the_file_of_a_killed_capture_is_readable(tmp_path: Path) -> None:
     file = tmp_path / "killed.pcapng"
 
     def body() -> None:
@@ -207,7 +207,7 @@ def test_a_killed_capture_is_readable(tmp_path: Path) -> None:
 
 
 @real
-def test_it_ends_with_its_input_and_at_a_signal(tmp_path: Path) -> None:
+def test_a_capture_ends_with_its_input_or_at_a_signal(tmp_path: Path) -> None:
     def body() -> None:
         two_hosts()
         for number, end in enumerate((None, signal.SIGINT, signal.SIGTERM)):
@@ -229,8 +229,8 @@ def test_it_ends_with_its_input_and_at_a_signal(tmp_path: Path) -> None:
 
 
 @real
-def test_tags_are_put_back(tmp_path: Path) -> None:
-    """The kernel takes the outer tag out of what it receives, and tells it beside the packet."""
+def test_vlan_tags_are_put_back(tmp_path: Path) -> None:
+    """The kernel takes the outer tag out of a packet that it receives, and reports it separately."""
     file = tmp_path / "tagged.pcapng"
     tcp = segment("a", 5000, 1, "PA", [])
     frames = [
@@ -264,7 +264,7 @@ def test_tags_are_put_back(tmp_path: Path) -> None:
 
 
 @real
-def test_loopback_is_there_once(tmp_path: Path) -> None:
+def test_packets_on_the_loopback_are_captured_once(tmp_path: Path) -> None:
     file = tmp_path / "loopback.pcapng"
 
     def body() -> None:
@@ -289,7 +289,7 @@ def test_loopback_is_there_once(tmp_path: Path) -> None:
 
 
 @real
-def test_hosts_are_left_out_by_the_kernel(tmp_path: Path) -> None:
+def test_excluded_hosts_are_left_out_by_the_kernel(tmp_path: Path) -> None:
     def body() -> None:
         two_hosts()
         with IPRoute() as netlink:
@@ -314,7 +314,7 @@ def test_hosts_are_left_out_by_the_kernel(tmp_path: Path) -> None:
 
 
 @real
-def test_an_interface_that_comes_up_late_and_goes(tmp_path: Path) -> None:
+def test_a_capture_waits_for_its_interface_and_ends_when_it_is_gone(tmp_path: Path) -> None:
     def body() -> None:
         far = two_hosts()
         with IPRoute() as netlink:
@@ -347,7 +347,7 @@ def os_times(pid: int) -> tuple[float, float]:
 
 
 @real
-def test_what_cannot_be_captured_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_a_capture_that_cannot_be_made_is_explained_in_a_sentence(tmp_path: Path) -> None:
     def drop_privilege() -> None:
         ctypes.CDLL(None).prctl(24, 13, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_NET_RAW
 
@@ -375,8 +375,8 @@ def test_what_cannot_be_captured_is_said_in_a_sentence(tmp_path: Path) -> None:
 
 
 @real
-def test_a_stop_under_load_is_a_stop(tmp_path: Path) -> None:
-    """What passes afterwards is neither waited for nor told of as lost."""
+def test_a_capture_stops_under_load(tmp_path: Path) -> None:
+    """Packets that pass afterwards are neither waited for nor reported as lost."""
     file = tmp_path / "load.pcapng"
 
     def body() -> None:
@@ -402,7 +402,7 @@ def test_a_stop_under_load_is_a_stop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [54, 97, 1024])
 @real
-def test_snap_lengths(tmp_path: Path, size: int) -> None:
+def test_packets_are_cut_to_the_snap_length(tmp_path: Path, size: int) -> None:
     file = tmp_path / "short.pcapng"
 
     def body() -> None:

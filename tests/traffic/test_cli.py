@@ -1,4 +1,4 @@
-"""``python -m traffic`` as a person uses it."""
+"""The command line ``python -m traffic``, as a person uses it."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ Run = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def traffic(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command line, run in this process."""
+    """Return a function that runs the command line in this process."""
 
     def run(*arguments: str | Path) -> CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["traffic", *map(str, arguments)])
@@ -38,7 +38,7 @@ def traffic(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A connection over IPv6 with one packet of two segments and one of them again; ARP."""
+    """Write an IPv6 connection with a packet of two segments, one of them sent again; and ARP."""
     path = tmp_path / "some.pcap"
     writer = RawPcapWriter(str(path), linktype=1, nano=True)
     writer.write_header(None)
@@ -69,7 +69,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_table(traffic: Run, file: Path) -> None:
+def test_summarize_prints_a_table(traffic: Run, file: Path) -> None:
     said = traffic("summarize", file)
     assert said.returncode == 0, said.stderr
     lines = said.stdout.splitlines()
@@ -79,7 +79,7 @@ def test_the_table(traffic: Run, file: Path) -> None:
     assert "do not say whether packets were dropped" in text
     head = next(line for line in lines if line.startswith("source"))
     assert "sent again" in head
-    assert "other" not in head  # there is none
+    assert "other" not in head  # there are no such packets
     a, b = ADDRESS[6, "a"], ADDRESS[6, "b"]
     (row,) = [line.split() for line in lines if line.startswith(a)]
     # Ethernet 14, IPv6 40, TCP 20 and 12 of options (16 with the MSS, padded).
@@ -87,7 +87,7 @@ def test_the_table(traffic: Run, file: Path) -> None:
     assert row == [a, b, "5", f"{data + again + 86 + 90:,}", "2,000", "172", "86", "90", "658", "0"]
 
 
-def test_json(traffic: Run, file: Path) -> None:
+def test_summarize_prints_json(traffic: Run, file: Path) -> None:
     told = json.loads(traffic("summarize", "--json", file).stdout)
     assert told["first"] == 1_700_000_000 * 10**9
     assert told["dropped"] is None
@@ -103,7 +103,9 @@ def test_json(traffic: Run, file: Path) -> None:
     assert back["destination_port"] == 5000
 
 
-def test_connections_and_seconds(traffic: Run, file: Path, tmp_path: Path) -> None:
+def test_summarize_prints_connections_and_writes_seconds(
+    traffic: Run, file: Path, tmp_path: Path
+) -> None:
     seconds = tmp_path / "seconds.csv"
     said = traffic("summarize", "--connections", "--per-second", seconds, file)
     assert said.returncode == 0
@@ -142,7 +144,7 @@ def test_several_files_are_one_capture(traffic: Run, file: Path, tmp_path: Path)
     assert together == json.loads(traffic("summarize", "--json", file).stdout)
 
 
-def test_an_empty_capture(traffic: Run, file: Path) -> None:
+def test_an_empty_capture_has_no_packets(traffic: Run, file: Path) -> None:
     file.write_bytes(file.read_bytes()[:24])
     said = traffic("summarize", file)
     assert (said.returncode, said.stdout, said.stderr) == (0, "no packets\n", "")
@@ -159,14 +161,16 @@ def test_an_empty_capture(traffic: Run, file: Path) -> None:
         (["capture", "-i", "lo", "tcp", "--exclude-host", "1.2.3.4"], 2, "not both"),
     ],
 )
-def test_mistakes(traffic: Run, arguments: list[str], status: int, sentence: str) -> None:
+def test_a_mistake_is_explained_in_a_sentence(
+    traffic: Run, arguments: list[str], status: int, sentence: str
+) -> None:
     said = traffic(*arguments)
     assert said.returncode == status
     assert sentence in said.stderr
     assert "Traceback" not in said.stderr
 
 
-def test_as_a_program(file: Path) -> None:
+def test_the_command_line_runs_as_a_process(file: Path) -> None:
     said = in_a_process("--help")
     assert (said.returncode, said.stderr) == (0, "")
     assert "capture" in said.stdout and "summarize" in said.stdout

@@ -1,4 +1,4 @@
-"""Counters against pyroute2 and against what was sent."""
+"""Counters of interfaces and classes, against pyroute2 and against the datagrams that were sent."""
 
 import socket
 import time
@@ -14,7 +14,7 @@ from traffic.counters import COUNTS, Meter, read_all
 
 
 @real
-def test_as_pyroute2_says() -> None:
+def test_a_meter_reads_the_same_counters_as_pyroute2() -> None:
     def body() -> None:
         far = two_hosts()
         index = socket.if_nametoindex("near")
@@ -60,8 +60,8 @@ def test_as_pyroute2_says() -> None:
 
 
 @real
-def test_a_queue_that_is_full() -> None:
-    """Backlog and drops: 64 kbit/s, and room for 1,000 packets."""
+def test_a_full_queue_shows_its_backlog_and_its_drops() -> None:
+    """The class has 64 kbit/s, and its queue has room for 10 packets."""
 
     def body() -> None:
         two_hosts()
@@ -83,7 +83,7 @@ def test_a_queue_that_is_full() -> None:
 
 
 @real
-def test_what_is_not_there_is_said() -> None:
+def test_a_missing_interface_or_class_is_reported() -> None:
     def body() -> None:
         two_hosts()
         index = socket.if_nametoindex("near")
@@ -103,7 +103,7 @@ def test_what_is_not_there_is_said() -> None:
 
 
 @real
-def test_what_has_passed_may_be_left_out() -> None:
+def test_a_meter_may_count_from_now_on() -> None:
     def body() -> None:
         two_hosts()
         index = socket.if_nametoindex("near")

@@ -45,7 +45,7 @@ def from_side(found: Account, addresses: set[str], quantity: str) -> int:
 
 
 def fields(path: Path, *names: str) -> list[list[str]]:
-    """A row per packet, by tshark."""
+    """Return a row of fields for each packet, as tshark reads them."""
     asked = [part for name in names for part in ("-e", name)]
     output = subprocess.run(
         ["tshark", "-nr", str(path), "-T", "fields", "-E", "occurrence=f", *asked],
@@ -59,7 +59,9 @@ def fields(path: Path, *names: str) -> list[list[str]]:
 @real
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("offload", [True, False])
-def test_capture_is_the_class_counter(tmp_path: Path, version: int, offload: bool) -> None:
+def test_a_capture_agrees_with_the_class_counter(
+    tmp_path: Path, version: int, offload: bool
+) -> None:
     file = tmp_path / "link.pcapng"
 
     def body() -> None:
@@ -82,11 +84,11 @@ def test_capture_is_the_class_counter(tmp_path: Path, version: int, offload: boo
         assert found.dropped == 0
         for column, quantity in ((7, "wire_bytes"), (8, "frames")):
             passed = [new[column] - old[column] for new, old in zip(counted, before, strict=True)]
-            # A host may report a group membership while the capture is being stopped: of such
-            # frames nobody knows whether they are in it. Without any this is an equality.
+            # A host may report a group membership while the capture is being stopped: such a frame
+            # may be in the capture or not. Without such frames this is an equality.
             late = [new[column] - old[column] for new, old in zip(afterwards, counted, strict=True)]
             assert sum(passed) <= found.totals[quantity] <= sum(passed) + sum(late)
-            # Either side may report one without having an address yet.
+            # Either host may report one before it has an address.
             nobody = from_side(found, {"::"}, quantity)
             for i, (addresses, name) in enumerate(((NEAR, "near"), (FAR, "far"))):
                 side = from_side(found, {*addresses.values(), mac(name, far)}, quantity)
@@ -119,7 +121,7 @@ def mac(interface: str, far: int) -> str:
 
 
 def like_tshark(path: Path) -> None:
-    """Packets, TCP payload and flags by pair of addresses."""
+    """Check packets and payload by pair of addresses, and TCP flags, against tshark."""
     found = account([path])
     records: Counter[tuple[str, str]] = Counter()
     payload: Counter[tuple[str, str]] = Counter()
@@ -155,12 +157,12 @@ def like_tshark(path: Path) -> None:
 
 
 @tshark_needed
-def test_sent_again_is_what_tshark_calls_retransmission(tmp_path: Path) -> None:
-    """The definitions agree where a segment comes again whole.
+def test_retransmissions_are_those_that_tshark_finds(tmp_path: Path) -> None:
+    """The definitions agree where a whole segment is sent again.
 
-    Where it comes again in part, tshark calls all of it a retransmission and we only what was there
-    before; where one that was lost before the capture comes late, tshark says "out of order" or
-    "retransmission" by the time that has passed, and we count it as new.
+    If only a part of a segment was seen before, tshark calls all of it a retransmission, and we only
+    that part. If a segment that was lost before the capture comes late, tshark calls it "out of order"
+    or a "retransmission" by the time that has passed, and we count it as new.
     """
     packets: list[bytes] = []
 
@@ -179,13 +181,13 @@ def test_sent_again_is_what_tshark_calls_retransmission(tmp_path: Path) -> None:
     for i in (3, 7, 8):
         say("a", 101 + 1000 * i, "A", 1000, 901)
     say("b", 901, "A", 0, 20_101)
-    for i in (3, 19):  # everything was acknowledged: "spurious"
+    for i in (3, 19):  # all bytes were acknowledged: "spurious"
         say("a", 101 + 1000 * i, "A", 1000, 901)
     path = tmp_path / "again.pcap"
     writer = RawPcapWriter(str(path), linktype=1)
     writer.write_header(None)
     for i, raw in enumerate(packets):
-        # A round trip of 2 µs; with a longer one tshark takes the repetitions for disorder.
+        # A round trip of 2 µs: with a longer one, tshark calls the repetitions "out of order".
         time_of = (1_700_000_000, i) if i < 3 else (1_700_000_000 + i, 0)
         writer.write_packet(raw, *time_of, len(raw), len(raw))
     writer.close()

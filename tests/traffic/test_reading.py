@@ -1,4 +1,4 @@
-"""Capture files of every kind, whole and damaged."""
+"""Reading capture files of every kind, whole and damaged."""
 
 import struct
 from pathlib import Path
@@ -62,7 +62,7 @@ def statistics(order: str, number: int, received: int, dropped: int) -> bytes:
 
 
 def pcapng() -> bytes:
-    """Two sections of both byte orders, several interfaces, and blocks that are to be skipped."""
+    """Make a section of each byte order, with several interfaces and blocks that are to be skipped."""
     result = section("<") + interface("<") + interface("<", 9)
     result += packet("<", 0, BEGAN * 10**6, PACKETS[0])
     result += block("<", 4, bytes(20)) + block("<", 0x0BAD, b"custom")
@@ -76,7 +76,7 @@ def pcapng() -> bytes:
 
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], str | None]:
-    """Time and bytes of each packet, and what is wrong."""
+    """Return time and bytes of each packet, and the file's damage, if any."""
     packets: list[tuple[int, bytes]] = []
     try:
         for batch in CaptureFile(path).records():
@@ -94,7 +94,7 @@ def read(path: Path) -> tuple[list[tuple[int, bytes]], str | None]:
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize("nano", [False, True])
 @pytest.mark.parametrize("chunk", [20, 100, chunks.CHUNK])
-def test_pcap(
+def test_pcap_files_are_read_in_chunks_of_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, nano: bool, chunk: int
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", chunk)
@@ -106,7 +106,9 @@ def test_pcap(
 
 
 @pytest.mark.parametrize("chunk", [20, 100, chunks.CHUNK])
-def test_pcapng(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_pcapng_files_are_read_in_chunks_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     path = tmp_path / "file"
     path.write_bytes(pcapng())
@@ -126,7 +128,9 @@ def test_pcapng(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> 
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_clocks(tmp_path: Path, resolution: int, ticks: int, offset: int) -> None:
+def test_times_are_right_with_any_resolution_and_offset(
+    tmp_path: Path, resolution: int, ticks: int, offset: int
+) -> None:
     rate = 2 ** (resolution & 0x7F) if resolution & 0x80 else 10**resolution
     exact = ticks * 10**9 // rate + offset * 10**9
     if not -(2**63) <= exact < 2**63:
@@ -141,8 +145,8 @@ def test_clocks(tmp_path: Path, resolution: int, ticks: int, offset: int) -> Non
 
 
 @pytest.mark.parametrize("make", [pcap, pcapng])
-def test_cut_off_anywhere(tmp_path: Path, make: object) -> None:
-    """What is whole is read, and the error names the place where the rest begins."""
+def test_a_file_that_is_cut_off_anywhere_is_read_up_to_there(tmp_path: Path, make: object) -> None:
+    """Whole packets are read, and the error names the byte at which the rest begins."""
     whole = make()  # type: ignore[operator]
     path = tmp_path / "file"
     path.write_bytes(whole)
@@ -188,7 +192,9 @@ def test_cut_off_anywhere(tmp_path: Path, make: object) -> None:
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_flipped_bytes(tmp_path: Path, what: str, flips: list[tuple[int, int]], chunk: int) -> None:
+def test_a_file_with_flipped_bytes_is_read_or_reported_as_damaged(
+    tmp_path: Path, what: str, flips: list[tuple[int, int]], chunk: int
+) -> None:
     raw = bytearray(pcapng() if what == "pcapng" else pcap(what[0], "nano" in what))
     for place, value in flips:
         raw[place % len(raw)] = value
@@ -233,7 +239,7 @@ def test_damage_is_named(tmp_path: Path, tail: bytes, why: str) -> None:
     assert why in damage
 
 
-def test_a_packet_too_long_to_be_true(tmp_path: Path) -> None:
+def test_a_packet_of_an_impossible_length_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(pcap() + struct.pack("<IIII", 1, 1, 2**31, 2**31) + bytes(100))
     packets, damage = read(path)
@@ -242,7 +248,9 @@ def test_a_packet_too_long_to_be_true(tmp_path: Path) -> None:
     assert f"byte {len(pcap()):,}: a packet of 2,147,483,648 bytes" in damage
 
 
-def test_packets_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_may_be_longer_than_a_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 50)
     path = tmp_path / "file"
     raw = bytes(range(256)) * 30
@@ -250,7 +258,7 @@ def test_packets_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read(path) == ([(0, raw)] * 3, None)
 
 
-def test_link_types(tmp_path: Path) -> None:
+def test_known_link_types_are_read_and_others_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(pcap(link=105))
     with pytest.raises(TrafficError, match="link type 105 are not understood"):
@@ -266,7 +274,7 @@ def test_link_types(tmp_path: Path) -> None:
         assert found.totals["other_bytes"] == 14 + len(datagram)
 
 
-def test_interfaces_that_take_turns_are_quick(tmp_path: Path) -> None:
+def test_packets_of_alternating_interfaces_are_read_quickly(tmp_path: Path) -> None:
     """A batch for each change of interface would take minutes."""
     path = tmp_path / "file"
     both = packet("<", 0, 1, PACKETS[0]) + packet("<", 1, 1, PACKETS[1])
@@ -277,7 +285,7 @@ def test_interfaces_that_take_turns_are_quick(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a"])
-def test_no_capture(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_capture_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(TrafficError, match="is neither a pcap nor a pcapng file: it "):

@@ -1,4 +1,4 @@
-"""Streams against a set of bytes."""
+"""The positions of TCP streams, against the set of the bytes that were seen."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ class Oracle:
         self.seen: set[int] = set()
 
     def take(self, start: int, length: int) -> int:
-        # What is before the stream's first byte does not belong to it.
+        # Bytes before the stream's first one do not belong to it.
         fresh = {b for b in range(start, start + length) if b >= 0} - self.seen
         self.seen |= fresh
         return len(fresh)
@@ -35,7 +35,7 @@ class Oracle:
 PACKETS = st.lists(
     st.tuples(
         st.integers(0, STREAMS - 1),
-        st.one_of(st.just(None), st.integers(-30, 400)),  # None: where the stream's last one ended
+        st.one_of(st.just(None), st.integers(-30, 400)),  # None: where its last packet ended
         st.integers(1, 60),
     ),
     max_size=60,
@@ -76,7 +76,7 @@ def test_every_byte_is_new_once(
     assert positions.whole.tolist() == [oracle.whole for oracle in oracles]
 
 
-def test_a_stream_longer_than_the_sequence_numbers() -> None:
+def test_a_stream_may_be_longer_than_the_sequence_numbers() -> None:
     positions = Positions()
     positions.begin(np.array([7]))
     length = 2**20
@@ -88,8 +88,8 @@ def test_a_stream_longer_than_the_sequence_numbers() -> None:
     assert positions.missing.tolist() == [0]
 
 
-def test_many_streams_far_apart_in_one_batch() -> None:
-    """More than 2¹³ streams, each with a gap of a GiB: positions of all of them on one axis."""
+def test_many_streams_with_large_gaps_may_be_in_one_batch() -> None:
+    """More than 2¹³ streams, each with a gap of about a GiB."""
     count = 20_000
     positions = Positions()
     positions.begin(np.zeros(count, np.int64))
@@ -100,7 +100,7 @@ def test_many_streams_far_apart_in_one_batch() -> None:
     assert set(positions.missing.tolist()) == {2**30 - 150}
 
 
-def test_a_stream_with_a_hundred_thousand_gaps() -> None:
+def test_a_stream_with_a_hundred_thousand_gaps_is_followed_quickly() -> None:
     """Filled from the end: quadratic work would take minutes."""
     count = 100_000
     positions = Positions()

@@ -1,4 +1,4 @@
-"""What a parameter server decides, with the algorithms' own halves and a list for an observer."""
+"""The decisions of a parameter server, with the algorithms' own halves and an observer of lists."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ LAYOUT = Layout(("weight", "bias"), (SIZE - 10, 10))
 
 
 class Notes:
-    """An observer that notes."""
+    """An observer that keeps in lists what is reported to it."""
 
     def __init__(self) -> None:
         self.rows: list[UpdateRow] = []
@@ -47,7 +47,7 @@ class Notes:
         self.checkpoints.append(self.half.version)
 
     def column(self, name: str) -> list[Any]:
-        """As the run's record will have it."""
+        """Return a column of the rows, with the values that the run's journal will hold."""
         column: list[Any] = np.array(self.rows, UPDATE)[name].tolist()
         return column
 
@@ -90,7 +90,7 @@ def always(worker: int) -> bool:
 
 
 def due(one: ParameterService) -> list[int]:
-    """Who is due, answered as a server would."""
+    """Answer the workers that are due, as a server would, and return them."""
     workers = []
     for worker in one.due(always):
         one.answer(worker)
@@ -108,7 +108,7 @@ def started(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterSe
     return one, notes
 
 
-def test_nobody_is_due_before_training_begins() -> None:
+def test_no_worker_is_due_before_training_begins() -> None:
     one, notes = service()
     one.join(1)
     one.asked(1)
@@ -125,7 +125,7 @@ def test_nobody_is_due_before_training_begins() -> None:
     assert due(one) == [0]
 
 
-def test_who_has_no_room_waits_and_keeps_asking() -> None:
+def test_a_worker_without_room_waits_and_keeps_asking() -> None:
     one, _ = service()
     for worker in (0, 1):
         one.join(worker)
@@ -136,7 +136,7 @@ def test_who_has_no_room_waits_and_keeps_asking() -> None:
     assert due(one) == [0]
 
 
-def test_rows_and_bytes() -> None:
+def test_rows_state_versions_staleness_and_bytes() -> None:
     one, notes = started()
     one.count(0, 100)
     one.count(1, 7)
@@ -161,7 +161,7 @@ def test_rows_and_bytes() -> None:
     assert one.message_bytes == 544
 
 
-def test_the_last_update_is_evaluated_whatever_its_number() -> None:
+def test_the_last_update_is_always_evaluated() -> None:
     one, notes = started()
     for version in range(5):
         assert not one.finished
@@ -170,13 +170,13 @@ def test_the_last_update_is_evaluated_whatever_its_number() -> None:
     assert notes.checkpoints == [0, 2, 4, 5]
 
 
-def test_a_push_behind_the_last_update_is_counted_and_not_applied() -> None:
+def test_a_push_after_the_last_update_is_counted_and_not_applied() -> None:
     one, notes = started(updates=1)
     one.pushed(0, dense(0), 0.0, 0.0)
     parameters = one.half.parameters.copy()
     one.count(1, 432)
     one.pushed(1, dense(0, 8.0), 1.0, 1.0)
-    # It is not read either, so that even nonsense is no matter any more.
+    # Nothing else of it is checked, so that even an invalid push does no harm.
     one.pushed(1, Pushed(999, None, 10, 0.0), 1.0, 1.0)
     assert (one.payload_bytes, one.message_bytes) == (810, 432)
     assert len(notes.rows) == one.half.version == 1
@@ -194,7 +194,7 @@ def test_a_base_version_that_lies_ahead_is_refused() -> None:
     assert notes.rows == []
 
 
-def test_changed_pulls_bring_what_changed_since_this_worker_s_last() -> None:
+def test_changed_pulls_bring_what_changed_since_the_worker_s_last_pull() -> None:
     one, _ = started(updates=100, pulls="changed")
     codec = Codec(EncodingChoice(), LAYOUT.sizes)
     one.pushed(0, sparse(0, 3, 50), 0.0, 0.0)
@@ -229,7 +229,7 @@ def test_the_first_pull_and_every_full_pull_bring_everything() -> None:
         assert b"".join(answer.body) == bytes(4 * SIZE)
 
 
-def test_at_the_beginning_and_at_every_version_all_are_sent_it_in_order() -> None:
+def test_every_version_is_sent_to_all_workers_in_order() -> None:
     one, _ = service(synchronous(2, "push-and-wait"))
     for worker in (1, 0):
         one.join(worker)
@@ -243,7 +243,7 @@ def test_at_the_beginning_and_at_every_version_all_are_sent_it_in_order() -> Non
     assert due(one) == [0, 1]
 
 
-def test_who_has_pushed_gets_the_next_version_and_not_this_one_again() -> None:
+def test_a_worker_that_has_pushed_waits_for_the_next_version() -> None:
     one, _ = started(synchronous(2))
     one.pushed(0, dense(0), 0.0, 0.0)
     one.asked(0)
@@ -253,7 +253,7 @@ def test_who_has_pushed_gets_the_next_version_and_not_this_one_again() -> None:
     assert due(one) == [0]
 
 
-def test_gradients_of_one_version_have_its_row_and_late_ones_the_version_they_found() -> None:
+def test_late_gradients_have_rows_with_the_current_version() -> None:
     one, notes = started(synchronous(1, "push-and-wait"))
     one.pushed(0, dense(0), 1.0, 0.0)
     one.pushed(1, dense(0), 2.0, 0.0)
@@ -268,7 +268,7 @@ def test_gradients_of_one_version_have_its_row_and_late_ones_the_version_they_fo
     assert notes.checkpoints == [0, 2]
 
 
-def test_who_has_left_is_due_nothing_and_its_half_forgets_it() -> None:
+def test_a_worker_that_left_is_due_nothing_and_the_half_forgets_it() -> None:
     half = AdaptiveStaleness(np.zeros(SIZE, np.float32), 0.5)
     one, _ = started(half)
     assert len(half._contained_at) == 1
@@ -284,7 +284,7 @@ def test_who_has_left_is_due_nothing_and_its_half_forgets_it() -> None:
     assert len(half._contained_at) == 0
 
 
-def test_who_has_left_is_not_sent_later_versions() -> None:
+def test_a_worker_that_left_is_not_sent_later_versions() -> None:
     one, _ = service(synchronous(1, "push-and-interrupt"))
     for worker in (0, 1):
         one.join(worker)
@@ -299,7 +299,7 @@ PROTOCOLS: tuple[Protocol, ...] = ("pull", "push-and-wait", "push-and-interrupt"
 
 
 def three(half: ServerHalf, **changes: Any) -> tuple[ParameterService, Notes]:
-    """Three workers that have version 0 since 0 s."""
+    """Make a service with three workers, which were sent version 0 at 0 s."""
     one, notes = service(half, suspect_after=10.0, **changes)
     for worker in range(3):
         one.join(worker)
@@ -357,7 +357,7 @@ def test_what_a_suspected_worker_pushes_is_dropped_and_it_is_welcomed(protocol: 
     assert not notes.column("applied")[-1]
     assert one.payload_bytes == payload + 400
     assert (half.parameters == parameters).all()
-    # It has the newest, and is waited for again: longer than before, until it comes in time.
+    # It is sent the newest version and waited for again: longer than before, until it is in time.
     assert not one.is_suspected(1)
     assert send(one, 12.0) == [1]
     assert half.needed == 3
@@ -370,8 +370,8 @@ def test_what_a_suspected_worker_pushes_is_dropped_and_it_is_welcomed(protocol: 
     assert one.deadline(1) == 32 + 10
 
 
-def test_one_that_has_yet_to_answer_the_newest_is_not_sent_it_again() -> None:
-    # Its report of version 0 is on its way when it is sent version 1, which it then computes at.
+def test_a_version_that_a_worker_has_yet_to_answer_is_not_sent_again() -> None:
+    # Worker 1's report of version 0 is under way when it is sent version 1 and then computes at it.
     one, _ = three(synchronous(1, "push-and-wait"))
     push(one, 0, 0, 1.0)
     assert send(one, 1.0) == [0, 1, 2]
@@ -383,7 +383,7 @@ def test_one_that_has_yet_to_answer_the_newest_is_not_sent_it_again() -> None:
     assert one.half.version == 2
 
 
-def test_who_is_suspected_is_sent_no_versions() -> None:
+def test_a_suspected_worker_is_sent_no_versions() -> None:
     one, _ = three(synchronous(1, "push-and-wait"), updates=100)
     one.suspect(1, 10.0)
     for version in range(4):
@@ -392,13 +392,13 @@ def test_who_is_suspected_is_sent_no_versions() -> None:
     assert not one.is_asking(1)
 
 
-def test_silence_is_of_those_whose_turn_it_is() -> None:
+def test_only_a_worker_that_is_expected_to_send_can_be_silent() -> None:
     one, _ = three(synchronous(2, "push-and-wait"), updates=100)
     for version in range(2):
         push(one, 0, version, 5.0 + version)
         push(one, 2, version, 5.0 + version)
         send(one, 5.0 + version)
-    # Worker 1 has said nothing of any version; the others are silent since the last one.
+    # Worker 1 has not answered any version; the others are silent since they were sent the last one.
     assert [one.deadline(worker) for worker in range(3)] == [16, 10, 16]
     one.pushed(1, Pushed(0, None, 0, math.nan), 8.0, 0.0)
     assert one.deadline(1) == 18  # it has version 2, and computes
@@ -406,7 +406,7 @@ def test_silence_is_of_those_whose_turn_it_is() -> None:
     assert one.deadline(1) is None
 
 
-def test_one_that_is_interrupted_begins_anew() -> None:
+def test_an_interrupted_worker_s_silence_begins_anew() -> None:
     one, _ = three(synchronous(2, "push-and-interrupt"), updates=100)
     for worker in (0, 2):
         push(one, worker, 0, 9.0)
@@ -414,7 +414,7 @@ def test_one_that_is_interrupted_begins_anew() -> None:
     assert one.deadline(1) == 19
 
 
-def test_who_is_there_and_does_not_ask_is_silent() -> None:
+def test_a_connected_worker_that_does_not_ask_is_silent() -> None:
     one, _ = service(suspect_after=10.0)
     one.join(0)
     one.join(1)
@@ -428,14 +428,14 @@ def test_who_is_there_and_does_not_ask_is_silent() -> None:
     assert not one.is_suspected(1)
 
 
-def test_without_a_patience_nobody_is_suspected() -> None:
+def test_without_suspect_after_no_worker_is_suspected() -> None:
     one, _ = started(synchronous(2))
     one.sent(0, 0.0)
     assert one.deadline(0) is None
     assert one.overdue(1e9) == []
 
 
-def test_a_suspected_worker_s_copy_of_counters_is_given_back() -> None:
+def test_a_suspected_worker_s_copy_of_counters_is_released() -> None:
     half = AdaptiveStaleness(np.zeros(SIZE, np.float32), 0.5)
     one, notes = three(half)
     push(one, 0, 0, 1.0)
@@ -450,13 +450,13 @@ def test_a_suspected_worker_s_copy_of_counters_is_given_back() -> None:
     assert notes.column("applied")[-1]
 
 
-def test_a_dead_worker_s_gradient_counts_and_nobody_waits_for_another() -> None:
+def test_the_gradient_of_a_worker_that_left_still_counts() -> None:
     half = synchronous(3, "push-and-wait")
     one, _ = three(half)
     push(one, 0, 0, 1.0)
     one.leave(0)
     assert (half.version, half.needed) == (0, 2)
-    # Its successor may not answer the same version twice.
+    # Its next incarnation may not answer the same version again.
     one.join(0, 2.0)
     assert send(one, 2.0) == []
     one.leave(1)
@@ -466,7 +466,7 @@ def test_a_dead_worker_s_gradient_counts_and_nobody_waits_for_another() -> None:
     assert send(one, 3.0) == [0, 2]
 
 
-def test_workers_that_leave_when_all_is_done_make_no_update() -> None:
+def test_workers_that_leave_after_training_make_no_update() -> None:
     half = synchronous(2)
     one, _ = three(half, updates=1)
     push(one, 0, 0, 1.0)
@@ -478,7 +478,7 @@ def test_workers_that_leave_when_all_is_done_make_no_update() -> None:
     assert half.version == 1
 
 
-def test_a_loss_is_what_the_wire_would_make_of_it() -> None:
+def test_a_loss_is_rounded_as_on_the_wire() -> None:
     assert as_loss(0.1) == float(np.float32(0.1)) != 0.1
     assert as_loss(math.inf) == math.inf
     assert math.isnan(as_loss(math.nan))

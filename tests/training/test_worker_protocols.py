@@ -14,7 +14,7 @@ events = st.lists(st.sampled_from(get_args(Event)), max_size=30)
 
 
 class Followed:
-    """A worker with versions that arrive one after the other, now and then not all of them."""
+    """A worker at which versions arrive one after the other; some may be skipped."""
 
     def __init__(self, protocol: WorkerProtocol) -> None:
         self.protocol = protocol
@@ -39,7 +39,7 @@ class Followed:
 def test_every_protocol_has_its_worker() -> None:
     assert set(WORKER_PROTOCOLS) == set(get_args(Protocol))
     assert [p for p, made in WORKER_PROTOCOLS.items() if made.asks] == ["pull"]
-    # Whatever arrives, an asking worker's computation ends with its push.
+    # Only an asking worker's computation always ends with its push.
     assert [p for p, made in WORKER_PROTOCOLS.items() if made.certain] == ["pull"]
 
 
@@ -55,9 +55,9 @@ def test_an_asking_worker_computes_at_what_it_gets_and_waits(skips: list[int]) -
 
 @settings(deadline=None)  # the host may be busy
 @given(events)
-def test_push_and_wait(happens: list[Event]) -> None:
+def test_push_and_wait_finishes_then_takes_the_newest_version(happens: list[Event]) -> None:
     worker = Followed(WORKER_PROTOCOLS["push-and-wait"]())
-    newer = False  # whether something newer came while it computed
+    newer = False  # True if a newer version came while it computed
     for event in happens:
         if event == "skips":
             worker.version += 1
@@ -74,7 +74,7 @@ def test_push_and_wait(happens: list[Event]) -> None:
 
 @settings(deadline=None)  # the host may be busy
 @given(events)
-def test_push_and_interrupt(happens: list[Event]) -> None:
+def test_push_and_interrupt_drops_its_computation_for_a_new_version(happens: list[Event]) -> None:
     worker = Followed(WORKER_PROTOCOLS["push-and-interrupt"]())
     for event in happens:
         if event == "skips":
@@ -82,12 +82,12 @@ def test_push_and_interrupt(happens: list[Event]) -> None:
         elif event == "arrives":
             assert worker.arrives() == worker.version
         elif worker.computing is not None:
-            # What it computes is always of the newest version that it has.
+            # It always computes at the newest version that it has.
             assert worker.ends() == Finish(late=False, next=None)
 
 
 @pytest.mark.parametrize("name", get_args(Protocol))
-def test_version_0_is_one_like_any_other(name: Protocol) -> None:
+def test_version_0_is_like_any_other(name: Protocol) -> None:
     worker = WORKER_PROTOCOLS[name]()
     assert worker.computing is None
     assert worker.arrived(0) == 0

@@ -1,4 +1,4 @@
-"""Encodings give back what was put in, and refuse what nobody could have put in."""
+"""Encodings: decoding returns what was encoded, and refuses what no encoder could have written."""
 
 import contextlib
 import itertools
@@ -36,7 +36,7 @@ floats = st.floats(width=32, allow_nan=True)
 
 @st.composite
 def sparse_updates(draw: st.DrawFn) -> SparseUpdate:
-    """Scattered, clustered, empty and full ones."""
+    """Draw a sparse update: scattered, clustered, empty or full."""
     chosen = draw(st.sets(st.integers(0, SIZE - 1)))
     if draw(st.booleans()):
         start = draw(st.integers(0, SIZE))
@@ -55,7 +55,7 @@ def body_of(codec: Codec, update: Update) -> tuple[int, memoryview]:
 
 @settings(deadline=None)
 @given(choices, sparse_updates() | dense_updates)
-def test_round_trip(choice: EncodingChoice, update: Update) -> None:
+def test_decoding_returns_the_encoded_update(choice: EncodingChoice, update: Update) -> None:
     codec = CODECS[choice]
     encoding, body = body_of(codec, update)
     assert codec.measure(update) == len(body) <= codec.longest
@@ -93,7 +93,7 @@ def check_rounding(
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_size_of_a_variable_length_integer(number: int) -> None:
+def test_the_size_of_a_varint_is_its_length(number: int) -> None:
     assert varint_size(number) == len(varint(number))
 
 
@@ -111,8 +111,10 @@ def test_int8_is_within_half_a_step_of_its_block() -> None:
 
 
 @given(choices, st.sets(st.integers(0, 99_999), max_size=300), st.integers(0, 99_999))
-def test_measured_is_what_is_written(choice: EncodingChoice, chosen: set[int], start: int) -> None:
-    """With long gaps and short ones, and tensors that have no entry."""
+def test_the_measured_size_is_the_encoded_size(
+    choice: EncodingChoice, chosen: set[int], start: int
+) -> None:
+    """Try long and short gaps, and tensors that have no entry."""
     chosen |= set(range(start, min(start + 300, 100_000)))
     indices = np.array(sorted(chosen), np.uint32)
     update = SparseUpdate(indices, np.zeros(len(indices), np.float32))
@@ -121,7 +123,7 @@ def test_measured_is_what_is_written(choice: EncodingChoice, chosen: set[int], s
 
 
 @given(sparse_updates())
-def test_auto_is_the_shortest(update: SparseUpdate) -> None:
+def test_auto_chooses_the_bitmap_or_the_shortest_coding(update: SparseUpdate) -> None:
     lengths = {
         choice.indices: len(body_of(CODECS[choice], update)[1])
         for choice in CHOICES
@@ -135,14 +137,14 @@ def test_auto_is_the_shortest(update: SparseUpdate) -> None:
         assert auto == min(lengths.values())
 
 
-def test_float16_is_what_numpy_makes_of_it() -> None:
+def test_float16_equals_numpy_s_but_for_overflows() -> None:
     rng = np.random.default_rng(1)
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
     for values in (
         rng.integers(0, 2**32, 1 << 20, np.uint32).view(np.float32),
         (rng.normal(size=1 << 20) * 10 ** rng.uniform(-9, 5, 1 << 20)).astype(np.float32),
         halves,
-        -(halves[1:] + halves[:-1]) / np.float32(2),  # ties, which go to the even one
+        -(halves[1:] + halves[:-1]) / np.float32(2),  # ties, which are rounded to even
     ):
         codec = Codec(EncodingChoice(values="float16"), (len(values),))
         read = codec.rounded(DenseUpdate(values)).values
@@ -203,7 +205,7 @@ def test_formats_are_as_documented() -> None:
     )
 
 
-def test_long_distances_as_bytes() -> None:
+def test_gap_bytes_write_long_distances_after_the_short_ones() -> None:
     indices = np.array([300, 301, 70_301], np.uint32)
     codec = Codec(EncodingChoice(indices="gap-bytes"), (100_000,))
     encoding, body = body_of(codec, SparseUpdate(indices, np.zeros(3, np.float32)))
@@ -214,7 +216,7 @@ def test_long_distances_as_bytes() -> None:
     assert update.indices.tolist() == indices.tolist()
 
 
-def test_groups_per_tensor_are_taken_where_they_are_shorter() -> None:
+def test_groups_per_tensor_are_used_where_they_are_shorter() -> None:
     rng = np.random.default_rng(1)
     sparse_part = rng.choice(10_000, 100, replace=False)
     dense_part = 10_000 + rng.choice(1000, 500, replace=False)
@@ -307,12 +309,12 @@ BITMAP_SIZE = SIZE // 8
         (ZSTD | RICE, b"", "encoded as rice float32 zstd"),
     ],
 )
-def test_refused(encoding: int, body: bytes, reason: str) -> None:
+def test_a_malformed_body_is_refused(encoding: int, body: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
         Codec(EncodingChoice(), SIZES).decode(encoding, memoryview(body))
 
 
-def test_only_the_run_s_choice_is_read() -> None:
+def test_only_the_run_s_encoding_is_read() -> None:
     update = SparseUpdate(np.array([5], np.uint32), np.ones(1, np.float32))
     sent = {choice: body_of(CODECS[choice], update) for choice in CHOICES}
     for theirs, ours in itertools.product(CHOICES, CHOICES):
@@ -328,7 +330,7 @@ def test_only_the_run_s_choice_is_read() -> None:
 
 
 @pytest.mark.parametrize("scale", [0x7F80, 0x7FC0, 0x8000, 0xFFFF])
-def test_scales_that_are_not_finite_or_negative_are_refused(scale: int) -> None:
+def test_scales_that_are_negative_or_not_finite_are_refused(scale: int) -> None:
     codec = Codec(EncodingChoice(values="int8"), (4,))
     body = struct.pack("<H4b", scale, 1, 2, 3, 4)
     with pytest.raises(WireError, match="scale of a block"):
@@ -357,7 +359,7 @@ BOMB = zstd(bytes(1 << 30))
         (b"\x50\x2a\x4d\x18\x04\0\0\0abcd", "cannot be read|dense update of 0 bytes"),
     ],
 )
-def test_what_is_not_one_frame_of_a_possible_size_is_refused(frame: bytes, reason: str) -> None:
+def test_anything_but_one_zstd_frame_of_possible_size_is_refused(frame: bytes, reason: str) -> None:
     codec = Codec(EncodingChoice(compression="zstd"), SIZES)
     tracemalloc.start()
     with pytest.raises(WireError, match=reason):
@@ -368,7 +370,7 @@ def test_what_is_not_one_frame_of_a_possible_size_is_refused(frame: bytes, reaso
 
 
 def check_hostile(codec: Codec, encoding: int, body: bytes) -> None:
-    """Whatever comes is refused or is an update of this model."""
+    """Check that a body is refused or decodes to an update of this model."""
     try:
         update = codec.decode(encoding, memoryview(body))
     except WireError:
@@ -398,13 +400,13 @@ EMPTY = SparseUpdate(np.zeros(0, np.uint32), np.zeros(0, np.float32))
 
 @settings(deadline=None, max_examples=1000)
 @given(choices, sparse_updates() | dense_updates, st.data())
-def test_damage_is_refused_or_fits_the_model(
+def test_a_damaged_body_is_refused_or_fits_the_model(
     choice: EncodingChoice, update: Update, data: st.DataObject
 ) -> None:
     encoding, body = body_of(CODECS[choice], update)
     damaged = bytearray(body)
     for _ in range(data.draw(st.integers(1, 3))):
-        # Most of what can go wrong stands at the beginning.
+        # Most of what can go wrong is at the beginning.
         at = data.draw(st.integers(0, min(12, len(damaged))) | st.integers(0, len(damaged)))
         match data.draw(st.sampled_from(["flip", "cut", "insert", "set"])):
             case "flip" if at < len(damaged):
@@ -419,7 +421,7 @@ def test_damage_is_refused_or_fits_the_model(
 
 
 @pytest.mark.parametrize("indices", get_args(Indices))
-def test_damage_takes_no_more_memory_than_the_model_allows(indices: Indices) -> None:
+def test_a_damaged_body_takes_no_more_memory_than_the_model_allows(indices: Indices) -> None:
     total = 200_000
     codec = Codec(EncodingChoice(indices=indices), (total - 1000, 1000))
     rng = np.random.default_rng(1)

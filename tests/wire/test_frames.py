@@ -1,4 +1,4 @@
-"""Frames survive any cutting of the stream, and whatever is not a frame is refused."""
+"""Frames are the same for any cutting of the stream, and anything that is no frame is refused."""
 
 import struct
 
@@ -44,7 +44,7 @@ def test_any_cutting_gives_the_same_frames(
     assert reading.between_frames
 
 
-def test_a_frame_cut_short_is_known() -> None:
+def test_a_frame_cut_short_is_detected() -> None:
     reading = receiver()
     feed(reading, header(Kind.PUSH, 1, length=10) + b"12345", [])
     assert not reading.between_frames
@@ -73,7 +73,7 @@ def test_noise_is_refused_or_is_a_frame(noise: bytes) -> None:
         (b"TB\x01\x03\x00\x01" + bytes(26), "reserved"),
     ],
 )
-def test_refused(head: bytes, reason: str) -> None:
+def test_a_bad_header_is_refused(head: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
         feed(receiver(), head, [])
 
@@ -85,7 +85,7 @@ def test_a_refused_length_takes_no_memory() -> None:
     assert len(reading._body) == 0
 
 
-def test_header_is_as_documented() -> None:
+def test_the_header_is_as_documented() -> None:
     head = header(Kind.PUSH, 0x0102030405060708, encoding=2, loss=1.5, length=9)
     assert len(head) == 32
     assert head[:5] == b"TB\x01\x05\x02"

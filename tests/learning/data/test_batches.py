@@ -1,4 +1,4 @@
-"""Mini-batches: which images, how often, in which order."""
+"""Mini-batches: distinct images of the shard, all equally often, in the order of the stream."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_batches_hold_distinct_images_of_the_shard() -> None:
         assert len(set(at)) == 10
         np.testing.assert_array_equal(labels, dataset.train_labels[at])
         seen += at
-    # 2,000 draws of 40 images: 50 each; a binomial this far out is once in a million
+    # 2,000 draws of 40 images: 50 each; one binomial in a million is this far off
     assert np.bincount(seen, minlength=340)[300:].min() > 20
     assert np.bincount(seen, minlength=340)[300:].max() < 85
 
@@ -35,7 +35,7 @@ def test_a_batch_as_large_as_the_shard_is_the_shard() -> None:
     assert {i.tobytes() for i in images} == {i.tobytes() for i in dataset.train_images[:5]}
 
 
-def test_the_stream_decides() -> None:
+def test_equal_streams_give_equal_batches() -> None:
     dataset = load("digits")
     one, same, other = (
         Batches(dataset, np.arange(1000), 10, stream(1, "batches", device)) for device in (3, 3, 4)
@@ -45,6 +45,6 @@ def test_the_stream_decides() -> None:
     assert not np.array_equal(one.next()[0], other.next()[0])
 
 
-def test_a_batch_larger_than_the_shard() -> None:
+def test_a_batch_larger_than_the_shard_is_refused() -> None:
     with pytest.raises(SpecError, match="batch of 10 images cannot be drawn from a worker's 7"):
         Batches(load("digits"), np.arange(7), 10, stream(1, "batches"))

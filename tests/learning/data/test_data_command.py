@@ -1,4 +1,4 @@
-"""``testbed data``, as a script and as a person use it."""
+"""The command ``testbed data``: the list as JSON and as plain lines, and a refused fetch."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,9 @@ from testbed.errors import SpecError
 Writer = Callable[[Path, int, int], None]
 
 
-def test_list_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer) -> None:
+def test_the_list_as_json_has_each_dataset_s_place_or_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer
+) -> None:
     write_idx(tmp_path / "mnist", 3, 3)
     monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -28,7 +30,7 @@ def test_list_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx
     assert "testbed data fetch fashion-mnist" in rows["fashion-mnist"]["problem"]
 
 
-def test_list_to_a_pipe_is_one_plain_line_each(
+def test_the_list_in_a_pipe_is_one_plain_line_per_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
@@ -39,6 +41,6 @@ def test_list_to_a_pipe_is_one_plain_line_each(
     assert "None" not in "".join(lines)
 
 
-def test_a_fetch_that_cannot_be() -> None:
+def test_fetching_a_bundled_dataset_is_refused() -> None:
     result = CliRunner().invoke(app, ["fetch", "digits"])
     assert isinstance(result.exception, SpecError)

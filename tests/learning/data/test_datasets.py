@@ -17,13 +17,13 @@ Writer = Callable[[Path, int, int], None]
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment in which no dataset is at hand; returns the empty cache's directory."""
+    """Hide all datasets but the bundled one; return the empty cache's directory."""
     monkeypatch.delenv("TESTBED_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def test_digits() -> None:
+def test_digits_have_known_shapes_types_and_a_stratified_split() -> None:
     dataset = load("digits", "unit")
     assert dataset.train_images.shape == (1442, 1, 28, 28)
     assert dataset.test_images.shape == (355, 1, 28, 28)
@@ -45,7 +45,7 @@ def test_the_split_of_digits_does_not_depend_on_the_seed() -> None:
     np.testing.assert_array_equal(one.train_images, two.train_images)
 
 
-def test_standardised_is_the_formula() -> None:
+def test_standardised_scaling_follows_its_formula() -> None:
     grey = np.random.default_rng(0).integers(0, 256, (1500, 28, 28), dtype=np.uint8)
     grey[3] = 0
     grey[4] = 200
@@ -58,7 +58,7 @@ def test_standardised_is_the_formula() -> None:
     np.testing.assert_allclose(scale(grey, "standardised"), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_training_images_are_the_first_of_a_shuffle_by_the_seed() -> None:
+def test_training_images_are_the_first_of_a_seeded_shuffle() -> None:
     whole = load("digits", "unit")
     fewer = load("digits", "unit", train_images=100, seed=3)
     more = load("digits", "unit", train_images=200, seed=3)
@@ -72,12 +72,12 @@ def test_training_images_are_the_first_of_a_shuffle_by_the_seed() -> None:
 
 
 @pytest.mark.parametrize("train_images", [None, 300])
-def test_labels_alone_are_those_of_the_whole(train_images: int | None) -> None:
+def test_labels_read_alone_equal_those_of_the_dataset(train_images: int | None) -> None:
     whole = load("digits", train_images=train_images, seed=3)
     assert np.array_equal(training_labels("digits", train_images, 3), whole.train_labels)
 
 
-def test_labels_of_a_directory_are_read_too(tmp_path: Path, write_idx: Writer) -> None:
+def test_labels_alone_are_read_from_a_directory_too(tmp_path: Path, write_idx: Writer) -> None:
     write_idx(tmp_path, 30, 10)
     labels = training_labels(str(tmp_path), 7, 3)
     assert np.array_equal(labels, load(tmp_path, train_images=7, seed=3).train_labels)
@@ -85,7 +85,7 @@ def test_labels_of_a_directory_are_read_too(tmp_path: Path, write_idx: Writer) -
         training_labels(str(tmp_path), 10**6, 3)
 
 
-def test_a_directory_of_the_users(tmp_path: Path, write_idx: Writer) -> None:
+def test_a_directory_of_the_user_s_is_loaded(tmp_path: Path, write_idx: Writer) -> None:
     write_idx(tmp_path / "mine", 30, 20)
     dataset = load(tmp_path / "mine", "unit")
     assert dataset.train_images.shape == (30, 1, 28, 28)
@@ -95,7 +95,7 @@ def test_a_directory_of_the_users(tmp_path: Path, write_idx: Writer) -> None:
         load(tmp_path / "mine")
 
 
-def test_files_that_do_not_belong_together(tmp_path: Path, write_idx: Writer) -> None:
+def test_files_that_do_not_match_are_refused(tmp_path: Path, write_idx: Writer) -> None:
     write_idx(tmp_path, 30, 20)
     train_images, train_labels = (tmp_path / file for file in sources.FILES[:2])
     whole = train_labels.read_bytes()
@@ -114,12 +114,12 @@ def test_files_that_do_not_belong_together(tmp_path: Path, write_idx: Writer) ->
         load(tmp_path)
 
 
-def test_an_unknown_name() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(SpecError, match=r"'mnits'.* digits, mnist, fashion-mnist"):
         load("mnits")
 
 
-def test_a_missing_dataset_says_where_it_was_sought(
+def test_the_error_for_a_missing_dataset_says_where_it_was_sought(
     nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer
 ) -> None:
     with pytest.raises(DataError, match="testbed data fetch mnist") as raised:
@@ -132,7 +132,7 @@ def test_a_missing_dataset_says_where_it_was_sought(
         load("mnist")
 
 
-def test_a_file_with_another_checksum(
+def test_a_file_with_another_checksum_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer
 ) -> None:
     write_idx(tmp_path / "mnist", 3, 3)
@@ -147,7 +147,7 @@ def test_a_file_with_another_checksum(
     assert "6bbc9ace" in str(found["mnist"].problem)
 
 
-def test_another_dataset_in_the_directory_itself_is_passed_over(
+def test_another_dataset_directly_in_testbed_data_is_ignored(
     nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer
 ) -> None:
     write_idx(tmp_path / "files", 3, 3)
@@ -158,7 +158,7 @@ def test_another_dataset_in_the_directory_itself_is_passed_over(
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 @pytest.mark.parametrize("directly", [False, True])
-def test_the_real_ones(
+def test_the_real_datasets_are_loaded(
     name: str, directly: bool, real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TESTBED_DATA", str(real_data / name if directly else real_data))
@@ -168,7 +168,7 @@ def test_the_real_ones(
     assert np.bincount(dataset.test_labels).min() > 850
 
 
-def test_holdings_of_the_real_ones(real_data: Path) -> None:
+def test_holdings_list_the_real_datasets(real_data: Path) -> None:
     found = {holding.name: holding for holding in holdings()}
     assert found["digits"].verified
     assert found["mnist"].verified
@@ -176,7 +176,7 @@ def test_holdings_of_the_real_ones(real_data: Path) -> None:
     assert found["mnist"].at == str(real_data / "mnist")
 
 
-def test_a_part_is_the_whole_where_it_is_needed() -> None:
+def test_a_part_has_only_the_needed_images_and_zeros_elsewhere() -> None:
     whole = load("digits", train_images=300, seed=3)
     read = contents("digits", train_images=300, seed=3)
     needed = equal(300, 7, 1)[2]

@@ -1,4 +1,4 @@
-"""The bundled digits: those of scikit-learn, enlarged."""
+"""The bundled digits are those of scikit-learn, enlarged."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from testbed.learning.data import digits
 
 
-def test_digits_are_all_of_scikit_learns() -> None:
+def test_the_bundled_digits_are_all_of_scikit_learn_s() -> None:
     bunch = load_digits()
     small = torch.from_numpy(bunch.images)[:, None]
     large = torch.nn.functional.interpolate(small, size=28, mode="bilinear")[:, 0].numpy()

@@ -1,4 +1,4 @@
-"""Fetching from real HTTP servers on this machine, good ones and bad ones."""
+"""Fetching datasets from real HTTP servers on this machine, some of which misbehave."""
 
 import gzip
 import hashlib
@@ -20,7 +20,7 @@ Writer = Callable[[Path, int, int], None]
 
 
 class Mirror(ThreadingHTTPServer):
-    """Serves files from memory; ``behaviour`` says what is wrong with it."""
+    """An HTTP server of files in memory; ``behaviour`` names what is wrong with it."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -72,14 +72,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[: len(body) // 2] if cut else body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Writer
 ) -> Iterator[Callable[[str], Mirror]]:
-    """Starts mirrors of a small made-up dataset, known as "small"."""
+    """Yield a function that starts a mirror of a made-up dataset named "small"."""
     write_idx(tmp_path / "origin", 20, 10)
     contents = {file: (tmp_path / "origin" / file).read_bytes() for file in sources.FILES}
     a, b, c, d = (hashlib.md5(content).hexdigest() for content in contents.values())
@@ -105,11 +105,13 @@ def served(
 
 
 def silent(file: str, done: int, total: int | None) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 @pytest.mark.parametrize("behaviour", ["good", "unannounced"])
-def test_a_good_mirror(served: Callable[[str], Mirror], tmp_path: Path, behaviour: str) -> None:
+def test_a_dataset_is_fetched_from_a_good_mirror(
+    served: Callable[[str], Mirror], tmp_path: Path, behaviour: str
+) -> None:
     mirror = served(behaviour)
     steps: list[tuple[str, int, int | None]] = []
     directory = fetch("small", lambda *step: steps.append(step), mirrors=[mirror.address])
@@ -123,7 +125,9 @@ def test_a_good_mirror(served: Callable[[str], Mirror], tmp_path: Path, behaviou
     assert last[1:] == (size, size if behaviour == "good" else None)
 
 
-def test_what_is_there_and_true_is_not_fetched_again(served: Callable[[str], Mirror]) -> None:
+def test_files_with_the_right_checksum_are_not_fetched_again(
+    served: Callable[[str], Mirror],
+) -> None:
     mirror = served("good")
     directory = fetch("small", silent, mirrors=[mirror.address])
     mirror.asked.clear()
@@ -146,7 +150,7 @@ def test_what_is_there_and_true_is_not_fetched_again(served: Callable[[str], Mir
         ("trickling", "too slow"),
     ],
 )
-def test_a_bad_mirror_is_passed_over(
+def test_a_bad_mirror_is_reported_or_the_next_one_is_used(
     served: Callable[[str], Mirror], behaviour: str, message: str
 ) -> None:
     bad, good = served(behaviour), served("good")
@@ -175,7 +179,7 @@ def test_the_umask_decides_who_may_read_a_file(
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {mode}
 
 
-def test_every_mirrors_failure_is_told(served: Callable[[str], Mirror]) -> None:
+def test_the_failure_of_every_mirror_is_reported(served: Callable[[str], Mirror]) -> None:
     absent, corrupt = served("absent"), served("corrupt")
     closed = served("good")
     closed.shutdown()
@@ -189,12 +193,12 @@ def test_every_mirrors_failure_is_told(served: Callable[[str], Mirror]) -> None:
     assert "by hand" in str(raised.value)
 
 
-def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written: Not a directory"):
         fetch("mnist", silent, mirrors=["http://127.0.0.1:9/"], into=tmp_path / "file" / "mnist")
 
 
-def test_what_cannot_be_fetched() -> None:
+def test_a_dataset_without_a_source_cannot_be_fetched() -> None:
     with pytest.raises(SpecError, match="'digits' cannot be fetched; mnist, fashion-mnist can"):
         fetch("digits", silent)

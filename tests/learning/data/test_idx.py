@@ -1,4 +1,4 @@
-"""idx files: what is read, and that everything else is refused with its place."""
+"""idx files: valid ones are read, and all others are refused with the place of the error."""
 
 import gzip
 from pathlib import Path
@@ -17,7 +17,7 @@ def encoded(shape: tuple[int, ...], body: bytes | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_contents_and_checksum(tmp_path: Path, packed: bool) -> None:
+def test_contents_and_checksum_are_read_compressed_or_not(tmp_path: Path, packed: bool) -> None:
     path = tmp_path / "images"  # the name does not say whether it is compressed
     content = encoded((3, 4, 5))
     path.write_bytes(gzip.compress(content) if packed else content)
@@ -40,7 +40,9 @@ def test_contents_and_checksum(tmp_path: Path, packed: bool) -> None:
         (encoded((2, 2, 2)) + b"x", "goes on after byte 24"),
     ],
 )
-def test_refusals(tmp_path: Path, content: bytes, message: str, packed: bool) -> None:
+def test_a_malformed_file_is_refused_with_the_byte(
+    tmp_path: Path, content: bytes, message: str, packed: bool
+) -> None:
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(content) if packed else content)
     with pytest.raises(DataError, match=message) as raised:
@@ -48,14 +50,14 @@ def test_refusals(tmp_path: Path, content: bytes, message: str, packed: bool) ->
     assert str(path) in str(raised.value)
 
 
-def test_missing_values_in_a_compressed_file(tmp_path: Path) -> None:
+def test_missing_values_in_a_compressed_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "labels"
     path.write_bytes(gzip.compress(encoded((100,), body=bytes(60))))
     with pytest.raises(DataError, match="end at byte 68 of 108"):
         idx.read(path, dimensions=1)
 
 
-def test_claims_are_checked_before_memory_is_taken(tmp_path: Path) -> None:
+def test_announced_sizes_are_checked_before_memory_is_allocated(tmp_path: Path) -> None:
     path = tmp_path / "images"
     path.write_bytes(encoded((2**31, 2**31, 2**31), body=b"few"))
     with pytest.raises(DataError, match=r"more than the file can hold .19 bytes"):
@@ -65,7 +67,7 @@ def test_claims_are_checked_before_memory_is_taken(tmp_path: Path) -> None:
         idx.read(path, dimensions=1)
 
 
-def test_a_broken_gzip_stream(tmp_path: Path) -> None:
+def test_a_broken_gzip_stream_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "labels.gz"
     values = np.random.default_rng(0).integers(0, 256, 5000, dtype=np.uint8).tobytes()
     whole = gzip.compress(encoded((5000,), body=values))
@@ -85,7 +87,7 @@ def test_a_broken_gzip_stream(tmp_path: Path) -> None:
         idx.read(path, dimensions=1)
 
 
-def test_an_unreadable_file(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read: No such file"):
         idx.read(tmp_path / "nothing", dimensions=1)
     with pytest.raises(DataError, match="cannot be read: Is a directory"):

@@ -1,4 +1,4 @@
-"""Partitions: disjoint and complete whatever is asked for, and each as its paper has it."""
+"""Partitions: always disjoint and complete, and each kind as its paper defines it."""
 
 import hashlib
 from typing import Any
@@ -37,7 +37,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], Labels, int, int, int]:
 
 
 @given(cases())
-def test_every_image_is_somebodys_and_nobody_elses(
+def test_every_image_belongs_to_exactly_one_device(
     case: tuple[dict[str, Any], Labels, int, int, int],
 ) -> None:
     partition, labels, devices, seed, least = case
@@ -62,7 +62,7 @@ def test_every_image_is_somebodys_and_nobody_elses(
 def test_equal_parts_are_those_of_earlier_versions(
     images: int, devices: int, seed: int, digest: str
 ) -> None:
-    """So that an experiment without ``partition`` has the results that it had."""
+    """An experiment without ``partition`` keeps the results that it had."""
     found = hashlib.sha256()
     for part in parts({"kind": "equal"}, np.zeros(images, np.uint8), devices, seed):
         found.update(part.tobytes() + b"|")
@@ -85,7 +85,7 @@ def test_equal_parts_differ_by_one_image_at_most(devices: int, more: int, seed: 
     ],
     ids=lambda partition: partition["kind"],
 )
-def test_each_is_the_seeds(partition: dict[str, Any]) -> None:
+def test_a_partition_depends_on_the_seed(partition: dict[str, Any]) -> None:
     one, other = (parts(partition, labels_of(1000), 10, seed) for seed in (1, 2))
     assert not np.array_equal(one[0], other[0])
 
@@ -94,14 +94,14 @@ def counts(labels: Labels, found: list[npt.NDArray[np.int64]]) -> npt.NDArray[np
     return np.array([np.bincount(labels[part], minlength=10) for part in found])
 
 
-def test_a_small_alpha_leaves_few_labels_and_a_large_one_all() -> None:
+def test_a_small_alpha_gives_few_labels_and_a_large_one_all() -> None:
     labels = labels_of(60_000)
     few, many = (counts(labels, dirichlet(labels, 20, a, 1, 10)) for a in (0.05, 1000.0))
     assert np.median((few > 0.05 * few.sum(axis=1, keepdims=True)).sum(axis=1)) <= 3
     assert (abs(many / 300 - 1) < 0.25).all()
 
 
-def test_the_variance_of_a_labels_shares_is_dirichlets() -> None:
+def test_a_label_s_shares_have_the_variance_of_dirichlet_s_law() -> None:
     """Var p = (n − 1) / (n² (n·α + 1)) for each of n devices."""
     labels, devices, alpha = labels_of(40_000), 10, 0.5
     shares = np.concatenate(
@@ -115,8 +115,8 @@ def test_the_variance_of_a_labels_shares_is_dirichlets() -> None:
     assert shares.var() == pytest.approx(expected, rel=0.15)
 
 
-def test_who_is_short_is_topped_up_from_the_largest() -> None:
-    """With 200 devices and α = 0.05 no draw gives everybody ten images; the largest give them."""
+def test_a_part_with_too_few_images_takes_more_from_the_largest() -> None:
+    """With 200 devices and α = 0.05 no draw gives each device ten images: the largest give some."""
     labels = labels_of(60_000)
     alone = dirichlet(labels, 200, 0.05, 1, 1)
     found = dirichlet(labels, 200, 0.05, 1, 10)
@@ -127,22 +127,22 @@ def test_who_is_short_is_topped_up_from_the_largest() -> None:
     assert min(map(len, alone)) < 10
 
 
-def test_everybody_can_be_given_the_least_and_nothing_else() -> None:
+def test_every_device_can_have_exactly_the_fewest_images_allowed() -> None:
     lengths = {len(part) for part in dirichlet(labels_of(200), 20, 0.01, 1, 10)}
     assert lengths == {10}
 
 
-def test_shards_are_of_neighbouring_labels() -> None:
+def test_two_shards_of_sorted_labels_have_at_most_two_labels() -> None:
     labels = np.repeat(np.arange(10), 600)
     found = counts(labels, shards(labels, 100, 2, 1))
-    # 200 shards of 30 images, 20 of each label: nobody has more than two.
+    # 200 shards of 30 images, 20 of each label: no device has more than two.
     assert ((found > 0).sum(axis=1) <= 2).all()
     assert (found % 30 == 0).all()
     assert (found.sum(axis=1) == 60).all()
     assert ((found > 0).sum(axis=1) == 2).sum() > 70
 
 
-def test_sizes_are_in_proportion() -> None:
+def test_sizes_are_in_proportion_to_the_weights() -> None:
     lengths = [len(part) for part in sizes(1000, [1.0, 1.0, 2.0, 6.0], 1)]
     assert lengths == [100, 100, 200, 600]
     labels = np.zeros(90, np.int64)

@@ -1,4 +1,4 @@
-"""Roles without learning, for tests of the agent: what a node is and sees, told over its channel."""
+"""Roles without learning, for tests of the agent: they describe their node, send, receive or count."""
 
 import itertools
 import os
@@ -49,20 +49,20 @@ def role(arguments: Mapping[str, Any], report: Channel) -> int:
             connection.settimeout(None)
             connection.sendall(bytes(arguments["bytes"]))
     elif what == "die":
-        os.kill(os.getpid(), signal.SIGKILL)  # not delivered: a namespace's first process
+        os.kill(os.getpid(), signal.SIGKILL)  # not delivered to a namespace's first process
         os._exit(arguments["status"])
     return 0
 
 
 def tick(_: Mapping[str, Any], report: Channel) -> None:
-    """Count."""
+    """Report a number that grows by one, every 10 ms."""
     for number in itertools.count(1):
         report.send({"tick": number})
         time.sleep(0.01)
 
 
 def gather(_: Mapping[str, Any], report: Channel) -> None:
-    """Tell of everything that arrives when it does, from whomever."""
+    """Report the bytes of each connection so far, whenever some arrive."""
 
     def read(connection: socket.socket, peer: tuple[str, int]) -> None:
         total = 0
@@ -77,7 +77,7 @@ def gather(_: Mapping[str, Any], report: Channel) -> None:
 
 
 def pump(arguments: Mapping[str, Any], _: Channel) -> None:
-    """Send a little again and again."""
+    """Send 100 bytes every 10 ms."""
     with socket.create_connection((arguments["to"], 7000)) as connection:
         while True:
             connection.sendall(bytes(100))
@@ -85,7 +85,7 @@ def pump(arguments: Mapping[str, Any], _: Channel) -> None:
 
 
 def spin(_: Mapping[str, Any], report: Channel) -> None:
-    """Tell what share of a processor there is to be had."""
+    """Report every half second the share of a processor that this process gets."""
     while True:
         began, used = time.monotonic(), time.process_time()
         while time.monotonic() - began < 0.5:

@@ -1,4 +1,4 @@
-"""What is done to links and nodes at work, with real ones; the roles are sample_roles.py."""
+"""Faults on real links and nodes at work; the roles are sample_roles.py."""
 
 import os
 import time
@@ -17,15 +17,15 @@ ADDRESSES = {f"worker-{i}": f"10.77.0.{2 * (2 + i) + 1}" for i in range(3)}
 
 
 PATIENCE = 30.0
-"""Seconds that a busy host may take for what a quiet one does at once."""
+"""Seconds that a busy host may take for what an idle one does at once."""
 
 
 def heard(agent: Harness, seconds: float, *loud: str) -> Counter[str]:
-    """How often the server heard of each address; what waits is thrown away.
+    """Count the server's reports of each address; those that wait already are thrown away.
 
     Args:
-        seconds: for so long at least.
-        loud: and until each of these was heard of more than ten times.
+        seconds: how long to count at least.
+        loud: addresses that are waited for, up to ``PATIENCE``, until each has over ten reports.
     """
     os.set_blocking(agent.report.fileno(), False)
     try:
@@ -67,7 +67,7 @@ def pumping(agent: Harness, *workers: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "cut"])
-def test_an_outage_is_of_one_device_and_ends(agent: Harness, how: str) -> None:
+def test_an_outage_affects_one_device_and_ends(agent: Harness, how: str) -> None:
     pumping(agent, "worker-0", "worker-1")
     out: dict[str, Any] = {"link": {"link": "worker-0", "up": False}}.get(
         how, {"cut": ["worker-0"], "yes": True}
@@ -75,7 +75,7 @@ def test_an_outage_is_of_one_device_and_ends(agent: Harness, how: str) -> None:
     back: dict[str, Any] = {"link": {"link": "worker-0", "up": True}}.get(
         how, {"cut": ["worker-0"], "yes": False}
     )
-    for _ in range(2):  # twice: everything must have been put back
+    for _ in range(2):  # twice: the first time must leave no trace
         asked(agent, **out)
         asked(agent, **out)  # asking twice changes nothing
         during = heard(agent, 0.6, ADDRESSES["worker-1"])
@@ -83,14 +83,14 @@ def test_an_outage_is_of_one_device_and_ends(agent: Harness, how: str) -> None:
         assert during[ADDRESSES["worker-1"]] > 10
         asked(agent, **back)
         asked(agent, **back)
-        # The connection goes on where it was, once TCP tries again.
+        # The connection goes on once TCP tries again.
         agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-0"])
         back_again = heard(agent, 0.6, ADDRESSES["worker-0"])
         assert back_again[ADDRESSES["worker-0"]] > 10
 
 
 @pytest.mark.parametrize("how", ["link", "cut"])
-def test_nothing_answers_for_a_device_that_is_out(agent: Harness, how: str) -> None:
+def test_nothing_answers_for_a_device_that_is_cut_off(agent: Harness, how: str) -> None:
     agent.network("server", "evaluator", "worker-0")
     agent.start("worker-0", what="gather")
     agent.until(agent.report, lambda m: "listening" in m.fields)
@@ -106,7 +106,7 @@ def test_nothing_answers_for_a_device_that_is_out(agent: Harness, how: str) -> N
     assert agent.counter()["frames"] == quiet["frames"]
 
 
-def test_cuts_of_several_sets_and_links_are_apart(agent: Harness) -> None:
+def test_a_cut_and_a_link_that_is_down_are_independent(agent: Harness) -> None:
     pumping(agent, *ADDRESSES)
     asked(agent, cut=["worker-0", "worker-1"], yes=True)
     asked(agent, link="worker-0", up=False)
@@ -132,7 +132,7 @@ def test_rates_change_and_are_as_planned_again(agent: Harness, planned: int | No
         return float(agent.until(agent.report, lambda m: "from" in m.fields)["at"]) - began
 
     def least(source: str, to: str, enough: float) -> float:
-        """The least time of several tries: a busy host makes it longer, and never shorter."""
+        """Return the least time of several tries: a busy host makes it longer, never shorter."""
         deadline = time.monotonic() + PATIENCE
         found = seconds(source, to)
         while found >= enough and time.monotonic() < deadline:
@@ -177,7 +177,7 @@ def test_a_killed_node_is_started_again(agent: Harness, frozen: bool) -> None:
             asked(agent, freeze="worker-0")
         agent.control.send({"kill": "worker-0"})
         agent.until(agent.control, lambda m: m.fields.get("exited") == "worker-0")
-        while True:  # what it had told before
+        while True:  # what it had reported before
             os.set_blocking(agent.report.fileno(), False)
             try:
                 agent.report.receive()

@@ -153,7 +153,7 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
 
 
 def groups(agent: Harness) -> set[Path]:
-    """The control groups of one agent's run, whatever others come and go beside it."""
+    """Return the control groups of one agent's run, without those of other runs at the same time."""
     name = f"{run_names.PREFIX}{agent.process.pid}-*"
     return {path for place in control_group.hierarchies() for path in place.path.glob(name)}
 
@@ -192,9 +192,9 @@ def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> 
     agent.start("worker-0", what="send", to="10.77.0.1", bytes=sent)
     assert agent.until(agent.report, lambda m: "from" in m.fields)["bytes"] == sent
     after = agent.counter()
-    # Every frame carries at most 1,448 bytes of the stream behind 66 bytes of headers.
+    # Every frame carries at most 1,448 bytes of the stream after 66 bytes of headers.
     full_frames = -(-sent // 1448)
-    # On a busy host some are sent again, up to 64 KiB of them at once.
+    # A busy host sends some frames again, up to 64 KiB at once.
     assert sent + 66 * full_frames <= after["bytes"] <= 1.1 * (sent + 66 * full_frames)
     assert full_frames <= after["frames"] <= 1.1 * full_frames + 20
     assert after["dropped"] == 0
@@ -215,7 +215,7 @@ def test_capture_and_counter_agree_and_leave_the_observers_out(
     found = account([tmp_path / name for name in seen["capture"]["files"]])
     assert seen["capture"]["complete"] and found.totals["records"] == seen["capture"]["records"]
     inward = [i for i, pair in enumerate(found.pairs) if pair == ("10.77.0.5", "10.77.0.1")]
-    assert len(found.pairs) == 2  # the worker's two directions, and nothing of the evaluator's
+    assert len(found.pairs) == 2  # the worker's two directions, and none of the evaluator's
     rows = found.seconds[found.seconds["pair"] == inward[0]]
     assert rows["stream_bytes"].sum() == sent["worker-0"]
     assert rows["frames"].sum() == seen["counter"]["frames"]
@@ -291,7 +291,7 @@ def test_extras_are_sampled_only_while_metrics_are_exported(agent: Harness, tmp_
     for device in ("evaluator", "worker-0"):
         agent.start(device, what="listen")
         agent.until(agent.report, lambda m: "listening" in m.fields)
-    # To the evaluator first, whose traffic is counted apart.
+    # First to the evaluator, whose traffic is counted separately.
     for device, sent in (("evaluator", 3_000_000), ("worker-0", 1_000_000)):
         number = {"evaluator": 1, "worker-0": 2}[device]
         agent.start("server", what="send", to=f"10.77.0.{2 * number + 1}", bytes=sent)
@@ -337,14 +337,14 @@ def test_without_metrics_there_are_no_extras(agent: Harness) -> None:
     assert {"extras", "egress", "frozen"}.isdisjoint(seen)
 
 
-def test_a_status_is_reported(agent: Harness) -> None:
+def test_an_exit_status_is_reported(agent: Harness) -> None:
     agent.network("server", "evaluator")
     agent.start("server", what="die", status=3)
     assert agent.until(agent.control, lambda m: "exited" in m.fields)["status"] == 3
 
 
 @pytest.mark.parametrize("how", ["close", "kill the agent", "kill the fork server"])
-def test_nothing_is_left(tmp_path: Path, how: str) -> None:
+def test_no_process_is_left_however_the_agent_ends(tmp_path: Path, how: str) -> None:
     harness = Harness(tmp_path / "log", {})
     names = ["server", "evaluator", *(f"worker-{i}" for i in range(5))]
     harness.network(*names)
@@ -355,7 +355,7 @@ def test_nothing_is_left(tmp_path: Path, how: str) -> None:
     family = harness.family()
     assert len(family) == 1 + len(names)
     made = groups(harness)
-    # An ordinary user may not be allowed to make one; it is for all of the run's devices.
+    # One group for all of the run's devices; an ordinary user may not be allowed to make it.
     assert len(made) == 1 or (not made and os.geteuid() != 0)
     if how == "close":
         harness.close()
@@ -374,8 +374,8 @@ def test_nothing_is_left(tmp_path: Path, how: str) -> None:
     assert groups(harness) == set()
 
 
-def test_descriptors_above_1023(tmp_path: Path) -> None:
-    """The agent of a thousand devices: all that it opens has a number that select(2) refuses."""
+def test_an_agent_works_with_descriptors_above_1023(tmp_path: Path) -> None:
+    """With a thousand devices, the agent's descriptors have numbers that select(2) refuses."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2000:
         pytest.skip(f"this user may have {hard} files open, and the test needs 2,000")
@@ -405,8 +405,8 @@ def test_descriptors_above_1023(tmp_path: Path) -> None:
     assert groups(harness) == set()
 
 
-def test_a_capture_that_stands_still_does_not_keep_the_agent(tmp_path: Path) -> None:
-    """It is of the nodes' pid namespace, and a child of the agent that nobody has waited for."""
+def test_a_stopped_capture_does_not_keep_the_agent_from_ending(tmp_path: Path) -> None:
+    """The capture is in the nodes' pid namespace, and a child that the agent has not waited for."""
     harness = Harness(tmp_path / "log", {})
     harness.network("server", "evaluator", "worker-0", capture=tmp_path)
     family = harness.family()
@@ -419,10 +419,10 @@ def test_a_capture_that_stands_still_does_not_keep_the_agent(tmp_path: Path) -> 
     assert groups(harness) == set()
 
 
-def test_more_requests_than_there_is_room_for(
+def test_more_requests_than_fit_into_the_channels_are_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither side waits for the other while that waits for it: 3,000 requests and as many answers."""
+    """Orchestrator and agent do not wait for each other at once: 3,000 requests, 1,500 answers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     agent = AgentProcess(tmp_path / "log", ())
     nodes: dict[str, Any] = {"runtime": "namespaces"}
@@ -444,7 +444,7 @@ def test_more_requests_than_there_is_room_for(
             }
         }
     )
-    for _ in range(1500):  # of each two one is handed on to the fork server, and one answered
+    for _ in range(1500):  # the first is handed on to the fork server, the second answered
         agent.ask({"kill": "worker-0"})
         agent.ask({"read": "counter"})
     seen: Counter[str] = Counter()
@@ -459,14 +459,14 @@ def test_more_requests_than_there_is_room_for(
     assert list(agent.end(time.monotonic() + 30)) == []
 
 
-def test_a_failure_to_load_is_told(tmp_path: Path) -> None:
+def test_a_failure_to_load_is_reported(tmp_path: Path) -> None:
     harness = Harness(tmp_path / "log", {"fail": "no such thing"})
     told = harness.until(harness.control, lambda m: "failed" in m.fields)
     assert told["failed"] == "RuntimeError: no such thing"
     harness.close()
 
 
-def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
+def test_two_networks_at_the_same_time_are_separate(tmp_path: Path) -> None:
     both = [Harness(tmp_path / name, {}) for name in ("a", "b")]
     for harness in both:
         harness.network("server", "evaluator", "worker-0")

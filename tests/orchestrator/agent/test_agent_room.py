@@ -1,4 +1,4 @@
-"""An agent and a fork server that both have much to say: neither waits for one that waits for it."""
+"""An agent and a fork server with many messages for each other: no deadlock when channels are full."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ from testbed.nodes.interface import Device, Nodes
 from testbed.orchestrator.agent.agent import Agent
 
 STARTS = 2000
-"""More than the channels have room for: about 278 messages each way."""
+"""More than fit into the channels, which hold about 278 messages each way."""
 
 
 class Started:
-    """Nodes whose fork server is a thread: for each start it tells of the start and of the end."""
+    """Nodes whose fork server is a thread, which reports a start and an end for each request."""
 
     fork_server = None
 

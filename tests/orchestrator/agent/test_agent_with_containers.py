@@ -47,7 +47,7 @@ def test_a_node_sees_only_its_container(agent: Harness) -> None:
     agent.network("server", "evaluator", "worker-0")
     agent.start("worker-0", what="describe")
     seen = agent.until(agent.report, lambda m: "pid" in m.fields)
-    # The container's first process only waits; the role is another one in the same namespaces.
+    # The container's first process only waits; the role is another process in its namespaces.
     assert seen["pid"] > 1
     assert seen["processes"] == [1, seen["pid"]]
     assert seen["host"] == "worker-0"
@@ -55,7 +55,7 @@ def test_a_node_sees_only_its_container(agent: Harness) -> None:
     assert seen["open"] <= 5
 
 
-def test_pause_is_the_engines_and_a_killed_role_leaves_its_container(
+def test_the_engine_pauses_and_a_killed_role_leaves_its_container(
     agent: Harness, engine: PrivateEngine
 ) -> None:
     agent.network("server", "evaluator")
@@ -78,14 +78,14 @@ def test_pause_is_the_engines_and_a_killed_role_leaves_its_container(
         assert server.status == "running"
 
 
-def test_processors_are_limited_for_a_while(agent: Harness) -> None:
+def test_a_limit_of_processors_is_set_and_removed(agent: Harness) -> None:
     agent.network("server", "evaluator")
     agent.start("server", what="spin")
 
     agent.until(agent.report, lambda m: m.fields["used"] > 0.1)
     agent.control.send({"limit": "server", "cpus": 0.02})
     agent.counter()
-    # The first may have begun before.
+    # The first report may cover time before the limit.
     used = [agent.until(agent.report, lambda m: "used" in m.fields)["used"] for _ in range(4)]
     assert max(used[1:]) < 0.08
     agent.control.send({"limit": "server", "cpus": None})

@@ -1,4 +1,4 @@
-"""Which links are probed, what is said of them, and that the probe is in no count of the run."""
+"""Probed links: their choice, the events about them, and that no count of a run includes a probe."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def planned(network: str, workers: int = 20, more: str = "", algorithm: str = "a
     return one
 
 
-def test_of_links_that_are_alike_some_are_probed() -> None:
+def test_a_sample_of_equal_links_is_probed() -> None:
     one = planned("network: {uplink: 10mbit, downlink: 100mbit}\n")
     chosen = probed_links.sample(one)
     assert [link.device for link in chosen] == [f"worker-{i}" for i in (0, 2, 5, 8, 10, 13, 16, 19)]
@@ -49,7 +49,7 @@ def test_of_links_that_are_alike_some_are_probed() -> None:
     )
 
 
-def test_each_kind_of_links_is_probed_and_none_that_shapes_nothing() -> None:
+def test_each_kind_of_link_is_probed_except_unshaped_links() -> None:
     classes = (
         ", classes: [{name: a, share: 25%, uplink: 1mbit}, {name: b, share: 25%, downlink: 2mbit}, "
         "{name: c, share: 50%}]"
@@ -76,7 +76,7 @@ def test_each_kind_of_links_is_probed_and_none_that_shapes_nothing() -> None:
         "network: {uplink: 10mbit}\nengine: simulation\ncompute: {mean: 1s}\n",
     ],
 )
-def test_where_nothing_is_probed(network: str, tmp_path: Path) -> None:
+def test_some_plans_probe_no_link(network: str, tmp_path: Path) -> None:
     one = planned(network)
     assert probed_links.sample(one) == []
     assert node_plan.network(one, tmp_path)["probe"] == []
@@ -123,7 +123,7 @@ def told(*directions: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     )
 
 
-def test_what_is_said_of_links() -> None:
+def test_measured_links_are_reported_in_events() -> None:
     assert told(direction()) == [
         ("info", "1 of 20 shaped links were measured and are as asked", None)
     ]
@@ -169,7 +169,7 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
 
 
 def probed_by(agent: Harness, plan_sent: dict[str, Any]) -> dict[str, Any]:
-    """What the agent says of the links of a network that it has built."""
+    """Let the agent build a network; return what it found about the links."""
     agent.control.send({"network": plan_sent})
     found: dict[str, Any] = agent.until(agent.control, lambda m: "probed" in m.fields)["probed"]
     agent.until(agent.control, lambda m: "network" in m.fields)

@@ -1,4 +1,4 @@
-"""Memory of real processes, by role, within the time that a sample may take."""
+"""Memory of real processes by role, within the time that reading may take; and processor time."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ MIB = 2**20
 
 @pytest.fixture
 def holders() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Processes that hold some memory each, by the device that they stand for."""
+    """Start processes that hold some memory each; yield them by the device that each represents."""
     sizes = {"server": 60, "evaluator": 1, "worker-0": 30, "worker-1": 30, "worker-2": 30}
     found = {}
     for device, size in sizes.items():
@@ -58,7 +58,7 @@ def test_private_memory_by_role(
     assert 30 * MIB < found["workers"] < 45 * MIB
 
 
-def test_workers_that_were_not_read_yet_count_as_the_others(
+def test_workers_that_were_not_read_yet_count_as_the_mean_of_the_others(
     holders: dict[str, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.orchestrator.agent.usage.ADVANCE", 1e-9)
@@ -67,7 +67,7 @@ def test_workers_that_were_not_read_yet_count_as_the_others(
     for number in range(3):
         usage.watch(f"worker-{number}", holders[f"worker-{number}"].pid)
     found = usage.memory()
-    assert set(found) == {"workers"}  # one of them was read, and that was more than it may take
+    assert set(found) == {"workers"}  # reading one of them used up the allowance
     assert 90 * MIB < found["workers"] < 135 * MIB
     assert usage.memory() == found
     began = time.process_time()
@@ -80,5 +80,6 @@ def test_processor_time_of_helpers() -> None:
     usage = Usage(os.getpid())
     usage.helper(os.getppid(), "capture")
     found = usage.processor()
-    assert set(found) == {"fork server", "capture"}  # this process stands for both of the others
+    # This process is both agent and fork server here.
+    assert set(found) == {"fork server", "capture"}
     assert found["fork server"] > 0

@@ -1,4 +1,4 @@
-"""What is due when, of beginnings and ends."""
+"""The agenda: beginnings and ends of faults in the order in which they are due."""
 
 import math
 
@@ -10,7 +10,7 @@ FREEZE, KILL = Fault(0, "freeze", 2.0), Fault(1, "kill", 2.0)
 
 
 def agenda() -> Agenda:
-    """A freeze at 1 s, and a kill at 3 s, of training."""
+    """Make an agenda with a freeze at 1 s and a kill at 3 s of training."""
     both = zip((FREEZE, KILL), (1.0, 3.0), strict=True)
     rules = [
         {"stream": f"faults {i}", "fault": fault.to_json(), "devices": [i], "time": time}
@@ -19,7 +19,7 @@ def agenda() -> Agenda:
     return Agenda(Schedule(rules, 1, 2))
 
 
-def test_ends_and_beginnings_come_in_order_and_of_one_moment_the_end_first() -> None:
+def test_events_come_in_order_and_an_end_before_a_beginning_at_once() -> None:
     mine = agenda()
     assert (mine.due, mine.take(1e9)) == (math.inf, None)  # training has not begun
     mine.begin(100.0, -math.inf)
@@ -37,7 +37,7 @@ def test_ends_and_beginnings_come_in_order_and_of_one_moment_the_end_first() -> 
     assert (mine.due, mine.take(1e9)) == (math.inf, None)
 
 
-def test_what_has_begun_in_an_earlier_session_does_not_begin_again() -> None:
+def test_a_fault_that_began_in_an_earlier_session_does_not_begin_again() -> None:
     mine = agenda()
     mine.begin(100.0, 1.0)
     assert mine.due == 103.0

@@ -1,4 +1,4 @@
-"""What the records of an interrupted run come to."""
+"""The state of an interrupted run's faults, as read from its records."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def record(
     return fields | {"time": time, "iteration": 3, "duration": 2.0}
 
 
-def test_what_is_not_over_lasts() -> None:
+def test_a_fault_without_an_end_is_active() -> None:
     records = [
         record("partition", "begin", "worker-0", "worker-1", "worker-2"),
         record("kill", "begin", "server", rule=1),
@@ -32,7 +32,7 @@ def test_what_is_not_over_lasts() -> None:
     assert found.dead == {0, 1}
     assert found.incarnations == {2: 1}
     lasting = {(one["fault"], one["rule"], tuple(one["devices"])) for one in found.lasting}
-    # What was frozen of worker-1 died with it; its link is still cut.
+    # The freeze of worker-1 ended with its process; its link is still cut.
     assert lasting == {
         ("kill", 3, (1,)),
         ("kill", 4, (0,)),
@@ -41,6 +41,6 @@ def test_what_is_not_over_lasts() -> None:
     }
 
 
-def test_nothing_lasts_where_all_is_over() -> None:
+def test_no_fault_is_active_if_all_have_ended() -> None:
     both = [record("slow", phase, "worker-1", "worker-2") for phase in ("begin", "end")]
     assert EarlierFaults.of(both, NUMBERS) == EarlierFaults()

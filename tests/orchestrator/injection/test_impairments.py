@@ -1,4 +1,4 @@
-"""Faults that overlap: what the agent is asked for, and what not."""
+"""Faults that overlap: the requests that the agent gets, and those that it does not get."""
 
 from typing import Any
 
@@ -47,14 +47,14 @@ def test_the_same_rule_may_strike_twice_at_once() -> None:
     assert taken(asked) == [{"thaw": "worker-0"}]
 
 
-def test_a_set_is_cut_off_at_once() -> None:
+def test_all_devices_of_a_partition_are_cut_off_in_one_request() -> None:
     mine, asked, _ = standings()
     mine.begin(Fault(0, "partition"), [0, 1])
     assert taken(asked) == [{"cut": ["worker-0", "worker-1"], "yes": True}]
     assert mine.has(0, ("partition",), for_good=True) and not mine.has(0, ("freeze",))
 
 
-def test_of_several_slow_ones_the_least_rate_and_the_product() -> None:
+def test_several_slow_faults_give_the_least_rate_and_the_product() -> None:
     mine, asked, paces = standings()
     assert paces is not None
     first = Fault(0, "slow", 5.0, factor=2.0, uplink=10)

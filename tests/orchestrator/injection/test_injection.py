@@ -1,4 +1,4 @@
-"""What the orchestrator does of faults by the wall clock, and when it has nothing to do."""
+"""Fault injection under the wall clock: requests to the agent, and the time until the next one."""
 
 import math
 import time
@@ -19,7 +19,7 @@ Make = Callable[..., tuple[Injection, list[dict[str, Any]]]]
 
 
 class Clock:
-    """CLOCK_MONOTONIC in the test's hands: it moves when it is told to."""
+    """A substitute for CLOCK_MONOTONIC, which only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -30,7 +30,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the module that is tested."""
+    """Replace ``time.monotonic`` by a clock that the test advances."""
     one = Clock()
     monkeypatch.setattr(time, "monotonic", one)
     return one
@@ -63,7 +63,7 @@ def make(tmp_path: Path) -> Make:
     return made
 
 
-def test_nobody_is_waited_for_who_was_killed_for_good(make: Make, clock: Clock) -> None:
+def test_a_worker_that_was_killed_for_good_is_not_waited_for(make: Make, clock: Clock) -> None:
     injection, asked = make(rule(0, Fault(0, "kill"), 1.0))
     injection.training(clock.now - 2)
     assert injection.patience == 0
@@ -73,7 +73,7 @@ def test_nobody_is_waited_for_who_was_killed_for_good(make: Make, clock: Clock) 
     assert injection.patience == math.inf
 
 
-def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make, clock: Clock) -> None:
+def test_a_worker_comes_back_when_its_last_connection_is_reported(make: Make, clock: Clock) -> None:
     injection, asked = make(rule(0, Fault(0, "kill", 0.5), 1.0))
     injection.training(clock.now - 2)
     injection.turn()
@@ -88,7 +88,9 @@ def test_who_comes_back_is_waited_for_until_all_is_known_of_it(make: Make, clock
     assert injection.patience == math.inf
 
 
-def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make, clock: Clock) -> None:
+def test_a_fault_that_is_not_due_by_a_moment_begins_in_a_later_turn(
+    make: Make, clock: Clock
+) -> None:
     both = [rule(i, Fault(i, "freeze", 60.0), time) for i, time in enumerate((1.0, 2.0))]
     injection, asked = make(*both)
     began = clock.now - 3
@@ -99,9 +101,7 @@ def test_what_is_not_due_by_a_checkpoint_comes_behind_it(make: Make, clock: Cloc
     assert asked == [{"freeze": "worker-0"}, {"freeze": "worker-1"}]
 
 
-def test_a_server_is_started_again_when_it_has_been_away_for_so_long(
-    make: Make, clock: Clock
-) -> None:
+def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock: Clock) -> None:
     killed = rule(0, Fault(0, "kill", 0.5), 1.0) | {"devices": [SERVER_NUMBER]}
     injection, asked = make(killed)
     began = clock.now - 2
@@ -123,7 +123,7 @@ def test_a_server_is_started_again_when_it_has_been_away_for_so_long(
     }
     assert asked[1:] == [{"start": "server", "role": role}]
     assert injection.server_kills == 1 and injection.patience == math.inf
-    assert not injection.exited("server")  # not the testbed's doing
+    assert not injection.exited("server")  # the testbed did not kill it
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_server_is_started_again_when_it_has_been_away_for_so_long(
         (Fault(0, "stop-network", 60.0), []),
     ],
 )
-def test_who_stands_still_by_itself_when_training_is_over_is_released(
+def test_a_worker_that_freezes_or_dies_after_training_is_killed(
     make: Make, clock: Clock, fault: Fault, asked_for: list[dict[str, Any]]
 ) -> None:
     injection, asked = make(rule(0, Fault(0, "freeze"), 1e6))

@@ -1,4 +1,4 @@
-"""What waits for the evaluator: in order, in bounded memory and room, and told where there is none."""
+"""The queue of snapshots for the evaluator: its order, its limits, and its errors without room."""
 
 import os
 import resource
@@ -29,12 +29,12 @@ def file(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_order_is_kept_and_the_file_is_as_long_as_what_waits(file: int) -> None:
+def test_order_is_kept_and_the_file_is_no_longer_than_what_waits(file: int) -> None:
     queue = SnapshotQueue(SIZE, file)
     taken, longest = [], 0
     for version in range(500):
         queue.put(version, snapshot(version))
-        if version >= 100:  # from here on as many are taken as come
+        if version >= 100:  # from here on, one is taken for each one put
             taken.append(queue.get())
         longest = max(longest, os.fstat(file).st_size)
     assert longest <= (101 - IN_MEMORY) * SIZE
@@ -47,7 +47,7 @@ def test_order_is_kept_and_the_file_is_as_long_as_what_waits(file: int) -> None:
         queue.get()
 
 
-def test_what_another_process_left_in_the_file_goes(file: int) -> None:
+def test_what_another_process_left_in_the_file_is_removed(file: int) -> None:
     os.write(file, bytes(10 * SIZE))
     SnapshotQueue(SIZE, file)
     assert os.fstat(file).st_size == 0
@@ -74,7 +74,7 @@ def test_a_write_that_fails_half_way_loses_nothing_else(file: int) -> None:
     for version in range(IN_MEMORY + 2):
         queue.put(version, snapshot(version))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Python ignores the signal, so that the write comes back as one on a full disk does.
+    # Python ignores SIGXFSZ, so that the write fails as it does on a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * SIZE + SIZE // 2, hard))
     try:
         with pytest.raises(NoRoomError, match="File too large"):
@@ -87,7 +87,7 @@ def test_a_write_that_fails_half_way_loses_nothing_else(file: int) -> None:
     assert read == [(v, bytes(snapshot(v))) for v in (*range(IN_MEMORY + 2), 51)]
 
 
-def test_one_that_cannot_be_read_is_named_and_the_next_are_there(file: int) -> None:
+def test_a_snapshot_that_cannot_be_read_is_named_and_removed(file: int) -> None:
     queue = SnapshotQueue(SIZE, file)
     for version in range(IN_MEMORY + 2):
         queue.put(version, snapshot(version))

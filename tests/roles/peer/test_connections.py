@@ -1,6 +1,6 @@
-"""Peers' connections over real sockets: each peer has an address of loopback, and a thread.
+"""Peers' connections over real sockets: each peer has its own loopback address.
 
-Strangers speak raw frames, so that nothing of the peers' code decides what they send.
+Strangers send raw frames, so that no peer code decides what they send.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def address(peer: int) -> str:
 
 
 class Place:
-    """Makes peers that find each other on loopback."""
+    """Peers that find each other on loopback, and raw connections to them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("", 0)) as free:
@@ -73,7 +73,7 @@ class Place:
         self.spill: int | None = None
 
     def peer(self, number: int, peers: int, size: int = SIZE, **changes: Any) -> PeerConnections:
-        """A peer that listens at its own address, where in a run it would at its node's all."""
+        """Make a peer that listens at its own address; in a run, it listens at all of its node's."""
         listen = socket.create_server
 
         def at_its_address(where: tuple[str, int], **how: Any) -> socket.socket:
@@ -89,7 +89,7 @@ class Place:
         return one
 
     def do(self, what: Callable[[], None]) -> threading.Thread:
-        """Do something in a thread; what it raises is raised when the test ends."""
+        """Call ``what`` in a thread; an exception that it raises fails the test."""
 
         def run() -> None:
             try:
@@ -110,7 +110,7 @@ class Place:
             raise self.errors.pop(0)
 
     def meet(self, peers: int, evaluator: bool = True, **changes: Any) -> list[PeerConnections]:
-        """As many peers, which have met."""
+        """Make ``peers`` peers that are connected to each other."""
         all_of_them = [self.peer(number, peers, **changes) for number in range(peers)]
         if evaluator:
             self.greeted(0, peers)
@@ -128,7 +128,7 @@ class Place:
         return self.connect(peer, hello(number))
 
     def told(self, peer: int) -> list[dict[str, Any]]:
-        """What a peer has reported so far."""
+        """Return what a peer has reported since the last call."""
         fields = []
         ours = self.reports[peer]
         ours._socket.setblocking(False)
@@ -184,7 +184,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def turned(one: PeerConnections, until: Callable[[], Any]) -> Any:
-    """Turn until something is true; returns it."""
+    """Handle events of one peer until ``until`` returns a true value, and return that value."""
     deadline = time.monotonic() + 10
     while True:
         if value := until():
@@ -193,10 +193,10 @@ def turned(one: PeerConnections, until: Callable[[], Any]) -> Any:
         one.turn(0.05)
 
 
-def test_three_meet_exchange_and_part(place: Place) -> None:
+def test_three_peers_connect_exchange_updates_and_disconnect(place: Place) -> None:
     peers = place.meet(3)
     got: list[list[tuple[int, int, float]]] = [[], [], []]
-    # A greeting holds the secret where it is received, a welcome is a header.
+    # Bytes received: a greeting is a header and the secret, a welcome only a header.
     assert [one.message_bytes for one in peers] == [2 * 64, 64 + 32, 2 * 32]
 
     def exchange(number: int) -> None:
@@ -215,7 +215,7 @@ def test_three_meet_exchange_and_part(place: Place) -> None:
     place.together(*(lambda number=number: exchange(number) for number in range(3)))
     for number in range(3):
         for other in {0, 1, 2} - {number}:
-            # Each sender's come in its order.
+            # The messages of each sender arrive in its order.
             mine = [one[1:] for one in got[number] if one[0] == other]
             assert mine == [(step, other + step / 32) for step in range(20)]
     evaluator = place.connections[0]
@@ -235,7 +235,7 @@ def test_three_meet_exchange_and_part(place: Place) -> None:
         assert place.events(number) == []
 
 
-def test_the_evaluated_peer_tells_of_each_connection(place: Place) -> None:
+def test_only_the_evaluated_peer_reports_its_connections(place: Place) -> None:
     peers = place.meet(2)
     peers[1].send(0, push(0, 1.0))
     turned(peers[0], lambda: list(peers[0].frames()))
@@ -252,11 +252,11 @@ def test_the_evaluated_peer_tells_of_each_connection(place: Place) -> None:
 
 
 def until_there(one: PeerConnections, sender: int) -> None:
-    """Wait until what a peer has sent can be read."""
+    """Wait until bytes from ``sender`` can be read."""
     assert select.select([one._peers[sender].socket], [], [], 30)[0]
 
 
-def test_only_one_is_read_from_when_only_its_update_is_wanted(place: Place) -> None:
+def test_next_from_reads_from_no_other_peer(place: Place) -> None:
     peers = place.meet(3)
     peers[1].send(0, push(1, 1.0))
     peers[2].send(0, push(2, 2.0))
@@ -293,7 +293,7 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
         peers[1].turn(0.0)
         peers[0].turn(0.0)
         taken += len(list(peers[0].frames()))
-    # What the kernel still has is under way until the other's kernel has received it.
+    # What this kernel still has is under way until the other side's kernel has received it.
     deadline = time.monotonic() + 10
     while taken < messages:
         assert time.monotonic() < deadline
@@ -320,7 +320,7 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
     assert peers[0].has_from(1)
 
 
-def test_while_nobody_is_read_a_leave_is_heard(place: Place) -> None:
+def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
     peers = place.meet(2)
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     clock, mine = (OrderChannel(end) for end in pair)
@@ -353,7 +353,9 @@ def test_while_nobody_is_read_a_leave_is_heard(place: Place) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_strangers_are_shown_out(place: Place, data: bytes, reason: str) -> None:
+def test_connections_without_a_valid_greeting_are_closed(
+    place: Place, data: bytes, reason: str
+) -> None:
     one = place.peer(1, 3, evaluated_peer=1)
     place.greeted(1, 3)  # the evaluator
     turned(one, lambda: one._evaluator)
@@ -363,13 +365,13 @@ def test_strangers_are_shown_out(place: Place, data: bytes, reason: str) -> None
     with contextlib.suppress(ConnectionResetError):
         assert stranger.recv(1) == b""
     assert list(one.lost()) == []
-    # Peer 2 itself is welcome afterwards.
+    # Peer 2 itself can still connect.
     place.greeted(1, 2)
     turned(one, lambda: 2 in one._peers)
     assert one.message_bytes == 64
 
 
-def test_after_the_greeting_only_updates_of_the_model_s_length_are_taken(place: Place) -> None:
+def test_an_update_over_the_limit_closes_its_connection(place: Place) -> None:
     one = place.peer(0, 2)
     other = place.greeted(0, 1)
     turned(one, lambda: 1 in one._peers)
@@ -379,7 +381,7 @@ def test_after_the_greeting_only_updates_of_the_model_s_length_are_taken(place: 
     assert list(one.lost()) == [1]
 
 
-def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None:
+def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None:
     peers = place.meet(3)
     gone = peers[2]
     peers[2].send(0, push(7, 1.0))
@@ -387,7 +389,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None
     for connection in gone._peers.values():
         connection.socket.close()
     gone._peers.clear()
-    frame = peers[0].next_from(2)  # what it had sent still counts
+    frame = peers[0].next_from(2)  # the update that it had sent still arrives
     assert frame is not None
     assert frame.number == 7
     assert peers[0].next_from(2) is None
@@ -395,7 +397,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None
     assert list(peers[0].lost()) == []
     assert any("it closed the connection" in text for text in place.events(0))
     turned(peers[1], lambda: list(peers[1].lost()) == [2])
-    peers[0].send(2, push(0, 1.0))  # to nobody
+    peers[0].send(2, push(0, 1.0))  # dropped: peer 2 is gone
     assert peers[0].left(peers[0].given())
     peers[0].send(1, push(8, 1.0))
     frame = peers[1].next_from(0)
@@ -405,7 +407,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_rest_goes_on(place: Place) -> None
     place.together(*(one.part for one in peers[:2]))
 
 
-def test_a_reset_in_mid_message_is_a_loss(place: Place) -> None:
+def test_a_peer_whose_connection_is_reset_in_mid_message_is_lost(place: Place) -> None:
     one = place.peer(0, 2)
     other = place.greeted(0, 1)
     turned(one, lambda: 1 in one._peers)
@@ -416,7 +418,7 @@ def test_a_reset_in_mid_message_is_a_loss(place: Place) -> None:
     assert one.payload_bytes == 0
 
 
-def test_who_says_stop_and_ends_is_not_lost_and_is_still_sent_to(place: Place) -> None:
+def test_a_peer_that_sends_stop_is_not_lost_and_is_still_sent_to(place: Place) -> None:
     one = place.peer(0, 2)
     other = place.greeted(0, 1)
     turned(one, lambda: 1 in one._peers)
@@ -439,7 +441,7 @@ def test_who_says_stop_and_ends_is_not_lost_and_is_still_sent_to(place: Place) -
     assert place.events(0) == []
 
 
-def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
+def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> None:
     peers = place.meet(2)
     count = 300  # 1.2 MB, more than these buffers hold
     for one, other in ((0, 1), (1, 0)):
@@ -462,7 +464,7 @@ def test_what_the_kernel_has_no_room_for_leaves_later(place: Place) -> None:
 
     place.together(drain, send)
     assert numbers == list(range(count))
-    # Parting brings what is pending to its receiver first.
+    # ``part`` first sends the pending bytes.
     for step in range(count):
         peers[1].send(0, push(step, 1.0))
     assert not peers[1].left(peers[1].given())
@@ -484,7 +486,7 @@ def _evaluate_2000_times(place: Place) -> None:
     parameters = np.zeros(SIZE, np.float32)
     for iteration in range(2000):
         one.evaluate(iteration, parameters)
-        parameters += 1  # it was sent a copy
+        parameters += 1  # the evaluator is sent a copy
     parting = place.do(one.part)
     assert receive(evaluator)[0] is Kind.WELCOME
     for iteration in range(2000):
@@ -499,7 +501,7 @@ def _evaluate_2000_times(place: Place) -> None:
 
 
 def _peer_and_evaluator(place: Place, **changes: Any) -> tuple[PeerConnections, socket.socket]:
-    """A peer that has nowhere to put what its evaluator, which reads nothing, has no room for."""
+    """Return a peer without a file for snapshots, and the connection of its evaluator."""
     one = place.peer(0, 1, **changes)
     evaluator = place.greeted(0, 1)
     one.meet()
@@ -507,9 +509,7 @@ def _peer_and_evaluator(place: Place, **changes: Any) -> tuple[PeerConnections, 
     return one, evaluator
 
 
-def test_under_the_virtual_clock_it_waits_for_an_evaluator_that_cannot_follow(
-    place: Place,
-) -> None:
+def test_under_the_virtual_clock_a_peer_waits_for_a_slow_evaluator(place: Place) -> None:
     one, evaluator = _peer_and_evaluator(place)
     parameters = np.zeros(SIZE, np.float32)
     evaluated: list[int] = []
@@ -534,7 +534,7 @@ def test_under_the_virtual_clock_it_waits_for_an_evaluator_that_cannot_follow(
 
 
 @pytest.mark.parametrize("evaluations", [5000, 1], ids=["in training", "when it is over"])
-def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+def test_a_silent_evaluator_is_given_up_after_a_while(
     place: Place, monkeypatch: pytest.MonkeyPatch, evaluations: int
 ) -> None:
     monkeypatch.setattr(meeting, "EVALUATOR_TIMEOUT", 0.5)
@@ -555,7 +555,7 @@ def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
     assert any("nothing was heard of it for 0.5 s" in text for text in place.events(0))
 
 
-def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -> None:
+def test_under_the_wall_clock_evaluations_without_room_are_left_out(place: Place) -> None:
     one, evaluator = _peer_and_evaluator(place, clock="wall", updates=5000)
     parameters = np.zeros(SIZE, np.float32)
 
@@ -566,7 +566,7 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
 
     evaluating = place.do(evaluate)
     left_out: list[int] = []
-    while not left_out or left_out[-1] < 4999:  # it is full by then, and nothing is read
+    while not left_out or left_out[-1] < 4999:  # the queue is full, and nothing is read
         message = place.reports[0].receive()
         assert message is not None
         if "left_out" in message.fields:
@@ -576,7 +576,7 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
         told.append(received[1])
     evaluator.close()
     evaluating.join(20)
-    assert told[-1] == 5000  # what it came to is evaluated, whatever was left out
+    assert told[-1] == 5000  # the final version is always evaluated
     assert sorted(told + left_out) == list(range(5001))
     assert told == sorted(told)
 
@@ -588,7 +588,9 @@ def test_by_the_wall_clock_what_has_no_room_is_left_out_and_told(place: Place) -
         ({"secret": bytes(32).hex()}, "it closed the connection"),
     ],
 )
-def test_who_is_refused_has_not_met(place: Place, changes: dict[str, Any], reason: str) -> None:
+def test_meet_raises_if_a_peer_refuses_the_greeting(
+    place: Place, changes: dict[str, Any], reason: str
+) -> None:
     called = place.peer(0, 2)
     caller = place.peer(1, 2, **changes)
     stop = threading.Event()
@@ -607,11 +609,13 @@ def test_who_is_refused_has_not_met(place: Place, changes: dict[str, Any], reaso
     assert any(reason in text for text in place.events(1))
 
 
-def test_who_is_alone_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meet_raises_if_other_peers_are_missing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(meeting, "MEETING_TIMEOUT", 0.3)
     with pytest.raises(ConnectionRefusedError):
         place.peer(1, 3).meet()
     with pytest.raises(TimeoutError, match=r"only 0 of 2 other peers were there after 0\.3 s"):
-        place.peer(0, 3).meet()  # and answers nobody from now on
+        place.peer(0, 3).meet()  # it answers no greeting from now on
     with pytest.raises(TimeoutError, match="peer 0 does not answer"):
         place.peer(2, 3).meet()

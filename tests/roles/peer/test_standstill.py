@@ -1,4 +1,4 @@
-"""Who can never go on, by what peers claim: for every claim that is missing or old, nobody is."""
+"""Peers that can never go on are found by their claims; a missing or old claim proves nothing."""
 
 import time
 from typing import Any
@@ -9,7 +9,7 @@ from testbed.roles.peer.standstill import PeerStandstill
 
 ORDER = "the clock's next order"
 PARTS = {"chain": {0: 1, 1: 2, 2: None, 3: None}, "ring": {0: 1, 1: 2, 2: 0, 3: None}}
-"""Whose message each waits for; peer 3 is none of those that 0 needs."""
+"""The peer that each peer waits for (None: the clock's next order); peer 0 does not need peer 3."""
 
 
 def claim(sender: int | None, **changes: Any) -> dict[str, Any]:
@@ -29,7 +29,9 @@ def hear(standstill: PeerStandstill, peers: dict[int, int | None], but: int = -1
             standstill.hear(peer, claim(sender))
 
 
-def test_a_peer_that_has_no_order_is_found_after_two_claims(standstill: PeerStandstill) -> None:
+def test_a_peer_that_waits_for_an_order_is_found_after_two_claims(
+    standstill: PeerStandstill,
+) -> None:
     standstill.hear(0, claim(None))
     assert standstill.found(0) is None
     standstill.hear(0, claim(None))
@@ -38,7 +40,7 @@ def test_a_peer_that_has_no_order_is_found_after_two_claims(standstill: PeerStan
 
 
 @pytest.mark.parametrize("shape", PARTS)
-def test_those_that_wait_for_each_other_are_found(standstill: PeerStandstill, shape: str) -> None:
+def test_peers_that_wait_for_each_other_are_found(standstill: PeerStandstill, shape: str) -> None:
     hear(standstill, PARTS[shape])
     assert standstill.found(0) is None
     hear(standstill, PARTS[shape])
@@ -51,7 +53,7 @@ def test_those_that_wait_for_each_other_are_found(standstill: PeerStandstill, sh
 
 @pytest.mark.parametrize("shape", PARTS)
 @pytest.mark.parametrize("peer", [0, 1, 2])
-def test_every_one_of_them_has_to_look_again_after_all_have_claimed(
+def test_every_peer_has_to_look_again_after_all_have_claimed(
     standstill: PeerStandstill, shape: str, peer: int
 ) -> None:
     peers = PARTS[shape]
@@ -72,7 +74,7 @@ def test_every_one_of_them_has_to_look_again_after_all_have_claimed(
 @pytest.mark.parametrize("shape", PARTS)
 @pytest.mark.parametrize("peer", [0, 1, 2])
 @pytest.mark.parametrize("change", [{"orders": 8}, {"under_way": [3]}, {"waits_for": 3}])
-def test_one_that_went_on_in_between_has_to_claim_anew(
+def test_a_peer_that_went_on_in_between_has_to_claim_again(
     standstill: PeerStandstill, shape: str, peer: int, change: dict[str, Any]
 ) -> None:
     peers = PARTS[shape]
@@ -96,9 +98,7 @@ def test_a_message_under_way_is_no_standstill(standstill: PeerStandstill, shape:
             assert (standstill.found(0) is not None) is found
 
 
-def test_claims_from_before_the_coordinator_waits_count_for_nothing(
-    standstill: PeerStandstill,
-) -> None:
+def test_claims_from_before_the_coordinator_waits_do_not_count(standstill: PeerStandstill) -> None:
     old = claim(None)
     standstill.hear(0, old)
     standstill.hear(0, claim(None))

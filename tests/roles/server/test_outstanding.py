@@ -1,5 +1,8 @@
-"""What brings a worker back, against workers that forget everything again and again, and one that never
-does: both send the same."""
+"""Outstanding messages and orders: they restore a worker that forgets everything again and again.
+
+Two copies of a naive worker receive the same messages and orders. After it forgets, one copy receives
+only what ``Outstanding.again`` returns: both must send the same.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from testbed.training.worker_protocols import WORKER_PROTOCOLS, Pull, WorkerProt
 from testbed.updates import FloatVector
 
 Message: TypeAlias = tuple[int, int, bool]
-"""The vector computed at, by its first value; the number of the mini-batch; and whether it was late."""
+"""The first value of the vector computed at, the number of the mini-batch, and True if late."""
 
 
 def vector(version: int) -> FloatVector:
@@ -26,7 +29,7 @@ def vector(version: int) -> FloatVector:
 
 
 class Worker:
-    """A device: has what it was sent, does what it is told, in the order in which it is told."""
+    """A naive worker: keeps the vectors that it was sent, and obeys its orders one after the other."""
 
     def __init__(self, protocol: type[WorkerProtocol]) -> None:
         self.protocol = protocol()
@@ -43,7 +46,7 @@ class Worker:
         self._begin_if_it_asks()
 
     def _begin_if_it_asks(self) -> None:
-        # Who asks computes at each answer as it comes.
+        # A worker that asks computes at each answer as it arrives.
         if self.protocol.asks and self.protocol.computing is None and self.unused:
             self._begin(self.protocol.arrived(self.unused.popleft()))
 
@@ -73,10 +76,10 @@ class Worker:
 
     @classmethod
     def again(cls, protocol: type[WorkerProtocol], again: Again) -> "Worker":
-        """One that has forgotten everything, and was sent and told this."""
+        """Make a worker that has received only the messages and orders in ``again``."""
         worker = cls(protocol)
         worker.last = again.base
-        # What it was told waits until its first frame is there, as it does for a worker that asks.
+        # The other orders wait until the frames are there, as they do for a worker that asks.
         (what, number), *orders = again.orders
         assert what is OrderKind.RESUME
         worker.told(what, number)
@@ -88,7 +91,7 @@ class Worker:
 
 
 class Scene:
-    """One worker's clock and server, and twice the worker."""
+    """One worker's clock and server, with a worker that never forgets and one that does."""
 
     def __init__(self, protocol: type[WorkerProtocol], *, changed: bool) -> None:
         self.kind = protocol
@@ -130,7 +133,7 @@ class Scene:
             self.busy, self.told = True, False
 
     def tell(self) -> None:
-        """Its end is told ahead, where that is certain."""
+        """Tell the workers ahead that their computation is over, if it is certain to be finished."""
         if self.busy and not self.told and self.kind.certain:
             self.outstanding.told(0, late=False)
             self.each(OrderKind.FINISHED)
@@ -154,7 +157,7 @@ class Scene:
             assert self.steady.sends.popleft() == self.forgetful.sends.popleft()
 
     def come_back(self) -> None:
-        """The server is back from a checkpoint of this moment; the worker connects anew."""
+        """Restore the server from a checkpoint of this moment; the worker connects again."""
         tree, arrays = encode(self.outstanding.state(), STORED)
         self.outstanding = Outstanding(1, asks=self.kind.asks, changed=self.changed)
         self.outstanding.restore(decode(tree, [one.copy() for one in arrays], STORED))
@@ -162,7 +165,7 @@ class Scene:
         self.forgetful = Worker.again(self.kind, again)
         assert self.forgetful.sends == self.steady.sends
         if self.changed and self.steady.last is not None:
-            # What the next answer says has changed, has changed since that.
+            # The next answer states the changes since this vector.
             assert self.forgetful.last is not None
             np.testing.assert_array_equal(self.forgetful.last, self.steady.last)
         if not self.changed:
@@ -185,7 +188,7 @@ STEPS: list[Step] = [
 @hypothetical(deadline=None)  # the host may be busy
 @given(st.lists(st.sampled_from(STEPS), min_size=30, max_size=80))
 @example([Scene.send, Scene.arrive, Scene.send, Scene.arrive, Scene.come_back, Scene.finish])
-def test_a_worker_that_was_brought_back_goes_on_as_one_that_never_left(
+def test_a_restored_worker_sends_the_same_as_one_that_never_left(
     protocol: type[WorkerProtocol], changed: bool, steps: list[Step]
 ) -> None:
     scene = Scene(protocol, changed=changed)
@@ -198,11 +201,11 @@ def test_a_worker_that_was_brought_back_goes_on_as_one_that_never_left(
         scene.read()
     scene.come_back()
     assert scene.forgetful.drawn == scene.steady.drawn
-    # Nothing is kept but what was sent last, where the next answer says what of it has changed.
+    # Only the vector sent last is kept, and only if the next answer states its changes.
     assert len(scene.outstanding._sent) == (changed and scene.version >= 0)
 
 
-def test_an_example_of_one_that_had_computed_and_was_late() -> None:
+def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
     outstanding = Outstanding(2, asks=False, changed=False)
     for version in (0, 1):
         outstanding.sent(1, version, version, vector(version))
@@ -223,7 +226,7 @@ def test_an_example_of_one_that_had_computed_and_was_late() -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_of_one_that_is_lost_nothing_is_kept_and_it_comes_back_with_nothing(changed: bool) -> None:
+def test_nothing_is_kept_for_a_lost_worker_and_it_returns_with_nothing(changed: bool) -> None:
     outstanding = Outstanding(1, asks=True, changed=changed)
     outstanding.sent(0, 4, 4, vector(4))
     outstanding.arrived(0, 4)
@@ -231,7 +234,7 @@ def test_of_one_that_is_lost_nothing_is_kept_and_it_comes_back_with_nothing(chan
     outstanding.sent(0, 5, 5, vector(5))
     outstanding.lose(0)
     assert outstanding.is_lost(0)
-    outstanding.sent(0, 6, 6, vector(6))  # who sends it that does not know
+    outstanding.sent(0, 6, 6, vector(6))  # the sender does not know that it is lost
     assert not len(outstanding._sent)
     outstanding.returned(0)
     assert not outstanding.is_lost(0)

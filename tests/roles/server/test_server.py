@@ -1,7 +1,7 @@
-"""The server with real sockets: what it answers, what it refuses, what it reports.
+"""The server with real sockets: its answers, refusals and reports.
 
-It runs in a thread, on loopback; the peers speak raw frames, so that nothing of the worker's code
-decides what is sent.
+The server runs in a thread, on loopback. The tests send it raw frames, so that no worker code decides
+what is sent.
 """
 
 import errno
@@ -54,7 +54,7 @@ def settings(**changes: Any) -> Settings:
 
 
 class Running:
-    """A server in a thread."""
+    """A server that runs in a thread, and its reports."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Running:
             self.messages.append(message)
 
     def until(self, name: str, text: str = "") -> dict[str, Any]:
-        """Wait for a report that was not waited for yet."""
+        """Wait for the next report whose field ``name`` contains ``text``, and return its fields."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             for message in self.messages[self._read :]:
@@ -109,7 +109,7 @@ class Running:
         return connection
 
     def close(self) -> None:
-        """Hang up, end the server's loop and wait until it has drained."""
+        """Close the connections, end the server's loop and wait until it has drained."""
         for connection in self.connections:
             connection.close()
         self.server._finished = True
@@ -246,7 +246,7 @@ def test_a_run_from_greeting_to_stop(running: Running) -> None:
         (hello(2) + header(Kind.PULL), "allowed now: FINISHED"),
     ],
 )
-def test_what_is_not_ours_is_closed_and_the_server_goes_on(
+def test_malformed_or_foreign_input_closes_only_its_own_connection(
     running: Running, data: bytes, reason: str
 ) -> None:
     stranger = running.connect()
@@ -254,7 +254,7 @@ def test_what_is_not_ours_is_closed_and_the_server_goes_on(
     event = running.until("event", reason)
     assert event["level"] == "warning"
     with stranger:
-        while stranger.recv(1 << 16):  # what was sent before the offence, then the end
+        while stranger.recv(1 << 16):  # what the server sent before it closed, then the end
             pass
     a, b = running.connect(0), running.connect(1)
     assert pull(a) == (0, 0.0)
@@ -267,14 +267,16 @@ def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None
     running.until("event", "is connected already")
 
 
-def test_a_silent_stranger_is_shown_out(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_does_not_greet_is_closed(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server_module, "GREETING_TIMEOUT", 0.3)
     with running.connect() as stranger:
         running.until("event", "no greeting within 0.3 s")
         assert stranger.recv(1) == b""
 
 
-def test_a_reset_in_mid_message_is_told_and_training_goes_on(running: Running) -> None:
+def test_a_reset_in_mid_message_is_reported_and_training_goes_on(running: Running) -> None:
     a, b = running.connect(0), running.connect(1)
     pull(a)
     pull(b)
@@ -294,7 +296,7 @@ def test_without_workers_the_run_ends(running: Running) -> None:
     assert running.until("finished")["finished"] == 0
 
 
-def test_who_calls_when_training_is_over_is_heard_out_and_told(running: Running) -> None:
+def test_a_worker_that_connects_after_training_is_counted_and_sent_stop(running: Running) -> None:
     a, b = running.connect(0), running.connect(1)
     pull(a)
     pull(b)
@@ -318,7 +320,7 @@ def test_who_calls_when_training_is_over_is_heard_out_and_told(running: Running)
     assert of_late == [(len(hello(1)) + HEADER.size, 0), (0, 20)]
 
 
-def test_training_begins_without_those_who_never_come(
+def test_training_begins_without_workers_that_never_connect(
     run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "GATHERING_TIMEOUT", 0.5)
@@ -364,7 +366,7 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
         kind, base, _ = receive(a)
     assert kind is Kind.STOP
     a.close()
-    time.sleep(0.3)  # what the kernel has no room for waits in the server by now
+    time.sleep(0.3)  # what the kernel has no room for is in the server's queue by now
     versions = []
     while (message := receive(evaluator))[0] is Kind.PARAMETERS:
         versions.append((message[1], float(np.frombuffer(message[2], np.float32)[0])))
@@ -391,7 +393,7 @@ def test_only_the_run_s_encoding_is_read(run_server: Callable[..., Running]) -> 
     running.until("event", "encoded as dense float32; this run's encoding is compact-16")
 
 
-def test_pulls_bring_what_changed_since_the_worker_s_last(
+def test_pulls_bring_what_changed_since_the_worker_s_last_pull(
     run_server: Callable[..., Running],
 ) -> None:
     running = run_server(updates=100, pulls="changed")
@@ -443,12 +445,12 @@ def push(base: int, codec: Codec, update: Update) -> bytes:
     return header(Kind.PUSH, base, encoding=encoding, loss=1.0, length=len(body)) + body
 
 
-def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
+def test_evaluations_without_room_are_left_out_and_workers_stay_connected(
     run_server: Callable[..., Running],
 ) -> None:
     running = run_server(workers=1, updates=60, evaluate_every=1)
     worker = running.connect(0)
-    for version in range(60):  # and no evaluator has come yet
+    for version in range(60):  # no evaluator is connected yet
         assert pull(worker)[0] == version
         worker.sendall(dense(version, 1.0))
     assert receive(worker)[0] is Kind.STOP
@@ -456,7 +458,7 @@ def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
     evaluated = []
     while (received := receive(evaluator))[0] is Kind.PARAMETERS:
         evaluated.append(received[1])
-    assert evaluated == [*range(IN_MEMORY), 60]  # the last one always
+    assert evaluated == [*range(IN_MEMORY), 60]  # the last version is always kept
     worker.close()
     evaluator.close()
     assert running.until("finished")["finished"] == 60
@@ -468,9 +470,9 @@ def test_an_evaluator_that_cannot_follow_costs_no_worker_its_connection(
 
 @contextmanager
 def no_descriptors() -> Iterator[None]:
-    """This process has as many descriptors as it may have."""
+    """Let this process open no further descriptor while the context lasts."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.dup(0)  # the lowest one that is not in use
+    free = os.dup(0)  # the lowest descriptor not in use
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
     try:
@@ -479,7 +481,7 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_out_of_descriptors_it_says_so_once_and_goes_on(running: Running) -> None:
+def test_a_server_out_of_descriptors_warns_once_and_goes_on(running: Running) -> None:
     a = running.connect(0)
     late = socket.socket()
     running.connections.append(late)
@@ -512,7 +514,7 @@ def test_a_descriptor_that_is_free_again_is_used_at_once(
         assert receive(late)[0] is Kind.WELCOME
 
 
-def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
+def test_the_server_s_own_error_ends_it_and_closes_no_connection(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[BaseException | None] = []
@@ -535,11 +537,11 @@ def test_an_error_of_the_server_s_own_closes_no_connection_and_ends_it(
     assert error.errno == errno.ENOSPC
 
 
-def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
+def test_a_silent_evaluator_is_given_up_after_a_while(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "EVALUATOR_TIMEOUT", 0.5)
-    evaluator = running.connect(2)  # and reads no more
+    evaluator = running.connect(2)  # which reads nothing more
     a, b = running.connect(0), running.connect(1)
     pull(a)
     pull(b)
@@ -548,7 +550,7 @@ def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
         a.sendall(dense(version, 1.0))
         assert pull(a)[0] == version + 1
     evaluator.sendall(header(Kind.FINISHED, 0))
-    time.sleep(1.0)  # while training goes on, nothing is waited for
+    time.sleep(1.0)  # during training, the evaluator is not waited for
     a.sendall(dense(3, 1.0))
     assert receive(a)[0] is Kind.STOP
     a.close()
@@ -557,7 +559,7 @@ def test_an_evaluator_that_says_nothing_any_more_is_not_waited_for_for_ever(
     assert running.until("finished")["finished"] == 4
 
 
-def test_an_evaluator_that_has_told_everything_may_go(
+def test_an_evaluator_that_has_finished_is_disconnected_without_an_error(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "DRAIN_TIMEOUT", 0.5)
@@ -574,6 +576,6 @@ def test_an_evaluator_that_has_told_everything_may_go(
     for version in (0, 2, 4):
         assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
         evaluator.sendall(header(Kind.FINISHED, version))
-    assert receive(evaluator)[0] is Kind.STOP  # and does not close its end
+    assert receive(evaluator)[0] is Kind.STOP  # it does not close its end
     assert running.until("finished")["finished"] == 4
     assert not [m.fields for m in running.messages if m.fields.get("level") == "error"]

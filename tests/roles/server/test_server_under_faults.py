@@ -30,7 +30,7 @@ AT_TWO = {
 }
 
 
-def test_who_comes_back_replaces_a_connection_whose_end_nobody_told(
+def test_a_worker_that_comes_back_replaces_its_old_connection(
     run_server: Callable[..., Running],
 ) -> None:
     running = run_server(rules=(KILLED,), updates=100)
@@ -40,13 +40,13 @@ def test_who_comes_back_replaces_a_connection_whose_end_nobody_told(
     new = running.connect(0)
     told = running.until("connection")
     assert told["connection"] == 0 and "another connection" in told["reason"]
-    # What had arrived over the old one is an update.
+    # The push that had arrived over the old connection is an update.
     assert pull(new) == (1, -0.5)
     new.sendall(dense(1, 1.0))
     assert pull(new) == (2, -1.0)
 
 
-def test_what_arrived_before_a_connection_broke_is_taken_in(
+def test_a_push_that_arrived_before_its_connection_broke_is_applied(
     run_server: Callable[..., Running],
 ) -> None:
     running = run_server(updates=100)
@@ -55,7 +55,7 @@ def test_what_arrived_before_a_connection_broke_is_taken_in(
         first = running.connect(0)
         first.sendall(header(Kind.PULL))
         receive(first)
-        # All at once, and gone: the server finds out when it answers, with a push still unread.
+        # It sends all at once and closes: the server notices when it answers, with a push unread.
         first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         first.sendall(header(Kind.PULL) + dense(times - 1, 1.0))
         first.close()
@@ -65,7 +65,7 @@ def test_what_arrived_before_a_connection_broke_is_taken_in(
         assert pull(second)[0] == times
 
 
-def test_the_orchestrator_hears_of_versions_and_of_the_end_at_once(
+def test_fault_versions_and_the_end_of_training_are_reported_at_once(
     run_server: Callable[..., Running],
 ) -> None:
     running = run_server(rules=(AT_TWO,), updates=3)
@@ -77,7 +77,7 @@ def test_the_orchestrator_hears_of_versions_and_of_the_end_at_once(
     assert running.until("stopping")["stopping"] == 3
     first.close()
     running.until("connection")
-    # Their rows were told before.
+    # The rows of the updates were reported before.
     kinds = [next(iter(message.fields)) for message in running.messages]
     assert kinds.index("updates") < kinds.index("reached")
     assert kinds.index("stopping") < kinds.index("connection")
@@ -94,9 +94,7 @@ def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> No
     assert receive(again)[:2] == (Kind.PARAMETERS, 0)
 
 
-def test_the_orchestrator_hears_of_a_version_that_came_about_as_somebody_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_version_made_because_a_worker_left_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(serving: Serving) -> Server:
         half = SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 2, "pull")
         return Server(replace(serving, half=half))
@@ -111,7 +109,7 @@ def test_the_orchestrator_hears_of_a_version_that_came_about_as_somebody_left(
             second.sendall(dense(0, 1.0))
         first.sendall(dense(version, 1.0))
     running.until("updates")
-    second.close()  # the first one's gradient was waiting for this one's
+    second.close()  # the first worker's gradient was waiting for the second's
     assert running.until("reached")["reached"] == 2
     assert pull(first)[0] == 2
     first.sendall(dense(2, 1.0))

@@ -28,7 +28,7 @@ CUT_OFF_TO_THE_END = (Fault(0, "stop-network", 1000.0), 0.05)
 
 
 class Worker:
-    """One that asks, in a thread; ``stopped`` says whether it was told that training is over."""
+    """A worker that asks, in a thread; ``stopped`` is True once it has received STOP."""
 
     def __init__(self, connection: socket.socket, leave: OrderChannel) -> None:
         self.stopped = False
@@ -51,7 +51,7 @@ class Worker:
         self._connection.close()
 
     def end(self) -> None:
-        """Wait for the end of its connection."""
+        """Wait until the worker has closed its connection."""
         self._thread.join(20)
         assert not self._thread.is_alive()
 
@@ -60,12 +60,11 @@ class Worker:
 def virtual(
     monkeypatch: pytest.MonkeyPatch, *faults: tuple[Fault, float], **changes: Any
 ) -> Iterator[tuple[Running, list[OrderChannel]]]:
-    """A server under the virtual clock, and its workers' ends of the clock's channels.
+    """Run a server under the virtual clock; yield it and the workers' ends of the clock's channels.
 
     Args:
-        monkeypatch: the test's.
-        faults: what happens to worker 0, and when.
-        changes: of the settings.
+        faults: the faults of worker 0, each with its time in seconds of the run's clock.
+        changes: to the settings.
     """
     told = tuple(
         {"stream": f"faults {fault.rule}", "fault": fault.to_json(), "devices": [0], "time": time}
@@ -86,13 +85,13 @@ def virtual(
 
 
 def finished(leave: OrderChannel) -> None:
-    """Wait until a worker is told that its computation is over."""
+    """Take a worker's orders up to the next FINISHED."""
     while (order := leave.take()) is not None and order.what is not OrderKind.FINISHED:
         pass
     assert order is not None
 
 
-def test_one_that_was_killed_while_it_was_cut_off_hears_of_the_end(
+def test_a_worker_killed_while_it_was_cut_off_receives_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with virtual(monkeypatch, CUT_OFF, KILLED, updates=30) as (running, theirs):
@@ -109,13 +108,13 @@ def test_one_that_was_killed_while_it_was_cut_off_hears_of_the_end(
 
 
 def synchronous(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the servers of this test take one gradient for each version, and send versions to all."""
+    """Have this test's servers make each version of one gradient, and send it to all workers."""
     half = partial(SynchronousServer, learning_rate=0.5, wait_for=1, protocol="push-and-wait")
     monkeypatch.setattr(test_server, "StalenessDivided", lambda zeros, _rate: half(zeros))
 
 
-def test_two_messages_of_a_worker_in_one_read_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that was cut off may send its next message before the clock comes to the last."""
+def test_two_messages_in_one_read_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was cut off may send its next message before the clock comes to the last one."""
     synchronous(monkeypatch)
     with virtual(monkeypatch, workers=1, updates=3) as (running, theirs):
         worker = running.connect(0)
@@ -136,10 +135,8 @@ def test_two_messages_of_a_worker_in_one_read_are_two(monkeypatch: pytest.Monkey
     assert told["payload_bytes"] == 3 * 4 * SIZE
 
 
-def test_a_push_is_what_was_sent_whoever_else_is_read_in_the_same_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All connections are read into one memory, in which a push may lie whole."""
+def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All connections are read into the same buffer, which may hold a whole push."""
     synchronous(monkeypatch)
     between, go_on = threading.Event(), threading.Event()
     with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
@@ -165,10 +162,10 @@ def test_a_push_is_what_was_sent_whoever_else_is_read_in_the_same_turn(
     assert np.unique(np.frombuffer(parameters, np.float32)).tolist() == [-0.5]
 
 
-def test_a_push_that_came_although_its_worker_is_cut_off_is_in_its_ledger(
+def test_a_push_that_arrives_from_a_cut_off_worker_is_in_its_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The clock does not wait for it, but the link is not down for real yet, and the capture saw it."""
+    """The clock does not wait for it, but the link is not really down yet, so the capture counts it."""
     synchronous(monkeypatch)
     with virtual(monkeypatch, CUT_OFF_TO_THE_END, updates=3) as (running, theirs):
         cut_off, other = running.connect(0), running.connect(1)
@@ -203,10 +200,10 @@ def test_a_message_that_was_read_ahead_and_never_taken_is_in_its_ledger(
         assert running.until("finished")["payload_bytes"] == 4 * SIZE
 
 
-def test_who_was_killed_by_the_clock_alone_and_calls_again_is_nobody(
+def test_a_worker_killed_only_by_the_clock_is_ignored_if_it_reconnects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where a server may come back, a worker whose connection ends calls again, until it is killed."""
+    """If a server may come back, a worker whose connection ends connects again, until it is killed."""
     killed = (Fault(0, "kill", None), 0.15)
     with virtual(monkeypatch, killed, workers=1, updates=30) as (running, theirs):
         evaluator, first = running.connect(1), running.connect(0)

@@ -1,4 +1,4 @@
-"""A server that comes back under the wall clock, with real sockets, in a thread on loopback."""
+"""A server that is restored under the wall clock, with real sockets, in a thread on loopback."""
 
 import os
 import socket
@@ -45,7 +45,7 @@ def running(
 
 
 def five_updates(server: Running) -> None:
-    """Of two workers that push in turn: the checkpoint is of the third."""
+    """Make five updates, with two workers in turn; a checkpoint is written after the third."""
     workers = [server.connect(number) for number in (0, 1)]
     for worker in workers:
         assert pull(worker) == (0, 0.0)
@@ -56,7 +56,7 @@ def five_updates(server: Running) -> None:
         server.until("updates")
 
 
-def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
+def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     with running(monkeypatch, files, None) as first:
@@ -74,19 +74,19 @@ def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
         while len(again) < 2 and time.monotonic() < deadline:
             told = [message.fields for message in second.messages]
             again = [fields["checkpoint_again"] for fields in told if "checkpoint_again" in fields]
-        assert again == [0, 2]  # nobody has evaluated anything
+        assert again == [0, 2]  # neither evaluation has a result yet
         a = second.connect(0)
         a.sendall(header(Kind.PULL))
         a.settimeout(0.3)
         with pytest.raises(TimeoutError):
-            a.recv(1)  # the other one is on its way
+            a.recv(1)  # the server still waits for the other worker
         a.settimeout(10)
         b = second.connect(1)
         kind, version, body = receive(a)
         assert (kind, version) == (Kind.PARAMETERS, 3)
         assert np.array_equal(np.frombuffer(body, np.float32), kept["half"]["parameters"])
         assert pull(b)[0] == 3
-        # Not what they sent to the dead one.
+        # Bytes that the killed server received after its checkpoint do not count.
         assert second.server._service.payload_bytes == kept["payload_bytes"] < before
         a.sendall(dense(3, 1.0))
         assert second.until("updates")["version"] == 4
@@ -94,7 +94,7 @@ def test_it_goes_on_from_its_checkpoint_with_whoever_comes_back(
         assert started_before <= second.server._now() <= time.monotonic() - training
 
 
-def test_it_can_come_back_before_anybody_knows_that_training_begins(
+def test_a_checkpoint_is_written_before_training_is_reported(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     with running(monkeypatch, files, None) as server:
@@ -106,7 +106,7 @@ def test_it_can_come_back_before_anybody_knows_that_training_begins(
         assert files.newest()["version"] == 0
 
 
-def test_a_checkpoint_that_cannot_be_written_is_no_worker_s_doing(
+def test_a_failed_checkpoint_ends_the_server_and_closes_no_connection(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     raised: list[BaseException | None] = []
@@ -127,7 +127,7 @@ def test_a_checkpoint_that_cannot_be_written_is_no_worker_s_doing(
     assert "checkpoint of update 0 cannot be written: No space left" in str(error)
 
 
-def test_it_does_not_wait_for_the_dead(
+def test_a_restored_server_does_not_wait_long_for_missing_workers(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.5)
@@ -138,11 +138,11 @@ def test_it_does_not_wait_for_the_dead(
         began = time.monotonic()
         assert pull(a)[0] == 3
         assert 0.3 < time.monotonic() - began < 60
-        b = second.connect(1)  # it was cut off, and comes after all
+        b = second.connect(1)  # it was cut off, and connects later
         assert pull(b)[0] == 3
 
 
-def test_whoever_comes_and_goes_does_not_put_the_others_off(
+def test_a_worker_that_comes_and_goes_does_not_extend_the_wait(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 1.0)
@@ -153,7 +153,7 @@ def test_whoever_comes_and_goes_does_not_put_the_others_off(
         answered = False
         while not answered:
             assert time.monotonic() - began < 60
-            with second.connect(0) as a:  # the other one is dead
+            with second.connect(0) as a:  # the other worker never comes back
                 a.sendall(header(Kind.PULL))
                 a.settimeout(0.3)
                 with suppress(TimeoutError):
@@ -173,13 +173,13 @@ def test_the_clock_of_an_interrupted_run_stands_still(
         before = time.monotonic()
         workers = [second.connect(number) for number in (0, 1)]
         began = second.until("training")["training"]
-        # It went on from 50 s at a moment between these.
+        # The clock went on from 50 s at a moment between the two readings.
         assert before <= began + 50.0 <= time.monotonic()
         for worker in workers:
             assert pull(worker) == (0, 0.0)
 
 
-def test_what_was_evaluated_is_in_no_checkpoint(
+def test_a_checkpoint_holds_only_evaluations_without_a_result(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     with running(monkeypatch, files, None) as server:
@@ -205,14 +205,15 @@ def test_what_was_evaluated_is_in_no_checkpoint(
             worker.sendall(dense(version, 1.0))
             server.until("updates")
         deadline = time.monotonic() + 20
-        while (state := files.newest())["version"] != 3:  # the update is told before it is written
+        # The update is reported before the checkpoint is written.
+        while (state := files.newest())["version"] != 3:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        # The second was sent, and nothing was heard of it.
+        # The second evaluation was sent, and has no result yet.
         assert [one[0] for one in state["evaluations"]] == [2]
 
 
-def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
+def test_a_server_restored_after_training_sends_evaluations_and_stop(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
@@ -222,7 +223,7 @@ def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
         assert first.until("stopping")["stopping"] == 5
     with running(monkeypatch, files, CameBack(1, time.monotonic()), **changes) as second:
         assert second.until("restored")["restored"] == 5
-        # It waits for those that may not have heard: two workers, and the evaluator of 0, 2, 4 and 5.
+        # It waits for devices that may lack STOP: two workers, and the evaluator of 0, 2, 4 and 5.
         worker, evaluator = second.connect(0), second.connect(2)
         told = [receive(evaluator)[:2] for _ in range(4)]
         assert told == [(Kind.PARAMETERS, version) for version in (0, 2, 4, 5)]
@@ -230,5 +231,5 @@ def test_one_that_was_killed_when_training_had_ended_has_only_to_say_so(
         assert receive(evaluator)[0] is Kind.STOP
         for connection in (worker, evaluator):
             connection.close()
-        assert second.until("connection")["reason"] is None  # it was told once, and hung up
+        assert second.until("connection")["reason"] is None  # it received STOP once, and closed
         assert second.until("finished")["finished"] == 5

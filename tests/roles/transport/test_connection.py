@@ -1,4 +1,4 @@
-"""A connection's own ledger, over a real socket."""
+"""A connection's ledger: the bytes that it has received, over a real socket."""
 
 import socket
 import time
@@ -24,9 +24,7 @@ def ends() -> Iterator[tuple[Connection, socket.socket]]:
         yield Connection(ours, address, port, receiver, time.monotonic()), theirs
 
 
-def test_what_has_arrived_is_counted_though_nobody_will_handle_it(
-    ends: tuple[Connection, socket.socket],
-) -> None:
+def test_read_out_counts_what_has_arrived(ends: tuple[Connection, socket.socket]) -> None:
     connection, theirs = ends
     sent = [header(Kind.PUSH, 3, length=BODY), bytes(BODY), header(Kind.PULL, 3)]
     whole, part = sum(map(len, sent)), HEADER.size + 1_000
@@ -40,7 +38,7 @@ def test_what_has_arrived_is_counted_though_nobody_will_handle_it(
     assert connection.payload_bytes == BODY
 
 
-def test_nothing_that_arrived_or_a_peer_that_is_gone_is_no_error(
+def test_read_out_without_bytes_or_from_a_closed_peer_is_no_error(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, theirs = ends

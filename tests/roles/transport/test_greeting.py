@@ -1,4 +1,4 @@
-"""Who greets, as one number; and greeting a server that is killed meanwhile."""
+"""The identity in a greeting as one number, and greeting a server that is killed meanwhile."""
 
 import contextlib
 import socket
@@ -16,18 +16,22 @@ from tests.roles.server.test_server import settings
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), st.integers(0, 2**16 - 1))
-def test_a_number_says_who_greets(number: int, incarnation: int, kills: int) -> None:
+def test_an_identity_survives_its_conversion_to_a_number(
+    number: int, incarnation: int, kills: int
+) -> None:
     who = Who(number, incarnation, kills)
     assert 0 <= int(who) < 2**64
     assert Who.of(int(who)) == who
 
 
-def test_the_first_ones_number_is_the_device_s() -> None:
+def test_the_first_incarnation_s_number_is_the_device_s() -> None:
     assert int(Who(7)) == 7
 
 
-def test_a_server_may_die_at_any_moment_of_a_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listeners come and go, some with callers that they have not taken, until one stays."""
+def test_the_server_may_be_killed_at_any_moment_of_a_greeting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Listeners open and close, some with connections not yet accepted, until one stays."""
     with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr(greeting, "PORT", port)

@@ -1,4 +1,4 @@
-"""What strikes a worker behind its own pushes."""
+"""Faults that strike a worker after its own pushes."""
 
 import threading
 import time
@@ -30,11 +30,11 @@ def parking(
 
 
 @pytest.mark.parametrize("earlier", [0, 7])
-def test_it_is_told_behind_the_answered_push_that_the_seed_says(earlier: int) -> None:
+def test_faults_are_reported_after_the_pushes_that_the_seed_selects(earlier: int) -> None:
     mine, schedule, _, told = parking(Fault(0, "stop-network", 5.0), pushes=earlier)
     for version in range(40):
         mine.answered(100 + version)
-        mine.answered(100 + version)  # without another push there is nothing new
+        mine.answered(100 + version)  # without another push, nothing is reported
         mine.pushed()
     mine.answered(140)
     expected = [n for n in range(earlier + 1, earlier + 41) if schedule.after_push(1, n)]
@@ -45,7 +45,7 @@ def test_it_is_told_behind_the_answered_push_that_the_seed_says(earlier: int) ->
     assert (one["fault"], one["duration"]) == ("stop-network", 5.0)
 
 
-def test_the_next_computation_is_slow() -> None:
+def test_a_slow_fault_slows_the_next_computation() -> None:
     mine, _, paces, told = parking(Fault(0, "slow", factor=3.0), probability=1.0)
 
     class Times:
@@ -60,7 +60,7 @@ def test_the_next_computation_is_slow() -> None:
     assert [paces[worker] for worker in range(WORKERS)] == [1.0, 3.0, 1.0]
 
 
-def test_frozen_it_does_nothing_for_a_while() -> None:
+def test_a_frozen_worker_does_nothing_for_the_fault_s_duration() -> None:
     mine, _, _, told = parking(Fault(0, "freeze", 0.1), probability=1.0)
     mine.pushed()
     began = time.monotonic()
@@ -69,7 +69,7 @@ def test_frozen_it_does_nothing_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault(0, "freeze"), Fault(0, "kill", 0.01)])
-def test_for_good_or_killed_it_never_goes_on(fault: Fault) -> None:
+def test_a_worker_that_is_killed_or_frozen_for_good_never_goes_on(fault: Fault) -> None:
     mine, _, _, told = parking(fault, probability=1.0)
     mine.pushed()
     thread = threading.Thread(target=mine.answered, args=(1,), daemon=True)

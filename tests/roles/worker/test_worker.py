@@ -1,7 +1,7 @@
-"""Workers and a server with real sockets: what pulls bring and encodings lose changes nothing else.
+"""Workers and a server with real sockets: their pulls, encodings and answers.
 
-The workers' own code runs in threads against a server on loopback. One worker is a deterministic
-sequence, so its final parameters can be compared to the bit.
+The workers' own code runs in threads against a server on loopback. A run of one worker is
+deterministic, so its final parameters can be compared bit by bit.
 """
 
 import socket
@@ -54,7 +54,7 @@ def settings(algorithm: dict[str, Any], **changes: Any) -> Settings:
 
 
 class Ran:
-    """What a run left: the final parameters and the payload of each update, in bytes."""
+    """A finished run: its final parameters, and the payload bytes of each update."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, dataset: Dataset, chosen: Settings) -> None:
         with socket.create_server(("", 0)) as free:
@@ -165,7 +165,7 @@ def test_a_worker_half_learns_what_the_encoding_lost(
 
 
 def test_lossy_encodings_round_an_update_and_no_more(ran: Callable[..., Ran]) -> None:
-    # The first update: later ones hold other entries, because those at the threshold change places.
+    # Only the first update: later ones hold other entries, as rounding moves some over the threshold.
     exact = ran(ADACOMP, updates=1)
     for values, tolerance in (("float16", 5e-4), ("bfloat16", 4e-3), ("int8", 1e-2)):
         lossy = ran(ADACOMP, encoding={"values": values}, updates=1)
@@ -180,7 +180,9 @@ def initial(run: Ran) -> FloatVector:
     return start
 
 
-def test_a_full_answer_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_another_encoding_or_length_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from testbed.roles.worker.pulling import ChangedAnswers, FullAnswers
     from testbed.updates import Layout
     from testbed.wire import WireError
@@ -248,10 +250,8 @@ def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
             assert got.tobytes() == expected.tobytes()
 
 
-def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What is missing may wait for the window that only reading opens."""
+def test_an_answer_that_stalls_is_read_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of it may wait for the receive window, which only reading opens."""
     from testbed.roles.worker import pulling
     from testbed.updates import Layout
     from testbed.wire.frames import Kind, header
@@ -269,7 +269,7 @@ def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
         answers.listen()
         theirs.sendall(message[:20_000])
         assert answers.wait() == 3
-        # The rest comes when the reader sleeps already: less than the mark has to wake it.
+        # The rest arrives while the reader sleeps: less than the mark must wake it.
         late = threading.Timer(0.2, theirs.sendall, [message[20_000:]])
         late.start()
         taking = threading.Thread(target=answers.take, args=(got,), daemon=True)
@@ -281,7 +281,7 @@ def test_an_answer_that_stands_still_is_read_as_far_as_it_came(
 
 
 def _send_late(connection: socket.socket, message: bytes, last: int) -> None:
-    """All but the end of a message at once, the end some time later."""
+    """Send the first ``last`` bytes of a message at once, and the rest 0.05 s later."""
     connection.sendall(message[:last])
     time.sleep(0.05)
     connection.sendall(message[last:])
