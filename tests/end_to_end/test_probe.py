@@ -22,7 +22,7 @@ PATIENCE = 500.0
 """Seconds that a run and its report may take on a busy host."""
 _BREAKING = """
 import sys
-from testbed.orchestrator import node_plan
+from testbed.planning import node_plan
 
 as_planned = node_plan.network
 

@@ -25,9 +25,9 @@ pytestmark = [
 ]
 
 BREAKING = """
-from testbed.roles import leave
+from testbed.roles.orders import OrderChannel, OrderKind
 
-give, ordered = leave.Leave.give, {{}}
+give, ordered = OrderChannel.give, {{}}
 
 def broken(self, what, number=0, **how):
     orders = ordered.setdefault(self.fileno(), [])
@@ -36,19 +36,19 @@ def broken(self, what, number=0, **how):
     {change}
     return give(self, what, number, **how)
 
-leave.Leave.give = broken
+OrderChannel.give = broken
 """
-NEVER = """if first and what is leave.What.ARRIVED and number == 5:
+NEVER = """if first and what is OrderKind.ARRIVED and number == 5:
         number = 4_000_000"""
-SWAPPED = """if first and what is leave.What.ARRIVED and number == 4:
+SWAPPED = """if first and what is OrderKind.ARRIVED and number == 4:
         return True
-    if first and what is leave.What.ARRIVED and number == 5:
+    if first and what is OrderKind.ARRIVED and number == 5:
         give(self, what, 5)
         number = 4"""
-AGAIN = """if first and what is leave.What.ARRIVED and number == 5:
+AGAIN = """if first and what is OrderKind.ARRIVED and number == 5:
         give(self, what, 5)
         number = 4"""
-FORGOTTEN = """if first and what is leave.What.FINISHED and orders.count(what) == 5:
+FORGOTTEN = """if first and what is OrderKind.FINISHED and orders.count(what) == 5:
         return True"""
 
 
@@ -128,13 +128,13 @@ def test_outages_and_a_busy_host_are_no_standstill(tmp_path: Path) -> None:
 
 
 PEERS = {"name": "all-to-all", "learning_rate": 0.01}
-NEVER_SENT = """if first and what is leave.What.ARRIVED and orders.count(what) == 5:
+NEVER_SENT = """if first and what is OrderKind.ARRIVED and orders.count(what) == 5:
         give(self, what, number)"""
 FOR_EACH_OTHER = """place = sorted(ordered).index(self.fileno())
-    if place < 2 and what is leave.What.BEGIN and orders.count(what) == 1:
+    if place < 2 and what is OrderKind.BEGIN and orders.count(what) == 1:
         give(self, what)
-        what, number = leave.What.ARRIVED, 1 - place"""
-FAR_BEHIND = """if first and what is leave.What.ARRIVED and orders.count(what) == 5:
+        what, number = OrderKind.ARRIVED, 1 - place"""
+FAR_BEHIND = """if first and what is OrderKind.ARRIVED and orders.count(what) == 5:
         while give(self, what, number, wait=False):
             pass
         return False"""
@@ -166,7 +166,7 @@ def test_peers_that_wait_forever_end_the_run_with_the_reason(
 
 LATE = """
 import time
-from testbed.roles import connection
+from testbed.roles.transport import connection
 
 send_available, send_pending = connection.send_available, connection.Connection.send_pending
 updates, held = [], {}
