@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import execution
-from testbed.doctor import host
+from testbed.doctor import requirements
 from testbed.errors import TestbedError
 from testbed.execution import Execution
 from testbed.experiment.load import load
@@ -86,7 +86,7 @@ def begin(file: Path, out: Path, began: float) -> Execution:
         TestbedError: the run cannot be carried out.
     """
     spec = load(file)
-    host.check(plan.plan(spec), out)
+    requirements.check(plan.plan(spec), out)
     return execution.execute(spec, out, lambda *_: Teller(), began, report=False)
 
 
@@ -99,7 +99,7 @@ def go_on(directory: Path, began: float) -> Execution:
     from testbed.runs import resuming
 
     jobs = resuming.left([Run.load(directory)], whole=False)
-    host.check([job.plan for job in jobs], directory)
+    requirements.check([job.plan for job in jobs], directory)
     return execution.resume(directory.parent, jobs, lambda *_: Teller(), began, report=False)
 
 

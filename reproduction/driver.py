@@ -18,7 +18,7 @@ from reproduction.jobs import Job, carry_out, child
 from reproduction.paper import Part
 from reproduction.runs import Folder, Wanted, wanted
 from reproduction.scale import Scale
-from testbed.doctor import host
+from testbed.doctor import requirements
 from testbed.errors import HostError, RunError, SpecError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
@@ -145,7 +145,7 @@ def _check(specs: Sequence[Spec], out: Path) -> None:
     """Check the host and the data once, before any run is started."""
     plans = [one for spec in specs for one in plan(spec)]
     try:
-        host.check(plans[:1], out)
+        requirements.check(plans[:1], out)
     except HostError as error:
         other = "; ENGINE=simulation (--engine simulation) needs nothing of the host"
         raise HostError(f"{error}{other * (specs[0].engine == 'emulation')}") from error

@@ -17,6 +17,7 @@ from images.base import make_base
 from images.build import WHEELS, build, choose_base
 from testbed.containers.image import default_image, find_image
 from testbed.errors import HostError
+from tests.needs import why_no_namespaces
 
 REPOSITORY = Path(__file__).parents[1]
 # No deadline for an example: on a busy host its duration says nothing about the code.
@@ -119,7 +120,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HostAndRest:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests by ``place`` and record what they exercise.
+    """Sort the tests by ``place``, record what they exercise, and skip what this host cannot do.
 
     The scheduler uses that order. Tests with the image get the time to build it.
     """
@@ -128,6 +129,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in item.iter_markers("exercises"):
             assert mark.args[0] in EXERCISED, item.nodeid
             item.user_properties.append(("exercises", mark.args[0]))
+            needed = mark.args[0] == "namespaces" and mark.kwargs.get("needed", True)
+            if needed and (why := why_no_namespaces()):
+                item.add_marker(pytest.mark.skip(reason=f"no namespaces: {why}"))
         if "testbed_image" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(BUILDING))
 

@@ -13,7 +13,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 def doctor(as_json: AsJson = False) -> None:
     """Show what this host can do, what is missing and how to get it."""
-    from testbed.doctor.host import examine
+    from testbed.doctor.examination import examine
 
     findings = examine()
     if as_json:

@@ -29,7 +29,7 @@ def resume(
     """
     began = time.monotonic()
     from testbed import execution
-    from testbed.doctor import host
+    from testbed.doctor import requirements
     from testbed.planning.data import check_data
     from testbed.results.reading.finding import resolve
     from testbed.runs import resuming
@@ -40,7 +40,7 @@ def resume(
     whole = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))
     jobs = resuming.left(found, whole)
     plans = [job.plan for job in jobs]
-    host.check(plans, directory)
+    requirements.check(plans, directory)
     for one in plans:
         check_data(one)
     with serving.exporter() as exporter:

@@ -91,7 +91,7 @@ def _carry_out(
     serving: Serving,
 ) -> None:
     began = time.monotonic()
-    from testbed.doctor import host
+    from testbed.doctor import requirements
     from testbed.execution import execute
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
@@ -99,7 +99,7 @@ def _carry_out(
 
     loaded = load(spec, overrides, seed)
     plans = planning.plan(loaded)
-    host.check(plans, out)
+    requirements.check(plans, out)
     # For this check, runs differ only in the number of devices that compute.
     for one in {one.computing: one for one in reversed(plans)}.values():
         check_data(one)

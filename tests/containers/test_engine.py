@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from testbed.containers import engine
-from testbed.doctor.host import _try_in_child
+from testbed.doctor.attempts import try_in_child
 from testbed.errors import HostError
 from tests.containers.private_engine import PrivateEngine, missing
 
@@ -85,7 +85,7 @@ def test_a_user_without_permission_is_told_to_use_sudo(path: Path) -> None:
             os.setresuid(65534, 65534, 65534)
             engine.connect()
 
-        said = _try_in_child(somebody_else)
+        said = try_in_child(somebody_else)
     assert said.startswith("this user may not use the Docker engine's socket unix://")
     assert "run it with sudo" in said
 

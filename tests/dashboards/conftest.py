@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.dashboards.server import Prometheus, free_port, prometheus
 from tests.end_to_end.conftest import CommandLine, until
+from tests.needs import why_no_namespaces
 
 ALGORITHMS = ("asgd", "adacomp-0.1")
 CRASHED = ALGORITHMS[1]
@@ -59,7 +59,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """The experiment's completed runs, while their exporter still serves."""
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus (Debian package) is not installed")
-    if unable := _try_in_child(_make_namespaces):
+    if unable := why_no_namespaces():
         pytest.skip(f"no namespaces: {unable}")
     folder = tmp_path_factory.mktemp("watched")
     port = free_port()

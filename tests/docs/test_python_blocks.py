@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.docs.blocks import REPOSITORY, Block, blocks
 from tests.docs.test_yaml_blocks import OF_OWN_ALGORITHMS
+from tests.needs import why_no_namespaces
 
 REGISTRY = "testbed/algorithms/__init__.py"
 PYTHON = blocks("python")
 MODULES = [block for block in PYTHON if (block.path or "").startswith("testbed/algorithms/")]
 TESTS = [block for block in PYTHON if (block.path or "").startswith("tests/")]
-_unable = _try_in_child(_make_namespaces)
 
 
 @dataclass(frozen=True)
@@ -109,12 +108,12 @@ def test_every_python_block_has_its_place() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.exercises("namespaces")
+@pytest.mark.exercises("namespaces", needed=False)
 def test_the_example_algorithms_end_with_the_same_bits_everywhere(copy: Copy) -> None:
     digests = {}
     for how in ("simulate", "run"):
-        if how == "run" and _unable:
-            pytest.skip(f"simulated only, no namespaces: {_unable}")
+        if how == "run" and (why := why_no_namespaces()):
+            pytest.skip(f"simulated only, no namespaces: {why}")
         done = copy.do("testbed", how, OF_OWN_ALGORITHMS, "--out", how, "--no-report", "--json")
         assert done.returncode == 0, done.stderr
         summaries = json.loads(done.stdout)["runs"]

@@ -11,13 +11,10 @@ import pytest
 import yaml
 
 from bench.agree import SPEC, pairs
-from testbed.doctor.host import _make_namespaces, _try_in_child
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 

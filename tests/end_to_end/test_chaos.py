@@ -5,16 +5,11 @@ from pathlib import Path
 import pytest
 
 from bench.chaos import experiment, main, seeds_of, try_out
-from testbed.doctor.host import _make_namespaces, _try_in_child
-
-_unable = _try_in_child(_make_namespaces)
-_needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.timeout(600)
-@_needs_namespaces
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_update_is_lost_or_applied_twice_whatever_happens(seed: int, tmp_path: Path) -> None:
     print(f"to see it again: python -m bench.chaos --seeds {seed}")

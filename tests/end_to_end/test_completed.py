@@ -13,14 +13,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.end_to_end.conftest import SMALL, CommandLine
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 WORKERS, UPDATES, PARAMETERS = 5, 200, 784 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10

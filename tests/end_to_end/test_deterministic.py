@@ -18,17 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.experiment.load import load
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
 from testbed.runs.watching import Progress
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 SPEC: dict[str, Any] = {

@@ -8,14 +8,11 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, Started, until
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 

@@ -9,18 +9,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _missing_disciplines, _try_in_child
+from testbed.doctor.attempts import missing_disciplines
 from testbed.experiment.load import load
 from testbed.faults.schedule import Schedule
 from testbed.nodes.turns import holds_turn
 from testbed.planning.plan import plan
 from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 FAULTY: dict[str, Any] = SMALL | {
@@ -184,7 +182,7 @@ def test_a_run_ends_when_every_worker_is_lost(command: CommandLine) -> None:
 
 def test_corrupt_faults_are_refused_where_the_kernel_lacks_netem(command: CommandLine) -> None:
     content = FAULTY | {"faults": [of(0, {"time": "0.1s"}, {"kind": "corrupt", "share": "1%"})]}
-    if "netem" not in _missing_disciplines():
+    if "netem" not in missing_disciplines():
         started = command.start_run(content)
         assert started.wait(120) == 0, started.said
         return

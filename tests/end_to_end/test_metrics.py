@@ -14,16 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.metrics.state import PHASES
 from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence, until
 from tests.metrics.running import Samples, samples, scrape
 
-_unable = _try_in_child(_make_namespaces)
-real = [
-    pytest.mark.real,
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
-]
+real = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 WORKERS, UPDATES = 5, 300
 LAYERS = ("payload", "message", "wire")
 CLASSES = {"waiting-x1": 2, "waiting-x2": 3}
@@ -373,7 +368,7 @@ def same_afterwards(command: CommandLine, watched: Watched, unknown: set[str]) -
 
 
 @pytest.mark.real
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
+@pytest.mark.exercises("namespaces")
 def test_metrics_of_peers_match_the_summary_and_a_replay(command: CommandLine) -> None:
     watched = watch(command, PEERS)
     found, summary = watched.final, watched.summary("peers")

@@ -6,10 +6,6 @@ from typing import Any
 import pytest
 
 from bench.mixtures import crowded, mixture, try_out
-from testbed.doctor.host import _make_namespaces, _try_in_child
-
-_unable = _try_in_child(_make_namespaces)
-_needs_namespaces = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 
 
 @pytest.mark.timeout(600)
@@ -32,7 +28,6 @@ def test_overlapping_faults_do_not_move_messages_that_have_arrived(
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.timeout(900)
-@_needs_namespaces
 @pytest.mark.parametrize("seed", [2, 4, 6, 40])  # 40: a push that is not waited for
 def test_a_mixture_is_the_same_simulated_and_emulated(seed: int, tmp_path: Path) -> None:
     print(f"to see it again: python -m bench.mixtures --emulate all --seeds {seed}")
@@ -42,7 +37,6 @@ def test_a_mixture_is_the_same_simulated_and_emulated(seed: int, tmp_path: Path)
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.timeout(900)
-@_needs_namespaces
 @pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])
 def test_an_outage_does_not_move_messages_at_a_frozen_worker(protocol: str, tmp_path: Path) -> None:
     """The outage does not move messages that have arrived, in the real processes either."""

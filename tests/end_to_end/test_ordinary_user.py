@@ -60,8 +60,8 @@ def test_an_unprivileged_user_can_carry_out_a_run(nobody: CommandLine) -> None:
         pytest.skip(f"the interpreter or the code is not readable by every user: {problem}")
     if problem := _as_nobody(
         nobody,
-        "import sys; from testbed.doctor.host import _make_namespaces, _try_in_child;"
-        "sys.exit(_try_in_child(_make_namespaces))",
+        "import sys; from testbed.doctor.attempts import make_namespaces, try_in_child;"
+        "sys.exit(try_in_child(make_namespaces))",
     ):
         pytest.skip(f"ordinary users have no namespaces here: {problem}")
     started = nobody.start_run(SMALL, report=True)

@@ -11,11 +11,9 @@ import psutil
 import pytest
 
 from reproduction.paper import PARTS
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.results.reading.finding import find
 from tests.end_to_end.conftest import REPOSITORY, until
 
-_unable = _try_in_child(_make_namespaces)
 LONG = 1200
 """Seconds that all 31 runs may take on a busy host."""
 pytestmark = [pytest.mark.real, pytest.mark.timeout(LONG)]
@@ -78,7 +76,6 @@ def test_complete_runs_are_not_carried_out_again(out: Path) -> None:
 
 
 @pytest.mark.exercises("namespaces")
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_namespaces_end_with_the_same_bits(out: Path) -> None:
     ran = reproduce(out, "fig3", "--engine", "namespaces", "--only", "adacomp-0.01")
     assert ran.returncode == 0, ran.stderr

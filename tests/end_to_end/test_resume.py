@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
-
 from .conftest import SMALL, CommandLine, Started, assert_one_sentence
 
 RUN: dict[str, Any] = SMALL | {
@@ -28,7 +26,6 @@ RUN: dict[str, Any] = SMALL | {
     "evaluation": {"every": 25},
     "checkpoints": {"every": 60},
 }
-_unable = _try_in_child(_make_namespaces)
 HOST = ["host_time"]
 """Columns that differ between any two executions."""
 
@@ -179,7 +176,6 @@ def test_a_simulation_without_checkpoints_begins_anew_and_says_so(command: Comma
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_an_emulation_without_checkpoints_begins_anew_in_its_directory(
     command: CommandLine,
 ) -> None:
@@ -235,7 +231,6 @@ def faults_of(directory: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     """Killed, then interrupted: under the virtual clock it ends with the simulation's bits."""
     started = command.start_run(EMULATED)
@@ -280,7 +275,6 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: CommandLine) -> None:
     faults = [
         {"who": {"devices": ["worker-0"]}, "when": {"iteration": 20}, "how": "kill"},

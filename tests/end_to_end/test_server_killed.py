@@ -8,18 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.watching import Progress
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 RUN: dict[str, Any] = SMALL | {

@@ -9,14 +9,11 @@ from typing import Any
 import psutil
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine, Started
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 # 200 snapshots of 437 kB, over at least the 6 s in which the evaluator is found and stopped.

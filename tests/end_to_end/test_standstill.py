@@ -14,14 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.results.reading.run import Run
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 BREAKING = """

@@ -10,15 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.runs.ledgers import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 SHAPED = SMALL | {

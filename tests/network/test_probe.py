@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.doctor.host import _missing_disciplines
+from testbed.doctor.attempts import missing_disciplines
 from testbed.network import shaping, star
 from testbed.network.addresses import Link, Shape
 from testbed.network.probe import TRIES, Finding, probe
@@ -159,7 +159,7 @@ def test_a_probe_that_is_given_up_returns_at_once() -> None:
 
 @real
 def test_a_wrong_delay_and_a_wrong_loss_are_found() -> None:
-    missing = _missing_disciplines()
+    missing = missing_disciplines()
     if "netem" in missing:
         pytest.skip(f"this kernel has no netem: {missing['netem']}")
 

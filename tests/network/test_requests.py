@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from pyroute2 import IPBatch, IPRoute
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
+from testbed.doctor.attempts import make_namespaces, try_in_child
 from testbed.network import star
 from testbed.network.addresses import Link, Shape
 from testbed.network.requests import Requests
 from testbed.network.shaping import COUNTED, packed_egress, shape_egress
 from testbed.nodes.linux import inside_network, new_network
-
-_unable = _try_in_child(_make_namespaces)
 
 
 def _rate_delay_loss_and_damage(p: IPBatch) -> None:
@@ -79,7 +77,7 @@ def test_requests_are_packed_as_by_pyroute2(what: str) -> None:
 
 def _build() -> str:
     """Build a star of three devices in new namespaces; return what the kernel reports, as JSON."""
-    _make_namespaces()
+    make_namespaces()
     up, down = Shape(8_000_000), Shape(16_000_000)
     links = [Link("server", 0), Link("evaluator", 1), Link("worker-0", 2, up, down)]
     networks = {link.device: new_network() for link in links}
@@ -137,9 +135,8 @@ def _seen(netlink: IPRoute) -> dict[str, Any]:
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_the_kernel_has_the_star_as_requested() -> None:
-    told = _try_in_child(_build)
+    told = try_in_child(_build)
     assert told.startswith("{"), told
     seen = json.loads(told)
     assert seen["counts"] == [0]

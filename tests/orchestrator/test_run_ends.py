@@ -9,7 +9,6 @@ import psutil
 import pytest
 import yaml
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.experiment.load import load
 from testbed.nodes import control_group
 from testbed.orchestrator.run import Run
@@ -17,7 +16,6 @@ from testbed.planning.plan import Plan, plan
 from testbed.runs.watching import Progress
 from testbed.simulation.run import SimulatedRun
 
-_unable = _try_in_child(_make_namespaces)
 SPEC = {
     "name": "ends",
     "dataset": "digits",
@@ -65,7 +63,6 @@ def assert_failed(directory: Path, reason: str, traceback: str) -> None:
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-@pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path) -> None:
     watcher, directory = Impatient(), tmp_path / "run"
     summary = Run(_plan(tmp_path), directory, watcher, time.monotonic()).execute()

@@ -8,7 +8,7 @@ import psutil
 import pytest
 import yaml
 
-from testbed.doctor import host
+from testbed.doctor import requirements
 from testbed.errors import HostError
 from testbed.experiment.load import load
 from testbed.learning.models import MODELS
@@ -75,13 +75,13 @@ def test_as_many_workers_fit_as_the_docs_and_the_error_say(
     assert "Eight thousand workers of the CNN fit into 16 GB" in page
     there = SimpleNamespace(available=16 * 10**9)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
-    host._check_room([_plan(tmp_path, 8000, ADACOMP, *SIMULATED)], tmp_path)
+    requirements.check_room([_plan(tmp_path, 8000, ADACOMP, *SIMULATED)], tmp_path)
     with pytest.raises(HostError, match="enough for") as refused:
-        host._check_room([_plan(tmp_path, 9000, ADACOMP, *SIMULATED)], tmp_path)
+        requirements.check_room([_plan(tmp_path, 9000, ADACOMP, *SIMULATED)], tmp_path)
     fit = int(str(refused.value).partition("enough for ")[2].partition(":")[0].replace(",", ""))
-    host._check_room([_plan(tmp_path, fit, ADACOMP, *SIMULATED)], tmp_path)
+    requirements.check_room([_plan(tmp_path, fit, ADACOMP, *SIMULATED)], tmp_path)
     with pytest.raises(HostError, match=r"devices\.workers"):
-        host._check_room([_plan(tmp_path, fit + 1, ADACOMP, *SIMULATED)], tmp_path)
+        requirements.check_room([_plan(tmp_path, fit + 1, ADACOMP, *SIMULATED)], tmp_path)
 
 
 def test_the_scarcest_resource_is_the_limit() -> None:
@@ -101,7 +101,7 @@ def test_the_limits_of_the_host_are_read() -> None:
 def test_too_many_processes_are_refused() -> None:
     told = r"2,000,000,064 processes and threads, and .*(pid_max|threads-max|pids|ulimit)"
     with pytest.raises(HostError, match=told):
-        host._check_processes(10**9)
+        requirements.check_processes(10**9)
 
 
 def test_too_little_memory_is_refused(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     workers = 1_000_000
     one = _plan(tmp_path, workers, "asgd", *SIMULATED)
     with pytest.raises(HostError, match=r"devices\.workers") as refused:
-        host._check_room([one], tmp_path)
+        requirements.check_room([one], tmp_path)
     text = str(refused.value)
     fit = int(text.partition("enough for ")[2].partition(":")[0].replace(",", ""))
     assert 0 <= fit < workers

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.doctor.host import _try_in_child
+from testbed.doctor.attempts import try_in_child
 from testbed.nodes.linux import CLONE_NEWNET, inside_network, new_network, set_sysctl, unshare
 from testbed.nodes.user_namespace import enter_user_namespace
 
@@ -36,7 +36,7 @@ def _enter() -> None:
     unshare(CLONE_NEWNET)
 
 
-_unable = _try_in_child(_enter)
+_unable = try_in_child(_enter)
 _skip = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")
 
 

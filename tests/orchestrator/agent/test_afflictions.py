@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.doctor.host import _missing_disciplines
+from testbed.doctor.attempts import missing_disciplines
 from tests.orchestrator.agent.test_agent import Harness, agent, pytestmark
 
 __all__ = ["agent", "pytestmark"]
@@ -153,7 +153,7 @@ def test_rates_change_and_are_as_planned_again(agent: Harness, planned: int | No
 
 
 def test_damaged_frames_are_sent_again(agent: Harness) -> None:
-    missing = _missing_disciplines()
+    missing = missing_disciplines()
     if "netem" in missing:
         pytest.skip(f"this kernel has no netem: {missing['netem']}")
     agent.network("server", "evaluator", *ADDRESSES)

@@ -17,17 +17,14 @@ import psutil
 import pytest
 
 from testbed.channel import Channel, Message
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess
 from traffic.accounting import account
 from traffic.counters import COUNTS
 
-_unable = _try_in_child(_make_namespaces)
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
-    pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}"),
 ]
 
 UNSHAPED = {"rate": None, "delay": 0.0, "loss": 0.0}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 
-from testbed.doctor.host import _make_namespaces, _try_in_child
 from testbed.experiment.spec import Spec
 from testbed.network.addresses import Shape
 from testbed.orchestrator.agent import probing
@@ -20,14 +19,12 @@ from testbed.runs.outcome import manifest
 from tests.orchestrator.agent.test_agent import Harness
 from traffic.counters import COUNTS
 
-_unable = _try_in_child(_make_namespaces)
 MBIT = 1_000_000
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test that makes namespaces."""
-    marked = pytest.mark.skipif(bool(_unable), reason=f"no namespaces: {_unable}")(test)
-    found: Callable[..., None] = pytest.mark.real(pytest.mark.exercises("namespaces")(marked))
+    found: Callable[..., None] = pytest.mark.real(pytest.mark.exercises("namespaces")(test))
     return found
 
 

@@ -1,0 +1,147 @@
+"""Checks, before anything is started, that this host can carry runs out."""
+
+import resource
+import shutil
+from pathlib import Path
+
+import psutil
+
+from testbed.doctor import containers
+from testbed.doctor.attempts import (
+    WITHOUT_CAPTURE,
+    make_namespaces,
+    missing_disciplines,
+    open_capture,
+    try_in_child,
+)
+from testbed.errors import HostError
+from testbed.faults.schedule import Schedule
+from testbed.planning import capacity, memory
+from testbed.planning.plan import Plan
+
+DISK_PER_UPDATE = 120
+"""The most bytes that an update takes in the run directory, journal and Parquet together."""
+DISK_PER_RUN = 32 * 2**20
+CAPTURE_PER_UPDATE = 8_000
+"""Bytes of captured headers assumed per update; 5,800 were measured for the CNN's full vectors."""
+
+
+def check(plans: list[Plan], directory: Path) -> None:
+    """Check, before anything is started, that this host can carry the runs out.
+
+    Raises:
+        HostError: it cannot; the message says what to do.
+    """
+    if plans[0].spec.engine == "emulation":
+        _check_nodes(plans)
+    elif plans[0].spec.simulation.device == "cuda":
+        _check_accelerator()
+    check_room(plans, directory)
+
+
+def _check_nodes(plans: list[Plan]) -> None:
+    """Check that the runs' devices can be made."""
+    _raise_open_files(max(one.open_files for one in plans))
+    check_processes(max(len(one.links) for one in plans))
+    problem = try_in_child(make_namespaces)
+    if problem:
+        raise HostError(f"namespaces cannot be made here: {problem}")
+    if plans[0].spec.devices.runtime == "docker":
+        containers.check(plans)
+    if any(link.uplink.needs_netem for one in plans for link in one.links):
+        _need_netem("network.delay and network.loss", "delay and loss")
+    _check_faults(plans)
+    if any(one.spec.traffic.capture for one in plans):
+        problem = try_in_child(open_capture)
+        if problem:
+            raise HostError(f"packets cannot be captured here: {problem}; {WITHOUT_CAPTURE}")
+
+
+def _check_faults(plans: list[Plan]) -> None:
+    """Check that this host can make every fault of the runs happen."""
+    for one in plans:
+        schedule = Schedule(one.settings.faults.rules, one.settings.seed, one.settings.workers)
+        kinds = {fault.kind for _, fault in schedule.faults()}
+        if "corrupt" in kinds:
+            _need_netem("faults that corrupt", "them")
+        devices = one.spec.devices
+        alone = devices.runtime == "docker" and devices.launched == "image"
+        if alone and (schedule.longest_absence or one.settings.faults.server_absence is not None):
+            raise HostError(
+                "a container that has started its own role is removed when that is killed, and cannot "
+                "come back: use `launch: fork`, or kill workers for good (without lasting)"
+            )
+
+
+def _need_netem(what: str, these: str) -> None:
+    missing = missing_disciplines()
+    if "netem" in missing:
+        raise HostError(
+            f"{what} need the kernel's network emulator, which this kernel lacks (sch_netem: "
+            f"{missing['netem']}): load or build sch_netem, or take {these} out of the experiment"
+        )
+
+
+def _check_accelerator() -> None:
+    """Check that torch sees a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise HostError(
+            "simulation.device is cuda, and torch sees no GPU here: use `simulation.device: cpu`, or "
+            "install a torch that was built for this machine's GPU"
+        )
+
+
+def check_room(plans: list[Plan], directory: Path) -> None:
+    """Check that there is enough memory, and enough room on the disk."""
+    needed = max(one.memory for one in plans)
+    available = psutil.virtual_memory().available
+    if available < needed:
+        each = memory.of_device(max(plans, key=lambda one: one.memory).spec)
+        fit = max(0, int((available - memory.SHARED) // each) - 2)
+        raise HostError(
+            f"{plans[0].settings.workers} workers need about {needed / 2**30:.1f} GiB of memory "
+            f"and {available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
+            "(devices.workers)"
+        )
+    existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    room = sum(_room(one) for one in plans)
+    if free < room:
+        raise HostError(
+            f"the disk is full: {existing} has {free / 2**20:.0f} MiB free and the runs may take "
+            f"{room / 2**20:.0f} MiB; free some or use --out on another disk"
+        )
+
+
+def _room(one: Plan) -> int:
+    """Return the bytes that a run directory may take."""
+    traffic = one.spec.traffic
+    capture = min(traffic.total_size, CAPTURE_PER_UPDATE * one.settings.training.updates)
+    room = DISK_PER_RUN + DISK_PER_UPDATE * one.settings.training.updates
+    captured = traffic.capture and one.spec.engine == "emulation"
+    return room + capture if captured else room
+
+
+def check_processes(devices: int) -> None:
+    """Check that the processes of ``devices`` devices may be started."""
+    limit = capacity.processes()
+    if limit.devices < devices:
+        needed = limit.once + limit.each * devices
+        raise HostError(
+            f"{devices} devices need {needed:,} processes and threads, and {limit.room:,.0f} more may "
+            f"be started here: {limit.remedy}, or use fewer workers"
+        )
+
+
+def _raise_open_files(needed: int) -> None:
+    """Raise the limit of descriptors of this process, which its children inherit, to ``needed``."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise HostError(
+            f"so many devices need {needed} open files and this user may have {hard}: raise the "
+            "hard limit (ulimit -Hn as root, or /etc/security/limits.conf) or use fewer workers"
+        )
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
