@@ -339,6 +339,11 @@ class Run:
                 if self._traffic_complete:
                     raise EndError(*self._verdict())
 
+    def _read_reports(self) -> None:
+        """Take in every report that has arrived: a process that has exited sent its last one before."""
+        while self._report.readable(0) and (message := self._report.receive()) is not None:
+            self._hear_role(message)
+
     def _tell_progress(self) -> None:
         self._watcher.progress(self._progress)
         if self._metrics:
@@ -386,6 +391,7 @@ class Run:
             case {"started": device, "process": process}:
                 self._seen_as[process] = device
             case {"exited": device, "status": status, **more}:
+                self._read_reports()
                 self._exited(device, status, more.get("out_of_memory"))
             case {"warning": text}:
                 self._event("warning", text, None)

@@ -76,6 +76,41 @@ def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path)
     assert not [group for pid in agents for group in control_group.of(pid)]
 
 
+TALKATIVE = """
+from testbed.errors import RunError
+from testbed.roles.server.server import Server
+
+def serve(self):
+    for number in range(20):
+        self._report.event("info", f"event {number}")
+    raise RunError("the reason")
+
+Server.serve = serve
+"""
+
+
+class Slow:
+    """A watcher that takes its time, so that messages wait for the orchestrator."""
+
+    def progress(self, progress: Progress) -> None:
+        time.sleep(0.1)
+
+    def event(self, level: str, text: str) -> None:
+        """Ignore the event."""
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_a_server_s_last_report_is_read_before_its_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent reports the exit over another channel, which may be read first."""
+    (tmp_path / "sitecustomize.py").write_text(TALKATIVE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path.cwd())]))
+    summary = Run(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()).execute()
+    assert summary["reason"].startswith("the parameter server died: RunError: the reason; see ")
+
+
 def _is_ours(pid: int) -> bool:
     return os.getpid() in [parent.pid for parent in psutil.Process(pid).parents()]
 
