@@ -316,13 +316,14 @@ class Run:
                     if key.fileobj == wake_up:
                         number = os.read(wake_up, 1)[0]
                         raise stopped_by(number)
-                    message = key.fileobj.receive()  # type: ignore[union-attr]
                     if key.fileobj is self._control:
-                        self._from_agent(message)
-                    elif message is None:
-                        selector.unregister(self._report)  # the agent reports why
-                    else:
-                        self._hear_role(message)
+                        self._from_agent(self._control.receive())
+                    elif self._report.readable(0):  # `_read_reports` may have read it in this turn
+                        message = self._report.receive()
+                        if message is None:
+                            selector.unregister(self._report)  # the agent reports why
+                        else:
+                            self._hear_role(message)
                 self._injection.turn()
                 wanted = selectors.EVENT_READ | self._agent.send_waiting() * selectors.EVENT_WRITE
                 selector.modify(self._control, wanted)
