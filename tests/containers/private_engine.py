@@ -42,9 +42,32 @@ class PrivateEngine:
         self.process: subprocess.Popen[bytes] | None = None
         self._closed: list[docker.DockerClient] = []
 
-    def start(self, patience: float = 60) -> None:
-        """Start the engine, and wait at most ``patience`` seconds until it answers."""
+    def start(self, patience: float = 180) -> None:
+        """Start the engine, and wait at most ``patience`` seconds until it answers.
+
+        dockerd gives up if its containerd has not answered after 15 seconds, which happens on a host
+        that has much else to do; it is then started again.
+        """
         self.folder.mkdir(exist_ok=True)
+        deadline = time.monotonic() + patience
+        self._launch()
+        while True:
+            try:
+                docker.DockerClient(base_url=self.address, version="1.41").ping()
+            except (DockerException, OSError) as error:
+                log = (self.folder / "log").read_text()
+                assert time.monotonic() < deadline, f"{error}: {log[-2000:]}"
+                if self.process is not None and self.process.poll() is not None:
+                    last_line = log.splitlines()[-1] if log else ""
+                    if "unable to configure" in log:
+                        pytest.skip(f"no engine can be started here: {last_line}")
+                    assert "timeout waiting for containerd" in last_line, log[-2000:]
+                    self._launch()
+                time.sleep(0.1)
+            else:
+                return
+
+    def _launch(self) -> None:
         command = (
             "ip link set lo up; exec dockerd --bridge=none --iptables=false "
             f"--data-root {self.folder}/data --exec-root {self.folder}/exec "
@@ -58,18 +81,6 @@ class PrivateEngine:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                docker.DockerClient(base_url=self.address, version="1.41").ping()
-            except (DockerException, OSError) as error:
-                said = (self.folder / "log").read_text()
-                if self.process.poll() is not None and "unable to configure" in said:
-                    pytest.skip(f"no engine can be started here: {said.splitlines()[-1]}")
-                assert time.monotonic() < deadline, f"{error}: {said[-2000:]}"
-                time.sleep(0.1)
-            else:
-                return
 
     @property
     def client(self) -> docker.DockerClient:
@@ -121,7 +132,7 @@ class PrivateEngine:
 
 
 @contextmanager
-def private_engine(folder: Path, patience: float = 60) -> Iterator[PrivateEngine]:
+def private_engine(folder: Path, patience: float = 180) -> Iterator[PrivateEngine]:
     """Start an engine that has the image ``TINY``; end it after the block."""
     if why := missing():
         pytest.skip(f"no Docker engine can be started: {why}")
