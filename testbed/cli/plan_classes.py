@@ -75,8 +75,7 @@ def _row(spec: "Spec", one: DeviceClassSpec) -> dict[str, str]:
     row = {"class": one.name, "devices": ""}
     for key, heading in (("compute", "computing"), ("waiting", "waiting")):
         times = one.of(key, getattr(spec, key))
-        takes_time = times.distribution == "trace" or times.mean
-        row[heading] = law(times.model_dump(mode="json")) if takes_time else _NONE
+        row[heading] = law(times.model_dump(mode="json")) if times.takes_time else _NONE
     for key, (section, write) in _COLUMNS.items():
         value = one.of(key, getattr(getattr(spec, section), key))
         row[key] = write(value) if value else _NONE

@@ -75,7 +75,7 @@ def _clock(contents: Contents) -> list[Conflict]:
         parts, rates = contents.times_of(one), [getattr(network, key) for key in links]
         if one is not None:
             rates = [one.of(key, rate) for key, rate in zip(links, rates, strict=True)]
-        if any(part.distribution == "trace" or part.mean for part in parts) or any(rates):
+        if any(part.takes_time for part in parts) or any(rates):
             continue
         text = (
             f"nothing takes any time{' there' if one else ''}, and the virtual clock would stand "

@@ -1,12 +1,13 @@
 """The sections of an experiment file as one type: every field with its unit, default and meaning."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from testbed.algorithms import is_served, served
+from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.encoding_choice import EncodingChoice, Pulls
+from testbed.experiment.alternatives import ChosenByValue, ShortForm
 from testbed.experiment.labels import check_name
 from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
 from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
@@ -21,10 +22,18 @@ from testbed.experiment.sections.learning import (
     TrainingSpec,
 )
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
-from testbed.experiment.sections.partition import KINDS, PartitionSpec
+from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
 from testbed.experiment.sections.section import Section, as_tuple
-from testbed.experiment.sections.timing import ComputeSpec, DurationSpec, WaitingSpec
-from testbed.experiment.short_form import Registered, ShortForm
+from testbed.experiment.sections.timing import (
+    ComputeSpec,
+    DrawnSpec,
+    DurationSpec,
+    PlainSpec,
+    WaitingSpec,
+)
+
+AlgorithmSpec: TypeAlias = Annotated[Options, ChosenByValue("name"), ShortForm(tuple(ALGORITHMS))]
+"""The options of any algorithm in the registry."""
 
 
 class Contents(Section):
@@ -60,9 +69,7 @@ class Contents(Section):
         "are computed and never waited for, and a run is the same to the bit whatever the host's load. "
         "A simulation has only the virtual clock.",
     )
-    algorithms: Annotated[
-        tuple[Annotated[Options, Registered()], ...], BeforeValidator(as_tuple)
-    ] = Field(
+    algorithms: Annotated[tuple[AlgorithmSpec, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,
         description="What is compared, one run each: names, or mappings with their options.",
         examples=[["asgd"]],
@@ -80,8 +87,8 @@ class Contents(Section):
         "values of those that changed since it pulled last. An algorithm's entry may have its own.",
     )
     devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
-    partition: Annotated[PartitionSpec, ShortForm(KINDS, key="kind")] = Field(
-        default_factory=PartitionSpec,
+    partition: PartitionSpec = Field(
+        default_factory=EqualPartition,
         description="How the training images are shared out among the workers: equal (default), "
         "shards, sizes, or a mapping.",
         examples=[{"kind": "dirichlet", "alpha": 0.5}],
@@ -91,13 +98,13 @@ class Contents(Section):
         description="Every worker's link; default: not shaped.",
     )
     compute: ComputeSpec = Field(
-        default_factory=ComputeSpec,
+        default_factory=lambda: PlainSpec(distribution="constant"),
         description="How long a device computes a gradient; default: no time. A round trip drawn as a "
         "whole (as in DBW) is this, on links that are not shaped.",
         examples=[{"distribution": "cvb", "mean": "100ms"}],
     )
     waiting: WaitingSpec = Field(
-        default_factory=WaitingSpec,
+        default_factory=lambda: PlainSpec(distribution="exponential"),
         description="Waiting between computing and pushing; default: none.",
         examples=[{"distribution": "exponential", "mean": "100ms"}],
     )
@@ -159,9 +166,11 @@ class Contents(Section):
     def _gradient_time(self) -> float | None:
         """Return the mean time of computing and waiting; None under the wall clock or with a trace."""
         classes = self.devices.classes
-        by_class = [self.times_of(one) for one in classes or (None,)]
-        traced = any(part.distribution == "trace" for parts in by_class for part in parts)
-        if self.clock == "wall" or traced:
+        by_class: list[tuple[DrawnSpec, ...]] = []
+        for one in classes or (None,):
+            drawn = tuple(part for part in self.times_of(one) if isinstance(part, DrawnSpec))
+            by_class.append(drawn)
+        if self.clock == "wall" or any(len(drawn) < 2 for drawn in by_class):
             return None
         if not classes:
             return sum(

@@ -2,7 +2,15 @@
 
 from testbed.device_names import worker_name
 from testbed.experiment.contents import Contents
-from testbed.experiment.sections.faults import ClassFaultSpec, FaultSpec
+from testbed.experiment.sections.faults import (
+    ClassFaultSpec,
+    CorruptFault,
+    FaultSpec,
+    SlowFault,
+    WhoByClass,
+    WhoByDevices,
+    WhoByNumber,
+)
 from testbed.experiment.sections.section import Conflict
 
 
@@ -49,36 +57,38 @@ def of_faults(contents: Contents) -> list[Conflict]:
 
 def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     """Return a conflict for each device, class or number of workers that the run does not have."""
-    who, workers = fault.who, contents.devices.workers
-    if who.number is not None and who.number > workers:
-        return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
-    classes = [one.name for one in contents.devices.classes]
-    if who.class_ is not None and who.class_ not in classes:
-        told = f"the classes are {', '.join(classes)}" if classes else "devices.classes has none"
-        return [(("who", "class"), f"there is no class '{who.class_}': {told}")]
-    known = {worker_name(i) for i in range(workers)}
-    return [
-        (
-            ("who", "devices", i),
-            f"there is no '{name}': the workers are {worker_name(0)} to {worker_name(workers - 1)}",
-        )
-        for i, name in enumerate(who.devices or ())
-        if name not in known
-    ]
+    workers = contents.devices.workers
+    match fault.who:
+        case WhoByNumber(number=number) if number > workers:
+            return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
+        case WhoByClass(class_=name):
+            classes = [one.name for one in contents.devices.classes]
+            if name not in classes:
+                known = f"the classes are {', '.join(classes)}"
+                text = f"there is no class '{name}': {known if classes else 'there are no classes'}"
+                return [(("who", "class"), text)]
+        case WhoByDevices(devices=names):
+            numbered = [worker_name(i) for i in range(workers)]
+            text = f"the workers are {numbered[0]} to {numbered[-1]}"
+            return [
+                (("who", "devices", i), f"there is no '{name}': {text}")
+                for i, name in enumerate(names)
+                if name not in numbered
+            ]
+    return []
 
 
 def _unsupported(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's clock or its devices cannot do what the fault asks for."""
-    how = fault.how
-    if contents.clock == "virtual" and how.kind == "corrupt":
-        text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"
-        return [(("how",), text)]
-    if how.cpus is None:
-        return []
-    if contents.clock == "virtual":
-        text = "durations are drawn under the virtual clock: use factor, or `clock: wall`"
-        return [(("how", "cpus"), text)]
-    if contents.devices.runtime != "docker":
-        text = "only containers have it: use factor, or `runtime: docker`"
-        return [(("how", "cpus"), text)]
+    virtual = contents.clock == "virtual"
+    match fault.how:
+        case CorruptFault() if virtual:
+            text = "nothing is damaged under the virtual clock: take it out, or use `clock: wall`"
+            return [(("how",), text)]
+        case SlowFault(cpus=float()) if virtual:
+            text = "durations are drawn under the virtual clock: use factor, or `clock: wall`"
+            return [(("how", "cpus"), text)]
+        case SlowFault(cpus=float()) if contents.devices.runtime != "docker":
+            text = "only containers have it: use factor, or `runtime: docker`"
+            return [(("how", "cpus"), text)]
     return []

@@ -11,9 +11,9 @@ from typing import Any
 
 from testbed.encoding_choice import SHORT_NAMES
 from testbed.errors import SpecError
+from testbed.experiment.alternatives import expand
 from testbed.experiment.document import KeyPath, parse
 from testbed.experiment.problems import did_you_mean
-from testbed.experiment.short_form import expand
 
 _SHORT_FORMS = (("dataset",), ("model",))
 

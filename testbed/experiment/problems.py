@@ -4,15 +4,17 @@ import difflib
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from testbed.algorithms.interface import Options
+from testbed.encoding_choice import EncodingChoice
+from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
-from testbed.experiment.short_form import ShortForm, expand, options_type
 from testbed.experiment.spec import Spec
 
 _WANTED = {
@@ -46,72 +48,125 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def problems(error: ValidationError, data: Any) -> Iterator[tuple[KeyPath, str]]:
     """Yield the path and a sentence for every problem of ``data``, the experiment file's content."""
     for details in error.errors(include_url=False):
+        place = _find(details["loc"], data)
         if details["type"] == "conflict":
             yield from details["ctx"]["conflicts"]
         elif details["type"] == "too_short" and details["input"]:
             continue  # every entry was refused, and each refusal is an error of its own
+        elif details["type"] == "not_one_key":
+            yield from _not_one_key(details, place)
+        elif details["type"] == "union_tag_invalid":
+            yield _wrong_tag(details, place)
         else:
-            path = _path(details, data)
-            yield path, _sentence(details, path, data)
+            yield place.path, _sentence(details, place)
 
 
-def _path(details: ErrorDetails, data: Any) -> KeyPath:
-    """Return the error's path without the steps that pydantic adds (the tag of a union)."""
-    path: list[int | str] = []
-    loc = details["loc"]
-    if details["type"] == "union_tag_invalid":
-        loc = (*loc, "name")
-    for i, step in enumerate(loc):
-        if isinstance(data, str) and step in ("name", "kind"):
-            break  # a short form: the value itself is the name or kind
-        data = expand(data)
-        if isinstance(data, dict) and (step in data or i == len(loc) - 1):
-            path.append(step)
-            data = data.get(step)
-        elif isinstance(data, list) and isinstance(step, int):
-            path.append(step)
-            data = data[step]
-    return tuple(path)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The place of an error in the file.
+
+    Attributes:
+        path: the path of a value, which is missing if it is the value that the error is about.
+        value: the file's value there.
+        mapping: the model of the mapping that has the path's last key.
+        others: the alternatives of that mapping, ``mapping`` among them; empty if it has none.
+        tag: what chose the mapping among them.
+        field: the field of the path's last key; None if the mapping has no such key.
+    """
+
+    path: KeyPath
+    value: Any
+    mapping: type[BaseModel] = Spec
+    others: tuple[type[BaseModel], ...] = ()
+    tag: str = ""
+    field: FieldInfo | None = None
+
+    @property
+    def models(self) -> tuple[type[BaseModel], ...]:
+        """The models of the mappings that the value may be."""
+        return alternatives(self.field.annotation) if self.field else ()
+
+
+def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
+    """Return the place of an error by pydantic's path, which also names the chosen alternatives."""
+    place = _Place((), data)
+    models: tuple[type[BaseModel], ...] = (Spec,)
+    others: tuple[type[BaseModel], ...] = ()
+    tag = ""
+    for step in loc:
+        if isinstance(step, int):
+            place = replace(place, path=(*place.path, step), value=place.value[step])
+        elif len(models) > 1:
+            tag, others = step, models
+            models = tuple(model for model in models if step in (*tags(model), keys(model)[0]))
+        elif models:
+            (model,) = models
+            if isinstance(place.value, str) and step == keys(model)[0]:
+                break  # a short form: the value itself is the name or kind
+            value = place.value.get(step) if isinstance(place.value, Mapping) else None
+            field = dict(zip(keys(model), model.model_fields.values(), strict=True)).get(step)
+            place = _Place((*place.path, step), value, model, others, tag, field)
+            models, others, tag = place.models, (), ""
+    return place
+
+
+def _not_one_key(details: ErrorDetails, place: _Place) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the unknown keys of a mapping that must have one key, or the error if there are none."""
+    known = [key for model in place.models for key in keys(model)]
+    given = place.value if isinstance(place.value, Mapping) else {}
+    unknown = [key for key in given if key not in known]
+    for key in unknown:
+        yield (*place.path, key), f"unknown key{did_you_mean(key, known) or _the_keys_are(known)}"
+    if not unknown:
+        yield place.path, details["msg"]
+
+
+def _wrong_tag(details: ErrorDetails, place: _Place) -> tuple[KeyPath, str]:
+    """Return the path and the sentence for a value that chooses none of the alternatives."""
+    names = [tag for model in place.models for tag in tags(model)]
+    key = details["ctx"]["discriminator"].strip("'")
+    if isinstance(place.value, Mapping):
+        return (*place.path, key), _not_one_of(place.value.get(key), names)
+    return place.path, _not_one_of(place.value, names)
 
 
 def _sentence(  # noqa: PLR0911 - one for each kind of problem
-    details: ErrorDetails, path: KeyPath, data: Any
+    details: ErrorDetails, place: _Place
 ) -> str:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return _unknown_key(path, data)
+            return _unknown_key(place)
         case "missing":
-            return f"is missing{_example(path, data)}"
+            needed = f": '{place.tag}' needs it" if place.tag else ""
+            return f"is missing{needed}{_example(place)}"
         case "literal_error":
             return _not_one_of(value, re.findall(r"'([^']*)'", context["expected"]))
-        case "union_tag_invalid":
-            names = re.findall(r"'([^']*)'", context["expected_tags"])
-            return _not_one_of(context["tag"], names)
         case "union_tag_not_found":
-            return "has no 'name': which algorithm is it?"
+            names = [tag for model in place.models for tag in tags(model)]
+            return f"has no {context['discriminator']}: give it one of {', '.join(names)}"
         case "value_error":
             return str(context["error"])
         case "too_short":
-            return f"is empty: give at least one{_example(path, data)}"
+            return f"is empty: give at least one{_example(place)}"
     if kind in _BOUNDS:
         limit, words = _BOUNDS[kind]
         return f"must be {words} {str(context[limit]).removesuffix('.0')}, not {_show(value)}"
     if kind in _WANTED:
-        wanted = "a name or a mapping" if _has_short_form(path) else _WANTED[kind]
+        wanted = _WANTED[kind]
+        if wanted == "a mapping" and _has_short_form(place.field):
+            wanted = "a name or a mapping"
         return f"must be {wanted}, not {_show(value)}{_remedy(kind, value)}"
     return f"{details['msg'][0].lower()}{details['msg'][1:]}, not {_show(value)}"
 
 
-def _has_short_form(path: KeyPath) -> bool:
-    if path[-1:] in (("encoding",), ("who",), ("how",)):
-        return True
-    field = Spec.model_fields.get(str(path[0])) if path else None
-    if field is None or len(path) > 2:
-        return False
-    if len(path) == 1:
-        return any(isinstance(m, ShortForm) for m in field.metadata)
-    return isinstance(path[1], int)  # an entry of a list
+def _has_short_form(field: FieldInfo | None) -> bool:
+    def inside(annotation: Any) -> bool:
+        if annotation is EncodingChoice or isinstance(annotation, ShortForm):
+            return True
+        return any(map(inside, typing.get_args(annotation)))
+
+    return field is not None and any(map(inside, (field.annotation, *field.metadata)))
 
 
 def _not_one_of(value: object, names: list[str]) -> str:
@@ -121,49 +176,42 @@ def _not_one_of(value: object, names: list[str]) -> str:
     return f"{_show(value)} is not one of {', '.join(names)}{hint}"
 
 
-def _unknown_key(path: KeyPath, data: Any) -> str:
-    key = str(path[-1])
-    model = _model(path[:-1], data)
-    known = [field.alias or name for name, field in model.model_fields.items()]
-    hint = did_you_mean(key, known)
-    if not hint:
-        sections = [s for s in Spec.model_fields if key in _model((s,), data).model_fields]
-        places = [s for s in sections if _model((s,), data) is not Spec]
-        hint = f"; did you mean '{places[0]}.{key}'?" if len(places) == 1 else ""
-    return f"unknown key{hint or '; the keys here are ' + ', '.join(known)}"
+def _unknown_key(place: _Place) -> str:
+    key, known = str(place.path[-1]), keys(place.mapping)
+    owners = [tag for model in place.others if key in keys(model) for tag in tags(model)]
+    if len(owners) == 1:
+        chooser = known[0]
+        return (
+            f"is an option of '{owners[0]}', and the {chooser} is '{place.tag}': remove it, or write "
+            f"`{chooser}: {owners[0]}`"
+        )
+    if owners:
+        return f"is not an option of '{place.tag}': remove it"
+    nearby = [other for model in place.others for other in keys(model)]
+    hint = did_you_mean(key, known) or did_you_mean(key, nearby) or _elsewhere(key)
+    return f"unknown key{hint or _the_keys_are(known)}"
 
 
-def _model(path: KeyPath, data: Any) -> type[BaseModel]:
-    """Return the model of the mapping at ``path``, or of its nearest parent that has a model."""
-    model: type[BaseModel] = Spec
-    for step in path:
-        data = expand(data)
-        if isinstance(data, Mapping):
-            data = data.get(step)
-        elif isinstance(data, list) and isinstance(step, int):
-            data = data[step]
-            if issubclass(model, Options):
-                name = expand(data)
-                model = options_type(name.get("name") if isinstance(name, dict) else None)
-            continue
-        field = model.model_fields.get(str(step))
-        model = (_model_in(field.annotation) if field else None) or model
-    return model
+def _the_keys_are(known: list[str]) -> str:
+    return f"; the keys here are {', '.join(known)}"
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    inner = (_model_in(argument) for argument in typing.get_args(annotation))
-    return next((model for model in inner if model), None)
+def _elsewhere(key: str) -> str:
+    """Return the end of a sentence that names the only section with this key; empty if none has it."""
+    sections = [
+        name
+        for name, field in Spec.model_fields.items()
+        if typing.get_origin(field.annotation) is not tuple
+        and any(key in keys(model) for model in alternatives(field.annotation))
+    ]
+    return f"; did you mean '{sections[0]}.{key}'?" if len(sections) == 1 else ""
 
 
-def _example(path: KeyPath, data: Any) -> str:
-    field = _model(path[:-1], data).model_fields.get(str(path[-1]))
-    if field is None or not field.examples:
+def _example(place: _Place) -> str:
+    if place.field is None or not place.field.examples:
         return ""
-    text = yaml.safe_dump(field.examples[0], default_flow_style=True, width=1000)
-    return f"; for example `{path[-1]}: {text.splitlines()[0]}`"
+    text = yaml.safe_dump(place.field.examples[0], default_flow_style=True, width=1000)
+    return f"; for example `{place.path[-1]}: {text.splitlines()[0]}`"
 
 
 def _show(value: object) -> str:  # noqa: PLR0911 - one for each kind of value

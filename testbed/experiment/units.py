@@ -1,9 +1,10 @@
 """Durations, rates, sizes and fractions, read and written as people write them.
 
 Each is an annotated type for pydantic models: text such as ``50ms`` or ``10mbit`` becomes a number
-in the base unit (seconds, bit/s, bytes, fraction), and is serialised as the shortest text that
-parses to exactly that number. Parsing is exact (rationals, rounded to binary only at the end),
-letters may be upper or lower case, and every error says what is accepted, with an example.
+in the base unit (seconds, bit/s, bytes, fraction). ``model_dump()`` returns the number, and
+``model_dump(mode="json")`` the shortest text that parses to exactly that number. Parsing is exact
+(rationals, rounded to binary only at the end), letters may be upper or lower case, and every error
+says what is accepted, with an example.
 """
 
 import difflib
@@ -257,7 +258,7 @@ def parse_share(value: object) -> float:
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(parse_duration),
-    PlainSerializer(format_duration, return_type=str),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
     _DURATION.schema(minimum=0, maximum=0),
 ]
 """A duration in seconds, at least 0."""
@@ -265,7 +266,7 @@ Duration: TypeAlias = Annotated[
 Rate: TypeAlias = Annotated[
     int,
     BeforeValidator(parse_rate),
-    PlainSerializer(format_rate, return_type=str),
+    PlainSerializer(format_rate, return_type=str, when_used="json"),
     _RATE.schema(minimum=8),
 ]
 """A rate in bit/s, at least 8."""
@@ -273,7 +274,7 @@ Rate: TypeAlias = Annotated[
 Size: TypeAlias = Annotated[
     int,
     BeforeValidator(parse_size),
-    PlainSerializer(format_size, return_type=str),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
     _SIZE.schema(minimum=0),
 ]
 """A size in bytes, at least 0."""
@@ -281,7 +282,7 @@ Size: TypeAlias = Annotated[
 Percentage: TypeAlias = Annotated[
     float,
     BeforeValidator(parse_percentage),
-    PlainSerializer(format_percentage, return_type=str),
+    PlainSerializer(format_percentage, return_type=str, when_used="json"),
     _PERCENTAGE.schema(minimum=0, exclusiveMaximum=1),
 ]
 """A fraction, from 0 to below 1."""
@@ -289,7 +290,7 @@ Percentage: TypeAlias = Annotated[
 Share: TypeAlias = Annotated[
     float,
     BeforeValidator(parse_share),
-    PlainSerializer(format_percentage, return_type=str),
+    PlainSerializer(format_percentage, return_type=str, when_used="json"),
     _SHARE.schema(exclusiveMinimum=0, maximum=1),
 ]
 """A fraction, above 0 and up to 1."""

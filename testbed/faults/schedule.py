@@ -30,7 +30,7 @@ class Schedule:
         """Prepare the schedule.
 
         Args:
-            rules: the rules as ``resolving.resolve`` gives them.
+            rules: the rules as ``testbed.planning.fault_rules`` makes them.
         """
         self.rules = len(rules)
         self._seed = seed

@@ -1,7 +1,6 @@
 """Make plans from a spec: devices, addresses, links, and the settings of each role."""
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,9 @@ from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_
 from testbed.errors import SpecError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
-from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.planning import capacity, memory
+from testbed.planning.fault_rules import fault_rules
 from testbed.training.settings import (
     DataSettings,
     DeviceClass,
@@ -116,8 +115,8 @@ def _device(spec: Spec, of: DeviceClassSpec | None) -> DeviceSettings:
 
     network = spec.network
     return DeviceSettings(
-        compute=own("compute", spec.compute).plain(),
-        waiting=own("waiting", spec.waiting).plain(),
+        compute=own("compute", spec.compute).model_dump(),
+        waiting=own("waiting", spec.waiting).model_dump(),
         uplink=own("uplink", network.uplink),
         downlink=own("downlink", network.downlink),
         delay=own("delay", network.delay),
@@ -184,7 +183,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 evaluated_peer=spec.evaluation.peer,
                 secret=secrets.token_hex(32),
             ),
-            faults=FaultSettings(_faults(spec, class_of) if served else ()),
+            faults=FaultSettings(fault_rules(spec, class_of) if served else ()),
             devices=_device(spec, None),
             classes=[DeviceClass(one.name, _device(spec, one)) for one in spec.devices.classes],
             class_of=class_of,
@@ -192,18 +191,4 @@ def _plan_one(spec: Spec, label: str) -> Plan:
         tuple(links),
         observed=SERVER_NAME if served else peer_name(spec.evaluation.peer),
         counted=(SERVER_NAME,) if served else tuple(map(peer_name, range(count))),
-    )
-
-
-def _faults(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the rules of faults, with the devices' numbers in place of names and classes."""
-    named, workers = spec.devices.classes, range(spec.devices.workers)
-    return resolve(
-        [fault.plain() for fault in spec.faults],
-        {one.name: [fault.plain() for fault in one.faults] for one in named},
-        seed=spec.seed,
-        names={worker_name(i): i for i in workers},
-        classes={
-            one.name: [i for i in workers if class_of[i] == at] for at, one in enumerate(named)
-        },
     )

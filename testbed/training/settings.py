@@ -106,7 +106,7 @@ class FaultSettings:
     """The faults of a run.
 
     Attributes:
-        rules: the rules as ``testbed.faults.resolving`` gives them.
+        rules: the rules as ``testbed.planning.fault_rules`` makes them.
     """
 
     rules: Sequence[dict[str, Any]]

@@ -12,16 +12,6 @@ from testbed.errors import SpecError
 from testbed.experiment.load import json_schema, load
 
 SCHEMA = json_schema()
-NEEDS = {
-    ("distribution", "alpha"): "shifted-exponential",
-    ("distribution", "shape"): "pareto",
-    ("distribution", "variation"): "gamma",
-    ("distribution", "task_variation"): "cvb",
-    ("distribution", "machine_variation"): "cvb",
-    ("kind", "alpha"): "dirichlet",
-    ("kind", "per_worker"): "shards",
-}
-"""By (key, number's key) in one mapping: the value of the key with which the number is allowed."""
 
 
 def with_value(schema: dict[str, Any], value: float) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -29,7 +19,7 @@ def with_value(schema: dict[str, Any], value: float) -> Iterator[tuple[tuple[str
 
     Yields:
         The path of the number, and content that has the value there and otherwise only the keys that
-        the schema or ``NEEDS`` requires.
+        the schema requires.
     """
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
@@ -45,8 +35,7 @@ def with_value(schema: dict[str, Any], value: float) -> Iterator[tuple[tuple[str
     around = {key: example(properties[key]) for key in schema.get("required", ())}
     for key, inner in properties.items():
         for at, content in with_value(inner, value):
-            needed = {a: value for (a, b), value in NEEDS.items() if b == key and a in properties}
-            yield (key, *at), needed | around | {key: content}
+            yield (key, *at), around | {key: content}
 
 
 def example(schema: dict[str, Any]) -> Any:

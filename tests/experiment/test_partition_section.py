@@ -65,13 +65,17 @@ def test_sizes_resolve_to_a_weight_for_each_device(tmp_path: Path) -> None:
          "partition.alpha: is missing: 'dirichlet' needs it; for example `alpha: 0.5`"),
         ("partition: {kind: dirichlet, alpha: 0}", "partition.alpha: must be at least 0.001, not 0"),
         ("partition: {kind: equal, alpha: 0.5}",
-         "partition.alpha: is an option of 'dirichlet', and the kind is 'equal': remove it"),
+         "partition.alpha: is an option of 'dirichlet', and the kind is 'equal': remove it, or write "
+         "`kind: dirichlet`"),
+        ("partition: {alpha: 0.5}",
+         "partition.alpha: is an option of 'dirichlet', and the kind is 'equal': remove it, or write "
+         "`kind: dirichlet`"),
         ("partition: {kind: shards, per_worker: 0}",
          "partition.per_worker: must be at least 1, not 0"),
         ("partition: {kind: shards, perworker: 2}",
          "partition.perworker: unknown key; did you mean 'per_worker'?"),
         ("partition: sizes",
-         "devices.classes.0: has no weight, by which `partition: sizes` goes: add one, for example "
+         "devices.classes.0: has no weight, and `partition: sizes` needs one; for example "
          "`weight: 3`"),
     ],
 )  # fmt: skip
@@ -86,7 +90,5 @@ def test_an_impossible_partition_is_refused_with_its_place(
 
 def test_sizes_need_classes_of_devices(tmp_path: Path) -> None:
     text = BASE.replace(BASE.splitlines()[-1], "devices: {workers: 4}")
-    with pytest.raises(
-        SpecError, match=r"partition: sizes go by devices\.classes, of which there are"
-    ):
+    with pytest.raises(SpecError, match=r"partition: sizes go by the weights of devices\.classes"):
         read(tmp_path, text + "\npartition: sizes")

@@ -90,7 +90,7 @@ def test_a_section_becomes_plain_numbers_that_durations_accept(
     file: Path, text: str, plain: dict[str, Any]
 ) -> None:
     spec = read(file, f"compute: {text}\n")
-    assert spec.compute.plain() == plain
+    assert json.loads(json.dumps(spec.compute.model_dump())) == plain
     (one,) = plan(spec)
     assert json.loads(json.dumps(one.settings.to_json()))["devices"]["compute"] == plain
     durations = Durations.of(one.settings.devices.compute, spec.seed, "compute", 20)
@@ -134,14 +134,19 @@ def test_a_trace_is_relative_to_the_file_or_in_options_to_the_cwd(
     beside = "waiting: {distribution: trace, file: trace.csv}\n"
     spec = read(file, beside)
     found = str((file.parent / "trace.csv").resolve())
-    assert spec.waiting.plain() == {"distribution": "trace", "file": found, "order": "sequence"}
+    assert spec.waiting.model_dump() == {
+        "distribution": "trace",
+        "file": found,
+        "order": "sequence",
+    }
     # An option's dataset does not change where the file's trace is sought.
-    assert read(file, beside, "dataset=digits").waiting.file == found
+    assert read(file, beside, "dataset=digits").waiting == spec.waiting
     mine = str(here / "mine.csv")
-    assert read(file, beside, "waiting.file=mine.csv").waiting.file == mine
+    assert read(file, beside, "waiting.file=mine.csv").waiting.model_dump()["file"] == mine
     option = "compute={distribution: trace, file: mine.csv, order: random}"
     both = read(file, beside, option)
-    assert (both.compute.file, both.compute.order, both.waiting.file) == (mine, "random", found)
+    assert both.compute.model_dump() == {"distribution": "trace", "file": mine, "order": "random"}
+    assert both.waiting == spec.waiting
     assert load_written(file, both) == both
     said = refusal(file, beside, "waiting.file=trace.csv")
     nowhere = here / "trace.csv"
@@ -168,6 +173,9 @@ def test_a_resolved_spec_loads_without_its_trace(file: Path) -> None:
         ("{mean: 50}", ".mean: '50' has no unit: "),
         ("{mean: -1s}", ".mean: '-1s' is not a duration: "),
         ("{meen: 1s}", ".meen: unknown key; did you mean 'mean'?"),
+        ("{variatoin: 1}", ".variatoin: unknown key; did you mean 'variation'?"),
+        ("{distribution: cvb, variatoin: 1}",
+         ".variatoin: unknown key; did you mean 'task_variation'?"),
         ("{alpha: 0.5}",
          ".alpha: is an option of 'shifted-exponential', and the distribution is 'constant': remove "
          "it, or write `distribution: shifted-exponential`"),
@@ -189,7 +197,7 @@ def test_a_resolved_spec_loads_without_its_trace(file: Path) -> None:
         ("{distribution: trace, file: nowhere.csv}", ".file: there is no file 'nowhere.csv'"),
         ("{distribution: trace, file: 3}", ".file: must be text, not 3: put it in quotes, '3'"),
         ("{distribution: trace, file: trace.csv, mean: 1s}",
-         ".mean: is the trace's own: remove it"),
+         ".mean: is not an option of 'trace': remove it"),
         ("{distribution: trace, file: trace.csv, order: rnd}",
          ".order: 'rnd' is not one of sequence, random; did you mean 'random'?"),
         ("{classes: [{share: 30%, factor: 1}, {share: 40%, factor: 10}]}",
@@ -259,7 +267,7 @@ def test_a_dumped_section_loads_as_an_equal_section(
     data = yaml.safe_load(SMALL) | {"waiting": section}
     spec = Spec.model_validate(data, strict=True)
     assert load_written(tmp_path_factory.getbasetemp() / "x.yaml", spec) == spec
-    json.dumps(spec.waiting.plain(), allow_nan=False)
+    json.dumps(spec.waiting.model_dump(), allow_nan=False)
 
 
 def test_the_schema_accepts_valid_sections_and_refuses_invalid_ones(file: Path) -> None:

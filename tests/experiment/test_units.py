@@ -216,6 +216,8 @@ def test_the_schema_agrees_with_the_parser(kind: type, good: list[str], bad: lis
             adapter.validate_python(text)
 
 
-def test_models_dump_quantities_as_text() -> None:
+def test_models_dump_quantities_as_numbers_and_in_json_as_text() -> None:
     adapter: TypeAdapter[int] = TypeAdapter(units.Rate)
-    assert adapter.dump_python(adapter.validate_python("80mbit")) == "80mbit"
+    rate = adapter.validate_python("80mbit")
+    assert adapter.dump_python(rate) == 80_000_000
+    assert adapter.dump_python(rate, mode="json") == "80mbit"

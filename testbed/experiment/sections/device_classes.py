@@ -20,7 +20,7 @@ from pydantic import (
 from testbed.durations.shares import apportion
 from testbed.experiment.sections.faults import ClassFaultSpec
 from testbed.experiment.sections.section import Conflict, Section, as_tuple, not_whole
-from testbed.experiment.sections.timing import ComputeSpec, DurationSpec, WaitingSpec
+from testbed.experiment.sections.timing import ComputeSpec, DrawnSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Share, Size
 
 _PATH = ("devices", "classes")
@@ -121,11 +121,11 @@ def shares_of(classes: Sequence[DeviceClassSpec], workers: int) -> list[float]:
     ]
 
 
-def mean_over_devices(parts: Sequence[DurationSpec], sizes: Sequence[int]) -> float:
+def mean_over_devices(parts: Sequence[DrawnSpec], sizes: Sequence[int]) -> float:
     """Return the mean of durations over all devices, before any change, in seconds.
 
     Args:
-        parts: each class's section, none of them a trace.
+        parts: each class's section.
         sizes: the number of devices in each class.
     """
     devices, first, total = sum(sizes), 0, 0.0

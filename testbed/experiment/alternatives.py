@@ -1,0 +1,163 @@
+"""Fields of an experiment file that may be written in several ways.
+
+- A short form: ``cnn`` for ``{name: cnn}``, a mapping whose other keys have their defaults.
+- Alternatives: several sections, each with exactly its own keys. The first field of each chooses it, by
+  its value (``distribution: gamma``), or by its key where an alternative has no other
+  (``when: {time: 20s}``).
+
+This module must not name an algorithm: the alternatives of ``Options`` are those of the registry.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from testbed.algorithms import ALGORITHMS
+from testbed.algorithms.interface import Options
+
+
+def expand(value: object, key: str = "name") -> object:
+    """Turn the short form into the long one; return anything else as it is."""
+    return {key: value} if isinstance(value, str) else value
+
+
+def alternatives(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """Return the models of the mappings that a field, or an item of its list, may have."""
+    if annotation is Options:
+        return tuple(algorithm.options_type for algorithm in ALGORITHMS.values())
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(chain.from_iterable(map(alternatives, get_args(annotation))))
+
+
+def keys(model: type[BaseModel]) -> list[str]:
+    """Return the keys of a mapping, as the file writes them."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the values of a model's first field by which it is chosen; none if any value will do."""
+    first = next(iter(model.model_fields.values())).annotation
+    return get_args(first) if get_origin(first) is Literal else ()
+
+
+@dataclass(frozen=True)
+class ShortForm:
+    """Annotation of a field whose mapping may be given by its name alone.
+
+    Attributes:
+        names: the names that the field accepts.
+        open_ended: True if other texts (a directory) are accepted as well.
+        key: the key of the mapping that holds the name.
+    """
+
+    names: tuple[str, ...]
+    open_ended: bool = False
+    key: str = "name"
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            partial(expand, key=self.key), handler(source)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        short: JsonSchemaValue = {"type": "string"}
+        short["examples" if self.open_ended else "enum"] = list(self.names)
+        return {"anyOf": [short, handler(schema)]}
+
+
+@dataclass(frozen=True)
+class ChosenByValue:
+    """Annotation of a field whose alternatives are chosen by the value of one key.
+
+    An option that one alternative has is left out if its value is null, also for the other
+    alternatives: ``--set compute.alpha=null`` takes back what the file says.
+
+    Attributes:
+        key: the first key of every alternative.
+        default: the value where the key is left out; None: it must be given.
+    """
+
+    key: str
+    default: str | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        models = alternatives(source)
+        # An algorithm's options say for themselves what null means.
+        times = Counter(
+            chain.from_iterable(keys(model) for model in models if not issubclass(model, Options))
+        )
+        options = {key for key, count in times.items() if count == 1}
+
+        def complete(value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                return value
+            missing = {} if self.default is None else {self.key: self.default}
+            return missing | {k: v for k, v in value.items() if v is not None or k not in options}
+
+        choices = {tag: handler.generate_schema(model) for model in models for tag in tags(model)}
+        return core_schema.no_info_before_validator_function(
+            complete, core_schema.tagged_union_schema(choices, discriminator=self.key)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        union = handler(schema)
+        if self.default is None:
+            return union
+        reference = {"$ref": union["discriminator"]["mapping"][self.default]}
+        by_default = handler.resolve_ref_schema(reference)
+        required = [key for key in by_default.get("required", ()) if key != self.key]
+        return {"anyOf": [union, by_default | {"required": required}]}
+
+
+@dataclass(frozen=True)
+class ChosenByKey:
+    """Annotation of a field whose alternatives have one key each, of which exactly one is given.
+
+    Attributes:
+        message: the error if none is given, or several.
+    """
+
+    message: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        models = {keys(model)[0]: model for model in alternatives(source)}
+
+        def choose(value: Any) -> str | None:
+            if isinstance(value, BaseModel):
+                return keys(type(value))[0]
+            given = [key for key in models if isinstance(value, Mapping) and key in value]
+            return given[0] if len(given) == 1 else None
+
+        def without_nulls(value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                return value
+            return {k: v for k, v in value.items() if v is not None or k not in models}
+
+        choices = {key: handler.generate_schema(model) for key, model in models.items()}
+        return core_schema.no_info_before_validator_function(
+            without_nulls,
+            core_schema.tagged_union_schema(
+                choices,
+                discriminator=choose,
+                custom_error_type="not_one_key",
+                custom_error_message=self.message,
+            ),
+        )
