@@ -40,7 +40,7 @@ def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = Non
     document, data, applied = _read(path, overrides, seed)
     by_option = any(o.path in (("dataset",), ("dataset", "name")) for o in applied)
     folders = {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
-    return _check(path, document, _traces_of_options(data, applied), applied, folders)
+    return _check(path, document, data, applied, folders)
 
 
 def load_resolved(path: Path | str) -> Spec:
@@ -106,43 +106,6 @@ def _read(
         data = {**data, "seed": seed}
         applied.append(Override(f"--seed {seed}", ("seed",), seed))
     return document, data, applied
-
-
-def _traces_of_options(data: Any, applied: list[Override]) -> Any:
-    """Return the data with absolute paths of the traces that options name, from the current folder."""
-    for section in ("compute", "waiting"):
-        by_option = any(
-            o.path == (section, "file")
-            or (o.path == (section,) and isinstance(o.value, dict) and "file" in o.value)
-            for o in applied
-        )
-        content = data.get(section)
-        file = content.get("file") if isinstance(content, dict) else None
-        if by_option and isinstance(file, str):
-            data = {**data, section: {**content, "file": str(Path(file).expanduser().absolute())}}
-    return _fault_traces_of_options(data, applied)
-
-
-def _fault_traces_of_options(data: Any, applied: list[Override]) -> Any:
-    faults = data.get("faults")
-    if not isinstance(faults, list):
-        return data
-    options = [o.path for o in applied if o.path[:1] == ("faults",)]
-    absolute = [
-        _with_absolute_trace(fault)
-        if any(path[1:] in ((), (i,), (i, "when"), (i, "when", "trace")) for path in options)
-        else fault
-        for i, fault in enumerate(faults)
-    ]
-    return {**data, "faults": absolute}
-
-
-def _with_absolute_trace(fault: Any) -> Any:
-    when = fault.get("when") if isinstance(fault, dict) else None
-    if not isinstance(when, dict) or not isinstance(when.get("trace"), str):
-        return fault
-    file = when["trace"]
-    return {**fault, "when": {**when, "trace": str(Path(file).expanduser().absolute())}}
 
 
 def _text(path: Path) -> str:

@@ -6,7 +6,8 @@ must never be changed in place, since anchors may share them; the models check t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from testbed.encoding_choice import SHORT_NAMES
@@ -16,6 +17,8 @@ from testbed.experiment.document import KeyPath, parse
 from testbed.experiment.problems import did_you_mean
 
 _SHORT_FORMS = (("dataset",), ("model",))
+_TRACE_KEYS = ("file", "trace")
+"""The keys whose values are paths of traces."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Override:
     Attributes:
         option: the option as it was typed, for errors.
         path: the path of the value in the file.
-        value: the value, as plain data.
+        value: the value, as plain data; the paths of traces are absolute.
     """
 
     option: str
@@ -33,11 +36,8 @@ class Override:
     value: Any
 
 
-def read(text: str) -> tuple[str, Override]:
+def _read(text: str) -> Override:
     """Read one ``path=value``; the steps of its path into lists are still text.
-
-    Returns:
-        The option for errors, ``--set`` included, and the override.
 
     Raises:
         SpecError: the text has another form, or its value is not YAML.
@@ -50,7 +50,18 @@ def read(text: str) -> tuple[str, Override]:
     document = parse(value, option)
     if document.problems:
         raise SpecError(f"{option}: {document.problems[0][2]}")
-    return option, Override(option, path, document.data)
+    return Override(option, path, _with_absolute_traces(document.data, path[-1]))
+
+
+def _with_absolute_traces(value: Any, key: str = "") -> Any:
+    """Return a value whose relative paths of traces are from the current folder, not the file's."""
+    if isinstance(value, str) and key in _TRACE_KEYS:
+        return str(Path(value).expanduser().absolute())
+    if isinstance(value, list):
+        return [_with_absolute_traces(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_absolute_traces(item, key) for key, item in value.items()}
+    return value
 
 
 def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
@@ -64,9 +75,9 @@ def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
     """
     applied: list[Override] = []
     for text in overrides:
-        option, override = read(text)
-        data, path = _put(data, override.path, override.value, option, ())
-        applied.append(Override(option, path, override.value))
+        override = _read(text)
+        data, path = _put(data, override.path, override.value, override.option, ())
+        applied.append(replace(override, path=path))
     return data, applied
 
 

@@ -1,4 +1,4 @@
-"""The section ``faults``: what is accepted, what it resolves to, and what is refused in which words."""
+"""The section ``faults``: what is accepted, and what is refused in which words."""
 
 from pathlib import Path
 from typing import Any
@@ -6,13 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.device_names import SERVER_NUMBER
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.faults.fault import Fault
-from testbed.planning.plan import plan
-from testbed.training.settings import Settings
 
 VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}
 GOES_ON = VIRTUAL | {"engine": "simulation", "checkpoints": {"every": 5}}
@@ -32,66 +28,6 @@ def written(folder: Path, faults: list[Any], **changes: Any) -> Path:
     path = folder / "experiment.yaml"
     path.write_text(yaml.safe_dump(spec | changes))
     return path
-
-
-def rules(folder: Path, *faults: Any, **changes: Any) -> list[dict[str, Any]]:
-    return list(settings(folder, *faults, **changes).faults.rules)
-
-
-def settings(folder: Path, *faults: Any, **changes: Any) -> Settings:
-    return plan(load(written(folder, list(faults), **changes)))[0].settings
-
-
-def test_by_default_a_fault_strikes_each_worker_permanently(tmp_path: Path) -> None:
-    (rule,) = rules(tmp_path, {"when": {"probability": 0.0004}, "how": "freeze"})
-    assert rule["devices"] == list(range(20))
-    assert rule["probability"] == 0.0004
-    assert Fault(**rule["fault"]) == Fault(0, "freeze")
-
-
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [
-        ({"when": {"time": "20s"}, "how": "kill", "lasting": "1500ms"}, Fault(0, "kill", 1.5)),
-        (
-            {"when": {"time": "5s"}, "how": {"kind": "slow", "factor": 5}},
-            Fault(0, "slow", factor=5.0),
-        ),
-        (
-            {"when": {"mean_time": "1min"}, "how": {"kind": "slow", "uplink": "1Mbit"}},
-            Fault(0, "slow", uplink=1_000_000),
-        ),
-        (
-            {"when": {"iteration": 3}, "how": {"kind": "corrupt", "share": "1%"}},
-            Fault(0, "corrupt", share=0.01),
-        ),
-        ({"when": {"iteration": 3}, "how": {"kind": "freeze"}}, Fault(0, "freeze")),
-    ],
-)
-def test_a_fault_resolves_to_its_kind_duration_and_options(
-    tmp_path: Path, fault: dict[str, Any], expected: Fault
-) -> None:
-    (rule,) = rules(tmp_path, fault)
-    assert Fault(**rule["fault"]) == expected
-
-
-def test_the_key_who_selects_the_devices(tmp_path: Path) -> None:
-    how = {"when": {"time": "1s"}, "how": "kill"}
-    number, share, named, server = rules(
-        tmp_path,
-        how | {"who": {"number": 5}},
-        how | {"who": {"share": "10%"}},
-        how | {"who": {"devices": ["worker-7", "worker-3", "worker-7"]}},
-        how | {"who": "server"},
-        **GOES_ON,
-    )
-    assert len(set(number["devices"])) == 5
-    assert len(set(share["devices"])) == 2
-    assert named["devices"] == [3, 7]
-    assert server["devices"] == [SERVER_NUMBER]
-    assert Fault(**server["fault"]).duration == 0  # started again at once
-    again = rules(tmp_path, how | {"who": {"number": 5}}, seed=2)
-    assert again[0]["devices"] != number["devices"]
 
 
 def test_a_dump_makes_an_equal_spec(tmp_path: Path) -> None:
@@ -183,23 +119,16 @@ def test_faults_need_an_algorithm_with_a_server(tmp_path: Path) -> None:
         load(written(tmp_path, [{"when": AT, "how": "kill"}], algorithms=["asgd", "all-to-all"]))
 
 
-def test_a_trace_is_found_beside_the_file_and_resolved_by_the_plan(tmp_path: Path) -> None:
-    (tmp_path / "struck.csv").write_text(
-        "time, device, kind, lasting\n3.5, worker-2, , \n1, worker-0, freeze, 2\n"
-    )
-    (rule,) = rules(tmp_path, {"when": {"trace": "struck.csv"}, "how": "kill", "lasting": "9s"})
-    assert [(time, at, who, Fault(**fault)) for time, at, who, fault in rule["trace"]] == [
-        (3.5, None, 2, Fault(0, "kill", 9)),
-        (1, None, 0, Fault(0, "freeze", 2)),
-    ]
+def test_a_trace_is_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "struck.csv").write_text("time,device\n3.5,worker-2\n")
     spec = load(written(tmp_path, [{"when": {"trace": "struck.csv"}, "how": "kill"}]))
-    assert spec.faults[0].when.model_dump()["trace"] == str(tmp_path / "struck.csv")
+    assert spec.faults[0].when.model_dump() == {"trace": str(tmp_path / "struck.csv")}
     by_server = {"who": "server", "when": {"trace": "struck.csv"}, "how": "kill"}
     with pytest.raises(SpecError, match="take 'who' out"):
         load(written(tmp_path, [by_server]))
 
 
-def test_a_trace_in_an_option_is_sought_in_the_current_folder(
+def test_a_trace_in_an_option_is_relative_to_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -208,7 +137,11 @@ def test_a_trace_in_an_option_is_sought_in_the_current_folder(
     monkeypatch.chdir(here)
     path = written(tmp_path, [{"when": AT, "how": "kill"}])
     spec = load(path, ["faults=[{when: {trace: struck.csv}, how: kill}]"])
-    assert spec.faults[0].when.model_dump()["trace"] == str(here / "struck.csv")
+    found = {"trace": str(here / "struck.csv")}
+    assert spec.faults[0].when.model_dump() == found
+    fault = "{when: {trace: struck.csv}, how: kill}"
+    spec = load(path, ["devices.classes=[{name: a, share: 100%, faults: [" + fault + "]}]"])
+    assert spec.devices.classes[0].faults[0].when.model_dump() == found
 
 
 def test_a_key_without_a_value_counts_as_left_out(tmp_path: Path) -> None:
@@ -253,20 +186,6 @@ CLASSES = {
         {"name": "fast", "share": "70%"},
     ],
 }
-
-
-def test_a_fault_may_name_a_class_and_a_class_may_have_its_own_faults(tmp_path: Path) -> None:
-    fault = {"who": {"class": "slow"}, "when": AT, "how": "freeze"}
-    resolved = settings(tmp_path, fault, devices=CLASSES)
-    slow = [i for i in range(20) if resolved.class_of[i] == 0]
-    by_name, own = resolved.faults.rules
-    assert by_name["devices"] == own["devices"] == slow
-    assert len(slow) == 6
-    assert own["mean_time"] == 9
-    assert Fault(**own["fault"]) == Fault(1, "kill")
-    fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
-    more = settings(tmp_path, fault, fast, devices=CLASSES).faults.rules[-1]
-    assert more["stream"] == own["stream"]  # one more top-level fault changes no draws of it
 
 
 def test_errors_in_the_faults_of_classes_are_refused(tmp_path: Path) -> None:

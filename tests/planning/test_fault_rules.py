@@ -1,0 +1,116 @@
+"""The rules of a run's faults: what the faults of an experiment file become."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.device_names import SERVER_NUMBER
+from testbed.experiment.sections.timing import TRACES
+from testbed.experiment.spec import Spec
+from testbed.faults.fault import Fault
+from testbed.planning.fault_rules import fault_rules
+
+AT = {"time": "1s"}
+CLASSES = {
+    "workers": 20,
+    "classes": [
+        {"name": "slow", "share": "30%", "faults": [{"when": {"mean_time": "9s"}, "how": "kill"}]},
+        {"name": "fast", "share": "70%"},
+    ],
+}
+
+
+def faulty(*faults: Any, folder: Path = Path(), **changes: Any) -> Spec:
+    data = {
+        "name": "faulty",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 10},
+        "algorithms": ["asgd"],
+        "devices": {"workers": 20},
+        "checkpoints": {"every": 5},
+        "faults": list(faults),
+    }
+    return Spec.model_validate(data | changes, strict=True, context={TRACES: folder})
+
+
+def rules(*faults: Any, **changes: Any) -> list[dict[str, Any]]:
+    spec = faulty(*faults, **changes)
+    return fault_rules(spec, spec.devices.class_of(spec.seed))
+
+
+def test_by_default_a_fault_strikes_each_worker_permanently() -> None:
+    (rule,) = rules({"when": {"probability": 0.0004}, "how": "freeze"})
+    assert rule["devices"] == list(range(20))
+    assert rule["probability"] == 0.0004
+    assert Fault(**rule["fault"]) == Fault(0, "freeze")
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ({"when": {"time": "20s"}, "how": "kill", "lasting": "1500ms"}, Fault(0, "kill", 1.5)),
+        (
+            {"when": {"time": "5s"}, "how": {"kind": "slow", "factor": 5}},
+            Fault(0, "slow", factor=5.0),
+        ),
+        (
+            {"when": {"mean_time": "1min"}, "how": {"kind": "slow", "uplink": "1Mbit"}},
+            Fault(0, "slow", uplink=1_000_000),
+        ),
+        (
+            {"when": {"iteration": 3}, "how": {"kind": "corrupt", "share": "1%"}},
+            Fault(0, "corrupt", share=0.01),
+        ),
+        ({"when": {"iteration": 3}, "how": {"kind": "freeze"}}, Fault(0, "freeze")),
+    ],
+)
+def test_a_fault_resolves_to_its_kind_duration_and_options(
+    fault: dict[str, Any], expected: Fault
+) -> None:
+    (rule,) = rules(fault)
+    assert Fault(**rule["fault"]) == expected
+
+
+def test_the_key_who_selects_the_devices() -> None:
+    how = {"when": {"time": "1s"}, "how": "kill"}
+    number, share, named, server = rules(
+        how | {"who": {"number": 5}},
+        how | {"who": {"share": "10%"}},
+        how | {"who": {"devices": ["worker-7", "worker-3", "worker-7"]}},
+        how | {"who": "server"},
+    )
+    assert len(set(number["devices"])) == 5
+    assert len(set(share["devices"])) == 2
+    assert named["devices"] == [3, 7]
+    assert server["devices"] == [SERVER_NUMBER]
+    assert Fault(**server["fault"]).duration == 0  # started again at once
+    again = rules(how | {"who": {"number": 5}}, seed=2)
+    assert again[0]["devices"] != number["devices"]
+
+
+def test_the_rows_of_a_trace_become_faults(tmp_path: Path) -> None:
+    (tmp_path / "struck.csv").write_text(
+        "time, device, kind, lasting\n3.5, worker-2, , \n1, worker-0, freeze, 2\n"
+    )
+    fault = {"when": {"trace": "struck.csv"}, "how": "kill", "lasting": "9s"}
+    (rule,) = rules(fault, folder=tmp_path)
+    assert [(time, at, who, Fault(**fault)) for time, at, who, fault in rule["trace"]] == [
+        (3.5, None, 2, Fault(0, "kill", 9)),
+        (1, None, 0, Fault(0, "freeze", 2)),
+    ]
+
+
+def test_a_fault_may_name_a_class_and_a_class_may_have_its_own_faults() -> None:
+    fault = {"who": {"class": "slow"}, "when": AT, "how": "freeze"}
+    members = faulty(devices=CLASSES).devices.class_of(seed=1)
+    slow = [i for i in range(20) if members[i] == 0]
+    by_name, own = rules(fault, devices=CLASSES)
+    assert by_name["devices"] == own["devices"] == slow
+    assert len(slow) == 6
+    assert own["mean_time"] == 9
+    assert Fault(**own["fault"]) == Fault(1, "kill")
+    fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
+    more = rules(fault, fast, devices=CLASSES)[-1]
+    assert more["stream"] == own["stream"]  # one more top-level fault changes no draws of it
