@@ -43,7 +43,7 @@ class Begun:
 class Batching(Stateful):
     """Computes the gradients of computations that have begun, many together."""
 
-    made_anew = frozenset({"_learner", "_versions"})
+    not_saved = frozenset({"_learner", "_versions"})
 
     def __init__(
         self, settings: Settings, dataset: Dataset, versions: CountedCopies[FloatVector]
