@@ -69,7 +69,7 @@ class Recording:
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            struck=metrics.fault if metrics else None,
+            on_fault=metrics.fault if metrics else None,
         )
         self.outcome = Outcome()
         self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
