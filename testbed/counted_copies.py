@@ -17,7 +17,7 @@ class CountedCopies(Stateful, Generic[Vector]):
     A vector that many workers were sent is stored once, until the last of them has answered.
     """
 
-    made_anew = frozenset({"_spare"})
+    not_saved = frozenset({"_spare"})
 
     def __init__(self) -> None:
         self._copies: dict[Hashable, Vector] = {}

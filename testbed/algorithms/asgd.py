@@ -37,7 +37,7 @@ class StalenessDivided(AsynchronousServer):
     """A server with one staleness per update, dense or sparse: the step is α / max(1, delay)."""
 
     # The tensor shares the parameters' memory.
-    made_anew = frozenset({"_as_tensor", "_theta"})
+    not_saved = frozenset({"_as_tensor", "_theta"})
 
     def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.

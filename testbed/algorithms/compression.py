@@ -56,7 +56,7 @@ class CompressionOptions(Options):
 class LargestEntries(WorkerHalf):
     """SELECT_GRAD (Algorithm 1): keep the max(1, ⌊c·size⌋) largest entries of each part."""
 
-    made_anew = frozenset({"_parts"})
+    not_saved = frozenset({"_parts"})
 
     def __init__(self, layout: Layout, ratio: float, scope: Scope) -> None:
         self._parts = [

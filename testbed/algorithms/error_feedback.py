@@ -32,7 +32,7 @@ from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, Spars
 class ErrorFeedback(WorkerHalf):
     """A worker half that gives the residual, in place of the gradient, to another half."""
 
-    made_anew = frozenset({"_selection"})
+    not_saved = frozenset({"_selection"})
 
     def __init__(
         self, selection: WorkerHalf, layout: Layout, momentum: float = 0.0, decay: float = 1.0

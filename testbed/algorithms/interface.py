@@ -62,7 +62,7 @@ class Options(BaseModel):
 class WorkerHalf(Stateful, ABC):
     """The worker's half of an algorithm: turns a gradient into the update to push.
 
-    All attributes except those named in ``made_anew`` are its state, which a checkpoint stores:
+    All attributes except those named in ``not_saved`` are its state, which a checkpoint stores:
     numbers, strings, tuples, lists, dicts, sets and arrays.
 
     Attributes:
@@ -136,7 +136,7 @@ class Conditions:
 class ServerHalf(Stateful, ABC):
     """The server's half of an algorithm: the parameters and the rule by which pushes change them.
 
-    All attributes except those named in ``made_anew`` are its state, as in ``WorkerHalf``.
+    All attributes except those named in ``not_saved`` are its state, as in ``WorkerHalf``.
 
     Attributes:
         parameters: float32, shape (|Θ|,), contiguous; changed in place, by ``push`` or ``forget`` only.

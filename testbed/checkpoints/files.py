@@ -71,11 +71,11 @@ class CheckpointFiles:
             TypeError: something in the state cannot be stored.
         """
         tree, arrays = encode(dict(state), self._types)
-        arrays = [np.ascontiguousarray(one) for one in arrays]
-        heads = [[one.dtype.str, one.shape] for one in arrays]
+        arrays = [np.ascontiguousarray(array) for array in arrays]
+        heads = [[array.dtype.str, array.shape] for array in arrays]
         head = json.dumps({"state": tree, "arrays": heads}).encode()
         parts: list[bytes | memoryview] = [_BEFORE_JSON.pack(version, len(head)), head]
-        parts += [one.reshape(-1).view(np.uint8).data for one in arrays if one.size]
+        parts += [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
         size = sum(map(len, parts))
         checksum = 0
         for part in parts:
@@ -96,7 +96,7 @@ class CheckpointFiles:
             content = _whole(descriptor)
             if content is not None:
                 found.append((_BEFORE_JSON.unpack_from(content)[0], number, content))
-        for _, number, content in sorted(found, key=lambda one: one[0], reverse=True):
+        for _, number, content in sorted(found, key=lambda candidate: candidate[0], reverse=True):
             state = self._state(content)
             if fits(state):
                 self._next = 1 - number

@@ -59,7 +59,7 @@ class Marks:
         """
         marks = cls(folder)
         if marks._path.exists():
-            marks._marks = [Mark(**one) for one in json.loads(marks._path.read_bytes())]
+            marks._marks = [Mark(**fields) for fields in json.loads(marks._path.read_bytes())]
         return marks
 
     def __iter__(self) -> Iterator[Mark]:
@@ -67,7 +67,7 @@ class Marks:
 
     def of(self, version: int) -> Mark | None:
         """Return the mark of the checkpoint of ``version``, or None."""
-        return next((one for one in reversed(self._marks) if one.version == version), None)
+        return next((mark for mark in reversed(self._marks) if mark.version == version), None)
 
     def note(self, mark: Mark) -> None:
         """Add a mark; the file is replaced as a whole, never left half written.
@@ -76,7 +76,7 @@ class Marks:
             OSError: the file cannot be written.
         """
         # A server that went back to a checkpoint passes the same versions again.
-        before = [one for one in self._marks if one.version < mark.version]
+        before = [earlier for earlier in self._marks if earlier.version < mark.version]
         self._write([*before, mark][-_KEPT:])
 
     def cut_back(self, version: int) -> None:
@@ -85,10 +85,10 @@ class Marks:
         Raises:
             OSError: the file cannot be written.
         """
-        self._write([one for one in self._marks if one.version <= version])
+        self._write([mark for mark in self._marks if mark.version <= version])
 
     def _write(self, marks: list[Mark]) -> None:
         self._marks = marks
         partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps([asdict(one) for one in self._marks]), encoding="utf-8")
+        partial.write_text(json.dumps([asdict(mark) for mark in self._marks]), encoding="utf-8")
         partial.replace(self._path)

@@ -63,8 +63,8 @@ class _Encoding:
         if kind is dict:
             return {
                 "dict": [
-                    [self.of(key, f"a key of {where}"), self.of(one, f"{where}[{key!r}]")]
-                    for key, one in value.items()
+                    [self.of(key, f"a key of {where}"), self.of(item, f"{where}[{key!r}]")]
+                    for key, item in value.items()
                 ]
             }
         if isinstance(value, np.generic) and value.dtype.kind in "biuf":
@@ -74,7 +74,7 @@ class _Encoding:
     def _collection(self, kind: type, value: Any, where: str) -> Any:
         # Sets are sorted, so that equal states give equal files.
         ordered = sorted(value) if kind in (set, frozenset) else value
-        items = [self.of(one, f"{where}[{i}]") for i, one in enumerate(ordered)]
+        items = [self.of(item, f"{where}[{i}]") for i, item in enumerate(ordered)]
         return items if kind is list else {kind.__name__: items}
 
     def _array(self, value: Array, where: str) -> int:
@@ -91,7 +91,9 @@ class _Encoding:
         self._object_at[id(value)] = len(self._objects)
         self._objects.append(value)
         name = type(value).__name__
-        of_fields = {key: self.of(one, f"{where}.{key}") for key, one in _attributes(value).items()}
+        of_fields = {
+            key: self.of(item, f"{where}.{key}") for key, item in _attributes(value).items()
+        }
         return {"object": [name, of_fields]}
 
 
@@ -104,7 +106,7 @@ class _Decoding:
             "array": lambda at: self._arrays[at],
             "same": lambda at: self._objects[at],
             "scalar": lambda content: np.dtype(content[0]).type(content[1]),
-            "dict": lambda items: {self.of(key): self.of(one) for key, one in items},
+            "dict": lambda items: {self.of(key): self.of(item) for key, item in items},
             "object": self._object,
         }
         for kind in (tuple, deque, set, frozenset):
@@ -112,13 +114,13 @@ class _Decoding:
 
     def of(self, tree: Any) -> Any:
         if isinstance(tree, list):
-            return [self.of(one) for one in tree]
+            return [self.of(item) for item in tree]
         if not isinstance(tree, dict):
             return tree
-        ((what, content),) = tree.items()
-        if what not in self._kinds:
-            raise ValueError(f"a checkpoint holds a {what}, which is not known here")
-        return self._kinds[what](content)
+        ((kind, content),) = tree.items()
+        if kind not in self._kinds:
+            raise ValueError(f"a checkpoint holds a {kind}, which is not known here")
+        return self._kinds[kind](content)
 
     def _collection(self, kind: Callable[[Any], Any], items: Any) -> Any:
         return kind(map(self.of, items))
@@ -129,8 +131,8 @@ class _Decoding:
             raise ValueError(f"a checkpoint holds a {name}, which is not known here")
         made: object = object.__new__(self._types[name])
         self._objects.append(made)  # before its fields, in the order of encoding
-        for key, one in of_fields.items():
-            object.__setattr__(made, key, self.of(one))  # works for frozen dataclasses, too
+        for key, item in of_fields.items():
+            object.__setattr__(made, key, self.of(item))  # works for frozen dataclasses, too
         return made
 
 

@@ -52,7 +52,7 @@ STORED: tuple[type, ...] = (*afflicted.STORED, _Strike, _End)
 class FaultyClock(AfflictedClock):
     """Runs the events of one run, faults among them."""
 
-    made_anew = frozenset({"_schedule", "_timed"})
+    not_saved = frozenset({"_schedule", "_timed"})
 
     def __init__(
         self, service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule

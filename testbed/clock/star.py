@@ -109,7 +109,7 @@ class StarClock(Stateful):
         now: virtual seconds since training began.
     """
 
-    made_anew = frozenset({"_service", "_stage", "_busy", "_protocol"})
+    not_saved = frozenset({"_service", "_stage", "_busy", "_protocol"})
 
     def __init__(self, service: ParameterService, stage: Stage, devices: Devices) -> None:
         """Prepare the clock."""

@@ -19,7 +19,7 @@ from testbed.learning.fast import inference
 from testbed.learning.fast.chain import Chain, build
 from testbed.learning.fast.inference import Inference
 from testbed.learning.fast.layers import Slot
-from testbed.learning.models import IMAGE, structure
+from testbed.learning.models import IMAGE, layout_of, structure
 from testbed.updates import FloatVector, Layout
 
 
@@ -45,7 +45,7 @@ class Learner:
         torch.set_num_threads(1)
         module = structure(model) if isinstance(model, str) else model
         named = dict(module.named_parameters())
-        self.layout = Layout(tuple(named), tuple(p.numel() for p in named.values()))
+        self.layout = layout_of(module)
         values, gradient = torch.zeros(self.layout.total), torch.zeros(self.layout.total)
         self._values, self._flat_gradient = values, gradient
         self.parameters = values.numpy()

@@ -86,7 +86,12 @@ def structure(model: str) -> nn.Module:
 
 def layout(model: str) -> Layout:
     """Return the position of each of a model's tensors in the flat parameter vector."""
-    parameters = dict(structure(model).named_parameters())
+    return layout_of(structure(model))
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """Return the position of each of a module's parameters in a flat vector."""
+    parameters = dict(module.named_parameters())
     return Layout(tuple(parameters), tuple(p.numel() for p in parameters.values()))
 
 

@@ -13,9 +13,9 @@ def _by_worker(state: RunState, values: Any, *more: str) -> Iterable[Sample]:
 
 
 def _devices(state: RunState) -> Iterator[Sample]:
-    for what, counts in state.devices.items():
+    for status, counts in state.devices.items():
         for name, count in zip(state.classes.names, counts, strict=True):
-            yield (name, what), count
+            yield (name, status), count
 
 
 def _uplinks(name: str) -> Callable[[RunState], Iterable[Sample]]:
@@ -34,7 +34,7 @@ DEVICES: tuple[Metric, ...] = (
         "testbed_devices",
         "gauge",
         ("device_class", "state"),
-        "Workers or peers by what they do: starting, training (computing), waiting (for time, "
+        "Workers or peers by state: starting, training (computing), waiting (for time, "
         "parameters or the network), frozen, dead (crashed), done.",
         _devices,
     ),
@@ -56,14 +56,14 @@ DEVICES: tuple[Metric, ...] = (
         "testbed_workers_suspected",
         "gauge",
         ("device_class",),
-        "Workers that the server has heard nothing of for too long and does not wait for.",
+        "Workers from which the server has received nothing for too long; it does not wait for them.",
         lambda s: by_class(s, s.suspected),
     ),
     Metric(
         "testbed_faults_total",
         "counter",
         ("kind",),
-        f"Devices struck by the experiment's faults: {', '.join(KINDS)}; the server among them.",
+        f"Devices struck by the experiment's faults: {', '.join(KINDS)}; the server included.",
         lambda s: by_key(s.struck),
     ),
     Metric(
@@ -92,21 +92,21 @@ DEVICES: tuple[Metric, ...] = (
         "testbed_uplink_dropped_packets_total",
         "counter",
         ("device_class",),
-        "Packets that uplinks had no room for.",
+        "Packets that uplinks dropped because their queues were full.",
         _uplinks("dropped"),
     ),
     Metric(
         "testbed_uplink_backlog_bytes",
         "gauge",
         ("device_class",),
-        "Bytes that wait at uplinks.",
+        "Bytes in the queues of uplinks.",
         _uplinks("backlog"),
     ),
     Metric(
         "testbed_memory_bytes",
         "gauge",
         ("role",),
-        "Memory that belongs to the processes of a role alone.",
+        "Memory of a role's processes, without pages that they share with others.",
         lambda s: by_key(s.memory),
     ),
     Metric(

@@ -125,7 +125,7 @@ class Exporter:
         try:
             self._server, self._thread = start_http_server(port, ADDRESS, registry)
         except (OSError, OverflowError) as error:
-            raise SpecError(_why(port, error)) from error
+            raise SpecError(_explain(port, error)) from error
         self.port: int = self._server.server_address[1]
 
     @property
@@ -138,7 +138,7 @@ class Exporter:
         self._runs.sources.append(source)
 
     def linger(self, seconds: float | None) -> None:
-        """Serve for some more seconds (None: for ever), or until SIGINT, SIGTERM or SIGHUP."""
+        """Serve for some more seconds (None: without end), or until SIGINT, SIGTERM or SIGHUP."""
         if seconds == 0:
             return
         with signals() as wake_up:
@@ -151,14 +151,14 @@ class Exporter:
         self._thread.join()
 
 
-def _why(port: int, error: OSError | OverflowError) -> str:
+def _explain(port: int, error: OSError | OverflowError) -> str:
     if isinstance(error, socket.gaierror | OverflowError):
         return (
             f"--metrics-port {port}: there is no such port; use one from 1 to 65535, or 0 for any"
         )
     if error.errno == errno.EADDRINUSE:
         return (
-            f"--metrics-port {port}: somebody serves there already, perhaps another run; use another "
-            "port, or 0 for any that is free"
+            f"--metrics-port {port}: the port is in use already, perhaps by another run; use another, "
+            "or 0 for any that is free"
         )
     return f"--metrics-port {port} cannot be used ({error.strerror}); use another, or 0 for any"

@@ -82,28 +82,30 @@ class LiveRun:
         with self.lock:
             match message.fields:
                 case {"counter": counter, **rest}:
-                    self._counted(counter)
+                    self._take_counter(counter)
                     if "egress" in rest:
                         self._state.egress["wire"] = int(rest["egress"]["bytes"])
                 case {"traffic": seen, **rest}:
-                    self._counted(seen["all"])
+                    self._take_counter(seen["all"])
                     if "egress" in rest:
                         self._state.egress["wire"] = int(rest["egress"]["bytes"])
-                    self._captured(seen["capture"])
+                    self._take_capture(seen["capture"])
                 case {"sampled": "counters"}:
-                    self._sampled(np.frombuffer(message.raw, COUNTS))
+                    self._take_link_samples(np.frombuffer(message.raw, COUNTS))
                 case {"sampled": "uplinks"}:
-                    self._sent(np.frombuffer(message.raw, COUNTS))
+                    self._take_uplink_samples(np.frombuffer(message.raw, COUNTS))
                 case {"extras": extras}:
-                    self._captured(extras["capture"])
+                    self._take_capture(extras["capture"])
                     memory = dict(extras["memory"])
                     self._helpers_memory = memory.pop("orchestrator", 0)
                     self._state.memory |= memory
                     self._helpers |= extras["processor"]
                 case {"exited": device, "status": status} if device in self._numbers:
-                    self._left(self._numbers[device], status)
+                    number = self._numbers[device]
+                    if self._devices.take_exit(number, status):
+                        self._state.add_deaths(np.array([number]))
                 case {"frozen": device, "yes": frozen} if device in self._numbers:
-                    self._devices.froze(self._numbers[device], yes=frozen)
+                    self._devices.frozen[self._numbers[device]] = frozen
 
     def from_role(self, message: Message) -> None:
         """Take a message from a role."""
@@ -111,37 +113,37 @@ class LiveRun:
         with self.lock:
             match message.fields:
                 case {"updates": _}:
-                    self._took_in(np.frombuffer(message.raw, UPDATE))
+                    self._add_updates(np.frombuffer(message.raw, UPDATE))
                 case {"checkpoint": _, "payload_bytes": payload, "message_bytes": size, **rest}:
-                    state.came_in(payload=payload, message=size)
-                    self._virtual(rest["run_time"])
+                    state.raise_ingress(payload=payload, message=size)
+                    self._take_virtual_time(rest["run_time"])
                 case {"training": when}:
                     self._training = when
                 case {"finished": _, "payload_bytes": payload, "message_bytes": size}:
                     self._over = True
-                    state.came_in(payload=payload, message=size)
+                    state.raise_ingress(payload=payload, message=size)
                 case {"suspected": number}:
-                    self._suspect(number, yes=True)
+                    self._suspect(number)
                 case {"welcomed": number}:
-                    self._suspect(number, yes=False)
+                    self._suspect(number, suspected=False)
                 case {"restored": _, **rest} if "counts" not in rest:
                     # Under the wall clock, a restored server suspects no worker yet.
-                    self._suspect(slice(None), yes=False)
+                    self._suspect(slice(None), suspected=False)
 
     def fault(self, record: Mapping[str, Any]) -> None:
         """Take a record of a fault, as the run log receives it."""
         with self.lock:
-            self._lost(self._devices.struck(record))
-            self._state.stands(self._devices.striking)
+            self._state.add_deaths(self._devices.strike(record))
+            self._state.take_effects(self._devices.effects)
 
-    def suspected(self, number: int, *, yes: bool) -> None:
+    def suspect(self, number: int, *, suspected: bool) -> None:
         """Note that a simulated worker is suspected, or no longer is."""
         with self.lock:
-            self._suspect(number, yes=yes)
+            self._suspect(number, suspected=suspected)
 
-    def _suspect(self, number: int | slice, *, yes: bool) -> None:
-        self._devices.striking.suspected[number] = yes
-        self._state.stands(self._devices.striking)
+    def _suspect(self, number: int | slice, *, suspected: bool = True) -> None:
+        self._devices.effects.suspected[number] = suspected
+        self._state.take_effects(self._devices.effects)
 
     def simulated(self, rows: npt.NDArray[Any], now: float, ledger: Mapping[str, int]) -> None:
         """Take the progress of a simulation since the last call.
@@ -154,16 +156,14 @@ class LiveRun:
         with self.lock:
             if self._training is None:
                 self._training = time.monotonic()
-            self._took_in(rows)
-            self._virtual(now)
-            self._state.came_in(
-                **{name.removesuffix("_bytes"): size for name, size in ledger.items()}
-            )
+            self._add_updates(rows)
+            self._take_virtual_time(now)
+            self._state.raise_to_ledger(ledger)
 
     def evaluated(self, row: Mapping[str, float]) -> None:
         """Take a complete evaluation."""
         with self.lock:
-            self._state.evaluated(row)
+            self._state.take_evaluation(row)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
         """Note that the run is over: take its final values and close its board."""
@@ -174,9 +174,8 @@ class LiveRun:
             self._ended = self._over = True
             state.rate = 0.0
             state.due = 0 if summary["ended"] == "completed" else state.due
-            after = summary["ingress_after_drain"] or summary["ingress"]
-            state.came_in(**{name.removesuffix("_bytes"): size for name, size in after.items()})
-            self._mirror()
+            state.raise_to_ledger(summary["ingress_after_drain"] or summary["ingress"])
+            self._mirror_ingress()
             if self._training is not None:
                 state.training_seconds = summary["host_seconds"]
             state.devices = self._devices.counts(
@@ -187,46 +186,39 @@ class LiveRun:
 
     # -- changes of the state
 
-    def _took_in(self, rows: npt.NDArray[Any]) -> None:
+    def _add_updates(self, rows: npt.NDArray[Any]) -> None:
         if len(rows):
-            self._state.took_in(rows)
+            self._state.add_updates(rows)
             self._host_seconds = float(rows["host_time"][-1])
-            self._virtual(float(rows["time"][-1]))
+            self._take_virtual_time(float(rows["time"][-1]))
             self._state.measure_rate(time.monotonic())
 
-    def _virtual(self, now: float) -> None:
+    def _take_virtual_time(self, now: float) -> None:
         if self._plan.spec.clock == "virtual":
             self._state.virtual_seconds = now
 
-    def _counted(self, counter: Mapping[str, float]) -> None:
-        self._state.came_in(wire=int(counter["bytes"]))
+    def _take_counter(self, counter: Mapping[str, float]) -> None:
+        self._state.raise_ingress(wire=int(counter["bytes"]))
         self._state.packets = int(counter["frames"])
 
-    def _captured(self, capture: Mapping[str, Any] | None) -> None:
+    def _take_capture(self, capture: Mapping[str, Any] | None) -> None:
         if capture and "records" in capture:
             self._state.capture = (capture["records"], capture["dropped"])
             self._state.acknowledgements = capture.get("acknowledgements")
 
-    def _sampled(self, rows: npt.NDArray[np.void]) -> None:
-        """Take the rows of all links, which come in order and in parts; a peer's is no uplink's."""
+    def _take_link_samples(self, rows: npt.NDArray[np.void]) -> None:
+        """Take a part of a sample of all links, in order; links of peers are no uplinks."""
         first = self._next_link
         self._next_link = (first + len(rows)) % len(self._links)
         if self._plan.served:
             names = self._links[first : first + len(rows)]
-            self._sent(rows[[name in self._numbers for name in names]])
+            self._take_uplink_samples(rows[[name in self._numbers for name in names]])
 
-    def _sent(self, rows: npt.NDArray[np.void]) -> None:
+    def _take_uplink_samples(self, rows: npt.NDArray[np.void]) -> None:
         assert self._uplinks is not None
         uplinks = self._uplinks.add(rows)
         if uplinks is not None:
             self._state.uplinks = uplinks
-
-    def _left(self, number: int, status: int) -> None:
-        if self._devices.left(number, status):
-            self._lost(np.array([number]))
-
-    def _lost(self, numbers: npt.NDArray[np.int64]) -> None:
-        self._state.lost += self._state.classes.count(numbers)
 
     # -- reading
 
@@ -251,10 +243,10 @@ class LiveRun:
         state.memory["orchestrator"] = self._own_memory + self._helpers_memory
         if self.board is not None:
             self._read_board(self.board)
-        self._mirror()
+        self._mirror_ingress()
         return state
 
-    def _mirror(self) -> None:
+    def _mirror_ingress(self) -> None:
         """Set the egress of peers, which is their ingress: each byte that one gets, another sent."""
         if not self._plan.served:
             self._state.egress |= self._state.ingress

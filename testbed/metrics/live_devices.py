@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.metrics.fault_effects import CUTS, FaultEffects
 from testbed.metrics.state import STATES
-from testbed.metrics.striking import CUTS, Striking
 from testbed.runs.device_classes import DeviceClasses
 from testbed.telemetry.board import Board, State
 
@@ -16,7 +16,8 @@ class LiveDevices:
     """The workers or peers of one run.
 
     Attributes:
-        striking: the effects of the experiment's faults so far.
+        effects: the effects of the experiment's faults so far.
+        frozen: workers that the agent has frozen, one entry each.
     """
 
     def __init__(self, classes: DeviceClasses, board: Board | None) -> None:
@@ -26,16 +27,16 @@ class LiveDevices:
             board: the memory that they write to; None for a simulation, which has none.
         """
         workers = len(classes.of_device)
-        self.striking = Striking(workers)
+        self.effects = FaultEffects(workers)
         self._classes = classes
         self._board = board
         self._exited = np.zeros(workers, bool)
         self._dead = np.zeros(workers, bool)
-        self._frozen = np.zeros(workers, bool)
+        self.frozen = np.zeros(workers, bool)
 
-    def struck(self, record: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+    def strike(self, record: Mapping[str, Any]) -> npt.NDArray[np.int64]:
         """Take a record of a fault; return the workers whose death no other message reports."""
-        numbers, begins = self.striking.take(record)
+        numbers, begins = self.effects.take(record)
         if record["fault"] == "kill":
             if not begins:  # they are new incarnations
                 self._exited[numbers] = self._dead[numbers] = False
@@ -44,17 +45,13 @@ class LiveDevices:
                 return numbers
         return numbers[:0]
 
-    def froze(self, number: int, *, yes: bool) -> None:
-        """Note that the agent froze or thawed a worker."""
-        self._frozen[number] = yes
-
-    def left(self, number: int, status: int) -> bool:
+    def take_exit(self, number: int, status: int) -> bool:
         """Note that a worker's process ended with a status; return True if it crashed.
 
         A worker that a fault has frozen or cut off is killed when training is over: that is no crash.
         """
-        out = self.striking.under("freeze", *CUTS)[number]
-        crashed = status != 0 and bool(self.striking.under("kill")[number] or not out)
+        out_of_action = self.effects.under("freeze", *CUTS)[number]
+        crashed = status != 0 and bool(self.effects.under("kill")[number] or not out_of_action)
         self._exited[number] = True
         self._dead[number] |= crashed
         return crashed
@@ -72,7 +69,7 @@ class LiveDevices:
             states = np.full(workers, State.TRAINING if begun else State.STARTING, np.int64)
         places = np.array([STATES.index(state.name.lower()) for state in State])[states]
         places[self._exited | ended] = STATES.index("done")
-        frozen = (self._frozen & ~self._exited) | self.striking.under("freeze")
+        frozen = (self.frozen & ~self._exited) | self.effects.under("freeze")
         places[frozen] = STATES.index("frozen")
         places[self._dead] = STATES.index("dead")
         return {

@@ -97,7 +97,7 @@ class Recorded:
         section = self._devices
         if section is None or not section.classes:
             return [of_all] * self.workers
-        of_class = [one.of("uplink", of_all) for one in section.classes]
+        of_class = [kind.of("uplink", of_all) for kind in section.classes]
         return [of_class[i] for i in section.class_of(self.run.manifest.seed)]
 
     @cached_property
@@ -182,7 +182,7 @@ class Recorded:
 
     @cached_property
     def suspicions(self) -> list[tuple[float, int, bool]]:
-        """The moments at which the server came to suspect (True) or welcomed back (False) a worker."""
+        """Each moment at which the server began (True) or ceased (False) to suspect a worker."""
         return [
             (moment, _number(event.device), SUSPECTED in event.event)
             for moment, event in self._moments
@@ -206,7 +206,7 @@ class Recorded:
             if event.event.startswith(RESUMED):
                 sessions.append([])
             sessions[-1].append(event)
-        trained = [0.0, *(one.host_seconds for one in self.run.manifest.resumed)]
+        trained = [0.0, *(session.host_seconds for session in self.run.manifest.resumed)]
         found = []
         ended = 0.0
         for session, before in zip(sessions, trained, strict=False):

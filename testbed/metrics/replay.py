@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
+from testbed.metrics.fault_effects import FaultEffects
 from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
-from testbed.metrics.striking import Striking
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading.run import Run
 from traffic.counters import COUNTS
@@ -40,7 +40,7 @@ class ReplayedRun:
         self._served = recorded.served
         self._state = of_recorded(recorded)
         self._row = self._evaluation = self._death = self._sample = 0
-        self._striking = Striking(recorded.workers)
+        self._effects = FaultEffects(recorded.workers)
         self._died = np.zeros(recorded.workers, bool)
         self._fault = self._suspicion = 0
         self._finished = False
@@ -76,7 +76,7 @@ class ReplayedRun:
         return (counted[0]["time"], _add_up(counted, "class_frames")) if counted else None
 
     def _count_acknowledgements(self) -> tuple[Any, Any] | None:
-        """Return the pure ACKs over time; if not counted, only if all have ``PLAIN`` bytes."""
+        """Return the pure ACKs over time; if not counted, only if all have ``_ACK`` bytes."""
         found = self._recorded.account("ingress", "ack_bytes")
         if found is None or not len(found[1]):
             return None
@@ -84,7 +84,7 @@ class ReplayedRun:
         count = capture.get("acknowledgements")
         when, size = found
         if count is None:
-            return (when, size // PLAIN) if not (size % PLAIN).any() else None
+            return (when, size // _ACK) if not (size % _ACK).any() else None
         return when, np.round(size * (count / max(int(size[-1]), 1))).astype(np.int64)
 
     def _uplink_samples(self) -> tuple[UplinkMeter | None, npt.NDArray[np.void]]:
@@ -93,9 +93,9 @@ class ReplayedRun:
         nothing = np.zeros((0, len(names)), COUNTS)
         if not self._served or not all(name in counters for name in names):
             return None, nothing
-        most = min(len(counters[name]) for name in names)
+        complete = min(len(counters[name]) for name in names)
         meter = UplinkMeter(self._state.classes, self._recorded.uplink_rates)
-        return meter, np.stack([counters[name][:most] for name in names], axis=1)
+        return meter, np.stack([counters[name][:complete] for name in names], axis=1)
 
     # -- moving
 
@@ -120,7 +120,7 @@ class ReplayedRun:
         rows = recorded.updates
         until = int(np.searchsorted(rows["host_time"], now, "right"))
         if until > self._row:
-            state.took_in(rows[self._row : until])
+            state.add_updates(rows[self._row : until])
             self._row = until
             if recorded.run.manifest.clock == "virtual":
                 state.virtual_seconds = float(rows["time"][until - 1])
@@ -129,7 +129,7 @@ class ReplayedRun:
             self._lose(np.array([recorded.deaths[self._death][1]]))
             self._death += 1
         self._strike(now)
-        state.devices = self._out()
+        state.devices = self._out_of_action()
         while self._sample < len(self._samples) and self._samples["time"][self._sample, 0] <= now:
             assert self._uplinks is not None
             state.uplinks = self._uplinks.add(self._samples[self._sample])
@@ -138,33 +138,33 @@ class ReplayedRun:
             state.phase = "training"
             state.training_seconds = now
             state.measure_rate(now)
-            state.came_in(wire=_at(self._wire, now))
+            state.raise_ingress(wire=_at(self._wire, now))
             self._count(now)
 
     def _strike(self, now: float) -> None:
         faults, suspicions = self._recorded.faults, self._recorded.suspicions
         while self._fault < len(faults) and faults[self._fault][0] <= now:
             record = faults[self._fault][1]
-            numbers, begins = self._striking.take(record)
+            numbers, begins = self._effects.take(record)
             if record["fault"] == "kill" and not begins:
                 self._died[numbers] = False  # they are new incarnations
             elif record["fault"] == "kill":
                 self._lose(numbers)  # no event reports it
             self._fault += 1
         while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:
-            _, number, yes = suspicions[self._suspicion]
-            self._striking.suspected[number] = yes
+            _, number, suspected = suspicions[self._suspicion]
+            self._effects.suspected[number] = suspected
             self._suspicion += 1
-        self._state.stands(self._striking)
+        self._state.take_effects(self._effects)
 
     def _lose(self, numbers: npt.NDArray[np.int64]) -> None:
         self._died[numbers] = True
-        self._state.lost += self._state.classes.count(numbers)
+        self._state.add_deaths(numbers)
 
-    def _out(self) -> dict[str, npt.NDArray[Any]]:
+    def _out_of_action(self) -> dict[str, npt.NDArray[Any]]:
         """Count the dead and the frozen devices of each class."""
-        dead = self._died | self._striking.under("kill")
-        frozen = self._striking.under("freeze") & ~dead
+        dead = self._died | self._effects.under("kill")
+        frozen = self._effects.under("freeze") & ~dead
         count = self._state.classes.count
         return {"dead": count(np.flatnonzero(dead)), "frozen": count(np.flatnonzero(frozen))}
 
@@ -172,10 +172,8 @@ class ReplayedRun:
         evaluations, reached = self._recorded.run.evaluations, self._recorded.evaluated
         while self._evaluation < len(reached) and reached[self._evaluation] <= now:
             row = {name: getattr(evaluations, name)[self._evaluation] for name in _EVALUATION}
-            self._state.evaluated({name: value.item() for name, value in row.items()})
-            self._state.came_in(
-                **{layer: int(row[f"{layer}_bytes"]) for layer in LAYERS},
-            )
+            self._state.take_evaluation({name: value.item() for name, value in row.items()})
+            self._state.raise_to_ledger(row)
             self._evaluation += 1
 
     def _count(self, now: float) -> None:
@@ -199,8 +197,7 @@ class ReplayedRun:
         state.rate = 0.0
         state.due = 0 if summary["ended"] == "completed" else None
         state.training_seconds = summary.get("host_seconds") or self.duration
-        after = summary.get("ingress_after_drain") or summary["ingress"]
-        state.came_in(**{layer: after[f"{layer}_bytes"] for layer in LAYERS})
+        state.raise_to_ledger(summary.get("ingress_after_drain") or summary["ingress"])
         capture = (summary.get("traffic") or {}).get("capture") or {}
         if "records" in capture:
             state.capture = (capture["records"], capture["dropped"])
@@ -211,21 +208,21 @@ class ReplayedRun:
             state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
         if summary["ended"] != "running":
             state.devices = {name: np.zeros_like(state.lost) for name in STATES}
-            out = self._out()
-            state.devices |= out | {"done": state.classes.sizes - sum(out.values())}
+            crashed = self._out_of_action()
+            state.devices |= crashed | {"done": state.classes.sizes - sum(crashed.values())}
 
 
-PLAIN = 66
+_ACK = 66
 """Bytes of a pure ACK: Ethernet, IPv4 and TCP with timestamps."""
 
 
 def _add_up(counted: Sequence[npt.NDArray[np.void]], column: str) -> npt.NDArray[np.int64]:
-    most = min(map(len, counted))
+    complete = min(map(len, counted))
     total: npt.NDArray[np.int64] = sum(
-        (rows[column][:most] for rows in counted), np.zeros(most, np.int64)
+        (rows[column][:complete] for rows in counted), np.zeros(complete, np.int64)
     )
     # The moments are the first device's: all devices are read within milliseconds of each other.
-    return np.append(total, [total[-1:]] * (len(counted[0]) - most))
+    return np.append(total, [total[-1:]] * (len(counted[0]) - complete))
 
 
 def _at(points: tuple[Any, Any], now: float) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.metrics.striking import CUTS, Striking
+from testbed.metrics.fault_effects import CUTS, FaultEffects
 from testbed.results.reading.faults import KINDS
 from testbed.runs.device_classes import DeviceClasses
 
@@ -155,13 +155,17 @@ class RunState:
         self.worker_updates = np.zeros(count, np.int64)
         self.worker_message_bytes = np.zeros(count, np.int64)
 
-    def stands(self, striking: Striking) -> None:
-        """Take the effects of the faults so far."""
-        self.struck = dict(striking.struck)
-        self.cut = self.classes.count(np.flatnonzero(striking.under(*CUTS)))
-        self.suspected = self.classes.count(np.flatnonzero(striking.suspected))
+    def add_deaths(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Count the deaths of workers, given by their numbers."""
+        self.lost += self.classes.count(numbers)
 
-    def took_in(self, rows: npt.NDArray[Any]) -> None:
+    def take_effects(self, effects: FaultEffects) -> None:
+        """Take the effects of the faults so far."""
+        self.struck = dict(effects.struck)
+        self.cut = self.classes.count(np.flatnonzero(effects.under(*CUTS)))
+        self.suspected = self.classes.count(np.flatnonzero(effects.suspected))
+
+    def add_updates(self, rows: npt.NDArray[Any]) -> None:
         """Count rows of ``telemetry.records.UPDATE``."""
         applied = rows["applied"]
         done = rows[applied]
@@ -171,20 +175,24 @@ class RunState:
         self.staleness.add(done["staleness"])
         for layer in self._pushed:
             self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
-        self.came_in(**self._pushed)
+        self.raise_ingress(**self._pushed)
         count = len(self.worker_names)
         self.worker_updates += np.bincount(done["worker"], minlength=count)
         sizes = np.bincount(rows["worker"], rows["message_bytes"], minlength=count)
         self.worker_message_bytes += sizes.astype(np.int64)
 
-    def came_in(self, **ingress: int) -> None:
+    def raise_ingress(self, **ingress: int) -> None:
         """Take the ingress by layer from one source; another may have reported more already."""
         for layer, size in ingress.items():
             self.ingress[layer] = max(self.ingress[layer], size)
 
-    def evaluated(self, row: Mapping[str, float]) -> None:
+    def raise_to_ledger(self, ledger: Mapping[str, float]) -> None:
+        """Take the ingress of a ledger with a key such as ``wire_bytes`` for each layer."""
+        self.raise_ingress(**_by_layer(ledger))
+
+    def take_evaluation(self, row: Mapping[str, float]) -> None:
         """Take an evaluation, with ``iteration``, ``accuracy`` in percent, ``loss`` and bytes."""
-        ingress = {layer: int(row[f"{layer}_bytes"]) for layer in LAYERS}
+        ingress = _by_layer(row)
         accuracy = row["accuracy"] / 100
         self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
         for wanted in ACCURACIES:
@@ -200,3 +208,7 @@ class RunState:
         then, before = recent[0]
         if now > then:
             self.rate = (self.updates - before) / (now - then)
+
+
+def _by_layer(row: Mapping[str, float]) -> Bytes:
+    return {layer: int(row[f"{layer}_bytes"]) for layer in LAYERS}

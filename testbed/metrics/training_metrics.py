@@ -17,7 +17,7 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_run_info",
         "gauge",
         INFO,
-        "A run and what it is; always 1.",
+        "The properties of a run; always 1.",
         lambda s: [([s.info[name] for name in INFO], 1)],
     ),
     Metric(
@@ -39,7 +39,7 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_updates_target",
         "gauge",
         (),
-        "Updates that the run lasts.",
+        "Updates after which the run ends.",
         lambda s: known(s.target),
     ),
     Metric(
@@ -75,7 +75,7 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_egress_bytes_total",
         "counter",
         ("layer",),
-        "Bytes from the parameter server to workers (from all peers to peers), likewise.",
+        "Bytes from the parameter server to workers (from all peers to peers), counted as ingress is.",
         lambda s: by_key(s.egress),
     ),
     Metric(
@@ -103,7 +103,7 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_capture_dropped_packets_total",
         "counter",
         (),
-        "Packets that the capture had no room for.",
+        "Packets that the capture lost because its buffer was full.",
         lambda s: known(None if s.capture is None else s.capture[1]),
     ),
     Metric(
@@ -118,21 +118,21 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_evaluated_updates",
         "gauge",
         (),
-        "Updates that had been applied to what was evaluated last.",
+        "Updates that had been applied to the parameters evaluated last.",
         _evaluation("updates"),
     ),
     Metric(
         "testbed_evaluated_ingress_bytes",
         "gauge",
         ("layer",),
-        "Ingress when what was evaluated last was reached: pairs with testbed_accuracy_ratio.",
+        "Ingress at the version that was evaluated last: pairs with testbed_accuracy_ratio.",
         lambda s: by_key({} if s.evaluation is None else s.evaluation.ingress),
     ),
     Metric(
         "testbed_evaluations_due",
         "gauge",
         (),
-        "Evaluations that the evaluator is behind.",
+        "Evaluations that are due and have no result yet.",
         lambda s: known(s.due),
     ),
     Metric(

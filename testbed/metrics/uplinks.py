@@ -37,11 +37,11 @@ class UplinkMeter:
             return None
         self._filled = 0
         now = self._rows.copy()
-        result = self._tell(now)
+        result = self._by_class(now)
         self._before = now
         return result
 
-    def _tell(self, now: Counts) -> Uplinks:
+    def _by_class(self, now: Counts) -> Uplinks:
         by_class, add_up = now["class_bytes"] >= 0, self._classes.add_up
         sent = np.where(by_class, now["class_bytes"], now["tx_bytes"])
         dropped = now["tx_dropped"] + np.maximum(now["class_dropped"], 0)

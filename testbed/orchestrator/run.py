@@ -141,7 +141,7 @@ class Run:
                 dump(self._plan.spec),
                 manifest(self._plan),
                 kept=again.kept if again else None,
-                struck=self._metrics.fault if self._metrics else None,
+                on_fault=self._metrics.fault if self._metrics else None,
             )
             if again is not None:
                 self._event("info", again.told, None)

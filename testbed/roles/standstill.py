@@ -25,19 +25,19 @@ class Standstill:
     """The worker's side, over one connection.
 
     Attributes:
-        leave: the clock's channel.
+        orders: the clock's channel.
         waits_for: what the worker waits for now, in words.
     """
 
-    def __init__(self, connection: socket.socket, leave: OrderChannel) -> None:
+    def __init__(self, connection: socket.socket, orders: OrderChannel) -> None:
         self._connection = connection
-        self.leave = leave
+        self.orders = orders
         self.waits_for = "parameters"
 
     def claim(self) -> None:
         """Claim that this worker waits, unless bytes from it or for it are under way."""
         if is_idle(self._connection):
-            self.leave.claim(self.waits_for)
+            self.orders.claim(self.waits_for)
 
     def broken(self, text: str) -> RunError:
         """Report to the clock that its orders cannot be obeyed: the run must end, not only this worker.
@@ -45,7 +45,7 @@ class Standstill:
         Returns:
             The error that the worker has to raise.
         """
-        self.leave.tell(broken=text)
+        self.orders.tell(broken=text)
         return RunError(text)
 
 

@@ -27,8 +27,9 @@ from testbed.planning.plan import Plan, plan
 from testbed.results.reading.journals import read_columns
 from testbed.results.reading.run import Run
 from testbed.runs.versions import host, versions
+from testbed.telemetry.evaluations import CURVE_COLUMNS
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept
+from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
 from testbed.telemetry.texts import RESUMED
 
 FOLDER = "checkpoints"

@@ -43,7 +43,7 @@ class Begun:
 class Batching(Stateful):
     """Computes the gradients of computations that have begun, many together."""
 
-    made_anew = frozenset({"_learner", "_versions"})
+    not_saved = frozenset({"_learner", "_versions"})
 
     def __init__(
         self, settings: Settings, dataset: Dataset, versions: CountedCopies[FloatVector]
@@ -54,10 +54,11 @@ class Batching(Stateful):
             versions: the parameters of everything that is begun; released there once it is computed.
         """
         self._learner = BatchedLearner(
-            settings.data.model, settings.training.batch_size, settings.data.device
-        )
-        self._learner.attach(
-            torch.from_numpy(dataset.train_images), torch.from_numpy(dataset.train_labels)
+            settings.data.model,
+            settings.training.batch_size,
+            torch.from_numpy(dataset.train_images),
+            torch.from_numpy(dataset.train_labels),
+            settings.data.device,
         )
         self._versions = versions
         self._begun: dict[Begun, None] = {}
@@ -81,20 +82,20 @@ class Batching(Stateful):
 
     def _compute(self, together: Sequence[Begun]) -> None:
         device = self._learner.device
-        indices = torch.from_numpy(np.stack([one.drawn[-1] for one in together]))
+        indices = torch.from_numpy(np.stack([begun.drawn[-1] for begun in together]))
         distinct = {
             key: torch.from_numpy(self._versions[key]).to(device)
-            for key in dict.fromkeys(one.key for one in together)
+            for key in dict.fromkeys(begun.key for begun in together)
         }
         # Rows of one block of memory, which is freed when the last of them was sent.
         out = torch.empty(len(together), self._learner.layout.total, device=device)
         if len(distinct) == 1:
             (only,) = distinct.values()
-            gradients, losses = self._learner.shared_of(only, indices, out)
+            gradients, losses = self._learner.shared(only, indices, out)
         else:
-            rows = [distinct[one.key] for one in together]
-            gradients, losses = self._learner.gradients_of(rows, indices, out)
+            rows = [distinct[begun.key] for begun in together]
+            gradients, losses = self._learner.gradients(rows, indices, out)
         on_host = gradients.cpu().numpy()
-        for one, gradient, loss in zip(together, on_host, losses.tolist(), strict=True):
-            one.result = gradient, loss
-            self.drop(one)
+        for begun, gradient, loss in zip(together, on_host, losses.tolist(), strict=True):
+            begun.result = gradient, loss
+            self.drop(begun)

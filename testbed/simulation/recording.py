@@ -69,7 +69,7 @@ class Recording:
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            struck=metrics.fault if metrics else None,
+            on_fault=metrics.fault if metrics else None,
         )
         self.outcome = Outcome()
         self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
@@ -185,7 +185,7 @@ class Recording:
         self.event(level, text, worker_name(worker))
         self._watcher.event(level, f"{worker_name(worker)}: {text}")
         if self._metrics:
-            self._metrics.suspected(worker, yes=True)
+            self._metrics.suspect(worker, suspected=True)
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Record that a suspected worker has sent something, and takes part again."""
@@ -194,7 +194,7 @@ class Recording:
         self._suspicions += 1
         self.event(*self.outcome.welcomes(time), worker_name(worker))
         if self._metrics:
-            self._metrics.suspected(worker, yes=False)
+            self._metrics.suspect(worker, suspected=False)
 
     # -- writing and passing on
 

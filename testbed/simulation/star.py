@@ -50,7 +50,7 @@ class SimulatedWorkers(Stateful):
         server_kills: how often the server was killed, and has come back.
     """
 
-    made_anew = frozenset(
+    not_saved = frozenset(
         {
             "_service",
             "_computations",

@@ -54,16 +54,14 @@ class Journal:
         self._flush()
         partial.replace(self._stream_path)
 
-    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
-        """Replace all rows.
-
-        Args:
-            change: is called with the present rows and returns those to continue with.
-        """
+    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        """Replace all rows by those that ``change`` makes of the present rows; return the new ones."""
         self._writer.close()
         self._flush()
         self._file.close()
-        self._begin_with(change(self._read()))
+        rows = change(self._read())
+        self._begin_with(rows)
+        return rows
 
     def append(self, columns: Mapping[str, Any]) -> None:
         """Append rows given by columns; they are in the file when this returns.

@@ -6,7 +6,6 @@ replaced by renaming, never rewritten in place.
 """
 
 import contextlib
-import csv
 import hashlib
 import json
 import os
@@ -14,38 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
+from testbed.telemetry.evaluations import EvaluationLog
+from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.journal import Journal
 from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
+from testbed.telemetry.text_files import append_to, replace_text
 from traffic.counters import COUNTS
 
-CURVE_COLUMNS = (
-    "iteration",
-    "time",
-    "accuracy",
-    "loss",
-    "payload_bytes",
-    "message_bytes",
-    "wire_bytes",
-)
-_EVALUATION_SCHEMA = pa.schema(
-    [
-        ("iteration", pa.int64()),
-        ("time", pa.float64()),
-        ("accuracy", pa.float64()),
-        ("loss", pa.float64()),
-        ("payload_bytes", pa.int64()),
-        ("message_bytes", pa.int64()),
-        ("wire_bytes", pa.int64()),
-    ]
-)
 _UPDATE_SCHEMA = pa.schema(
     [(name, pa.from_numpy_dtype(UPDATE[name])) for name in UPDATE.names or ()]
 )
@@ -83,7 +65,7 @@ class Kept:
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The kept rows of evaluations, with a value for each of ``CURVE_COLUMNS``."""
+        """The kept rows of evaluations, with a value for each of ``evaluations.CURVE_COLUMNS``."""
         rows: list[dict[str, Any]] = self.tables["evaluations"].to_pylist()
         return rows
 
@@ -108,7 +90,7 @@ class RunLog:
         manifest: dict[str, Any],
         *,
         kept: Kept | None = None,
-        struck: Callable[[Mapping[str, Any]], None] | None = None,
+        on_fault: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         """Make the directory, or continue with an earlier one.
 
@@ -118,7 +100,7 @@ class RunLog:
             manifest: the entries known at the start; the run's status is added here.
             kept: the part of the earlier directory to begin with. If this call is cut off at any
                 moment, it can be repeated.
-            struck: called with the record of every fault.
+            on_fault: called with the record of every fault.
         """
         if kept is None:
             directory.mkdir(parents=True)
@@ -138,8 +120,8 @@ class RunLog:
             "pid_started": psutil.Process().create_time(),
         }
         if kept is not None:
-            again = kept.resumed | {"at": _now()}
-            self._manifest["resumed"] = [*kept.manifest.get("resumed", ()), again]
+            session = kept.resumed | {"at": _now()}
+            self._manifest["resumed"] = [*kept.manifest.get("resumed", ()), session]
         self._write_manifest()
         if kept is not None:
             # They describe the end of the earlier session.
@@ -147,30 +129,14 @@ class RunLog:
             (directory / "parameters.npy").unlink(missing_ok=True)
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
-        evaluations = tables.get("evaluations")
-        self._evaluations = Journal(directory, "evaluations", _EVALUATION_SCHEMA, evaluations)
+        self._evaluations = EvaluationLog(directory, tables.get("evaluations"))
         self.traffic = directory / "traffic"
         self.traffic.mkdir(exist_ok=kept is not None)
-        counters = tables.get("counters")
-        self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA, counters)
-        self._curve = self._begin_curve([] if evaluations is None else evaluations.to_pylist())
-        self._curve_writer = csv.writer(self._curve, lineterminator="\n")
-        self._events = _appending(directory / "events.jsonl")
+        self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA, tables.get("counters"))
+        self._events = append_to(directory / "events.jsonl")
         self._earlier = _last_time(directory / "events.jsonl")
-        self._hears_of_faults = struck
-        self._struck: dict[str, set[str]] = {}
-        self._faults = self._begin_faults(() if kept is None else kept.faults)
-
-    def _begin_curve(self, rows: Sequence[Mapping[str, float]]) -> IO[str]:
-        path = self.directory / "curve.csv"
-        partial = path.with_suffix(".partial")
-        file = partial.open("w", newline="", encoding="utf-8")
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(CURVE_COLUMNS)
-        writer.writerows([row[name] for name in CURVE_COLUMNS] for row in rows)
-        file.flush()
-        partial.replace(path)
-        return file
+        self._faults = FaultLog(directory, () if kept is None else kept.faults)
+        self._on_fault = on_fault
 
     @property
     def counts(self) -> dict[str, int]:
@@ -178,20 +144,8 @@ class RunLog:
         return {
             "updates": self._updates.rows,
             "evaluations": self._evaluations.rows,
-            "faults": self._fault_count,
+            "faults": self._faults.count,
         }
-
-    def _begin_faults(self, lines: Sequence[str]) -> IO[str]:
-        path = self.directory / "faults.jsonl"
-        partial = path.with_suffix(".partial")
-        file = partial.open("w", encoding="utf-8")
-        file.writelines(line + "\n" for line in lines)
-        file.flush()
-        partial.replace(path)
-        self._fault_count = len(lines)
-        for line in lines:
-            self._note(json.loads(line))
-        return file
 
     def updates(self, rows: npt.NDArray[Any]) -> None:
         """Append rows of ``records.UPDATE``, applied or not."""
@@ -212,7 +166,6 @@ class RunLog:
             evaluations left.
         """
         lost = np.empty(0, UPDATE)
-        curve: list[dict[str, float]] = []
 
         def strike_out(table: pa.Table) -> pa.Table:
             nonlocal lost
@@ -222,23 +175,13 @@ class RunLog:
             rows["iteration"][updates:] = version
             return pa.table({name: rows[name] for name in UPDATE.names or ()})
 
-        def shorten(table: pa.Table) -> pa.Table:
-            shorter = table.filter(table["iteration"].to_numpy() <= version)
-            curve.extend(shorter.to_pylist())
-            return shorter
-
         self._updates.rewrite(strike_out)
-        self._evaluations.rewrite(shorten)
-        self._curve.close()
-        self._curve = self._begin_curve(curve)
-        self._curve_writer = csv.writer(self._curve, lineterminator="\n")
-        return lost, len(curve)
+        self._evaluations.cut_back(version)
+        return lost, self._evaluations.rows
 
     def evaluation(self, row: Mapping[str, float]) -> None:
-        """Append one evaluation, with a value for each of ``CURVE_COLUMNS``."""
-        self._evaluations.append({name: [row[name]] for name in CURVE_COLUMNS})
-        self._curve_writer.writerow([row[name] for name in CURVE_COLUMNS])
-        self._curve.flush()
+        """Append one evaluation, with a value for each of ``evaluations.CURVE_COLUMNS``."""
+        self._evaluations.append(row)
 
     def counters(
         self, devices: Sequence[str], interfaces: Sequence[str], rows: npt.NDArray[Any]
@@ -275,22 +218,14 @@ class RunLog:
             devices: the names of the devices that it strikes.
             host_time: seconds of the host's clock since training began.
         """
-        line = {**record, "devices": list(devices), "host_time": round(host_time, 6)}
-        self._faults.write(json_text(line) + "\n")
-        self._faults.flush()
-        self._fault_count += 1
-        if self._hears_of_faults:
-            self._hears_of_faults(record)
-        self._note(line)
-
-    def _note(self, record: Mapping[str, Any]) -> None:
-        if record["phase"] == "begin":
-            self._struck.setdefault(record["fault"], set()).update(record["devices"])
+        self._faults.append({**record, "devices": list(devices), "host_time": round(host_time, 6)})
+        if self._on_fault:
+            self._on_fault(record)
 
     @property
     def struck(self) -> dict[str, int]:
         """The number of different devices that each kind of fault has struck."""
-        return {kind: len(devices) for kind, devices in self._struck.items()}
+        return self._faults.struck
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> str:
         """Write the final parameters; return the SHA-256 of them as little-endian float32."""
@@ -313,8 +248,7 @@ class RunLog:
         if "evaluations_left_out" in summary:
             self._manifest["evaluations_left_out"] = summary["evaluations_left_out"]["count"]
         self._write_manifest()
-        _replace(self.directory / "summary.json", json_text(summary, indent=2) + "\n")
-        self._curve.close()
+        replace_text(self.directory / "summary.json", json_text(summary, indent=2) + "\n")
         self._events.close()
         self._faults.close()
         self._updates.close()
@@ -322,7 +256,7 @@ class RunLog:
         self._counters.close()
 
     def _write_manifest(self) -> None:
-        _replace(self.directory / "manifest.json", json_text(self._manifest, indent=2) + "\n")
+        replace_text(self.directory / "manifest.json", json_text(self._manifest, indent=2) + "\n")
 
 
 def _structured(table: pa.Table) -> npt.NDArray[Any]:
@@ -331,21 +265,6 @@ def _structured(table: pa.Table) -> npt.NDArray[Any]:
     for name in UPDATE.names or ():
         rows[name] = table[name].to_numpy()
     return rows
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-
-
-def _appending(path: Path) -> IO[str]:
-    """Open a file of lines to append to, and end a last line that a kill cut off."""
-    cut_off = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-    file = path.open("a", encoding="utf-8")
-    if cut_off:
-        file.write("\n")
-    return file
 
 
 def _last_time(path: Path) -> float:

@@ -93,7 +93,7 @@ class ParameterService(Stateful):
         finished: True if the run's updates are complete.
     """
 
-    made_anew = frozenset(
+    not_saved = frozenset(
         {"half", "_updates", "_evaluate_every", "_observer", "_exact", "_broadcasts"}
     )
 

@@ -28,13 +28,8 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.updates import DenseUpdate, FloatVector, IndexVector, SparseUpdate, Update, as_bytes
 from testbed.wire import WireError
 from testbed.wire.compression import Zstandard
-from testbed.wire.indices import (
-    INDEX_CODINGS,
-    IndexCoding,
-    Sized,
-    most_compressible,
-    shortest,
-)
+from testbed.wire.indices import INDEX_CODINGS, most_compressible, shortest
+from testbed.wire.indices.coding import IndexCoding, Sized
 from testbed.wire.values import VALUE_CODINGS
 
 if sys.byteorder != "little":

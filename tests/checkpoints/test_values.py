@@ -180,7 +180,7 @@ def test_cut_back_leaves_no_checkpoint_of_a_later_version(
 
 
 class Counter(Stateful):
-    made_anew = frozenset({"double"})
+    not_saved = frozenset({"double"})
 
     def __init__(self) -> None:
         self.vector = np.zeros(3)
@@ -192,7 +192,7 @@ class Counter(Stateful):
 
 
 class Longer(Counter):
-    made_anew = frozenset({"file"})
+    not_saved = frozenset({"file"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,6 +215,6 @@ def test_arrays_are_filled_in_place() -> None:
     assert other.double().tolist() == [10, 10, 10]
 
 
-def test_a_state_with_an_attribute_made_anew_is_refused() -> None:
-    with pytest.raises(ValueError, match="Longer makes file anew"):
+def test_a_state_with_an_attribute_that_is_not_saved_is_refused() -> None:
+    with pytest.raises(ValueError, match="Longer does not save file"):
         Longer().restore({"file": 3})

@@ -427,7 +427,7 @@ def test_a_port_in_use_is_refused_before_anything_is_started(command: CommandLin
         for verb in ("run", "simulate"):
             options = (verb, command.spec(SERVED), "--out", command.out, "--metrics-port", port)
             said = assert_one_sentence(command.do(*map(str, options)), 2)
-            assert f"--metrics-port {port}: somebody serves there already" in said
+            assert f"--metrics-port {port}: the port is in use already" in said
     assert not command.out.exists()
 
 

@@ -36,6 +36,16 @@ def draw(workers: int, size: int = BATCH, seed: int = 0) -> Batches:
     return torch.from_numpy(images), torch.from_numpy(labels), torch.from_numpy(indices)
 
 
+def batched_learner(
+    model: str | nn.Module, size: int = BATCH, device: str = "cpu", *, padded: bool = False
+) -> BatchedLearner:
+    """Make a batched learner of the dataset that ``draw`` draws from."""
+    images, labels = map(
+        torch.from_numpy, (load("digits").train_images, load("digits").train_labels)
+    )
+    return BatchedLearner(model, size, images, labels, device, padded)
+
+
 def versions(model: str, workers: int) -> Tensor:
     drawn = [initialise(model, "torch", np.random.default_rng(i)) for i in range(workers)]
     return torch.from_numpy(np.stack(drawn))
@@ -71,26 +81,26 @@ def assert_same(
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("model", MODELS)
 def test_gradients_equal_the_serial_learner_s(model: str, padded: bool) -> None:
-    learner, batched = Learner(model, BATCH), BatchedLearner(model, BATCH, padded=padded)
+    learner, batched = Learner(model, BATCH), batched_learner(model, padded=padded)
     assert batched.layout == learner.layout
     for workers in (1, 2, 3, 18):
         parameters = versions(model, workers)
-        images, labels, _ = draw(workers, seed=workers)
+        images, labels, indices = draw(workers, seed=workers)
         want = serial(learner, parameters, images, labels)
-        assert_same(learner, batched.gradients(parameters, images, labels), want)
+        assert_same(learner, batched.gradients(parameters, indices), want)
         apart = [row.clone() for row in parameters]
-        assert_same(learner, batched.gradients(apart, images, labels), want)
+        assert_same(learner, batched.gradients(apart, indices), want)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("model", MODELS)
 def test_gradients_of_one_version_equal_the_serial_learner_s(model: str, padded: bool) -> None:
-    learner, batched = Learner(model, BATCH), BatchedLearner(model, BATCH, padded=padded)
+    learner, batched = Learner(model, BATCH), batched_learner(model, padded=padded)
     parameters = versions(model, 1)[0]
     for workers in (1, 2, 3, 18):
-        images, labels, _ = draw(workers, seed=workers)
+        images, labels, indices = draw(workers, seed=workers)
         want = serial(learner, parameters.expand(workers, -1), images, labels)
-        assert_same(learner, batched.shared(parameters, images, labels), want)
+        assert_same(learner, batched.shared(parameters, indices), want)
 
 
 def _wide() -> nn.Module:
@@ -145,15 +155,11 @@ def test_gradients_of_other_models_equal_the_serial_learner_s(
     )
     if shared:
         stacked = stacked[:1].expand(workers, -1)
-    images, labels, _ = draw(workers, size)
+    images, labels, indices = draw(workers, size)
     learner, module = Learner(make(), size), make()
     before = copy.deepcopy(module.state_dict())
-    batched = BatchedLearner(module, size, padded=padded)
-    got = (
-        batched.shared(stacked[0], images, labels)
-        if shared
-        else batched.gradients(stacked, images, labels)
-    )
+    batched = batched_learner(module, size, padded=padded)
+    got = batched.shared(stacked[0], indices) if shared else batched.gradients(stacked, indices)
     assert_same(learner, got, serial(learner, stacked, images, labels))
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name])
@@ -163,72 +169,54 @@ def test_gradients_of_other_models_equal_the_serial_learner_s(
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("model", ["cnn", "mlp"])
 def test_a_workers_gradient_does_not_depend_on_the_others(model: str, padded: bool) -> None:
-    batched = BatchedLearner(model, BATCH, padded=padded)
-    parameters, (images, labels, _) = versions(model, 6), draw(6)
-    want = [t.clone() for t in batched.gradients(parameters, images, labels)]
+    batched = batched_learner(model, padded=padded)
+    parameters, (_, _, indices) = versions(model, 6), draw(6)
+    want = [t.clone() for t in batched.gradients(parameters, indices)]
     broken = parameters.clone()
     broken[3:] = torch.nan
-    gradients, losses = batched.gradients(broken, images, labels)
+    gradients, losses = batched.gradients(broken, indices)
     assert losses[3:].isnan().all()
     torch.testing.assert_close(gradients[:3], want[0][:3])
     # Fewer workers than before in the same block: the rest of its old content has no effect.
-    gradients, losses = batched.gradients(parameters[:5], images[:5], labels[:5])
+    gradients, losses = batched.gradients(parameters[:5], indices[:5])
     torch.testing.assert_close(gradients, want[0][:5])
     torch.testing.assert_close(losses, want[1][:5])
     order = torch.tensor([5, 0, 4, 2, 1, 3])
-    gradients, _ = batched.gradients(parameters[order], images[order], labels[order])
+    gradients, _ = batched.gradients(parameters[order], indices[order])
     torch.testing.assert_close(gradients, want[0][order])
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("workers", [1, 3, 20])
 def test_memory_may_be_given_and_parameters_may_change_in_place(workers: int, padded: bool) -> None:
-    learner, batched = Learner("mlp", BATCH), BatchedLearner("mlp", BATCH, padded=padded)
+    learner, batched = Learner("mlp", BATCH), batched_learner("mlp", padded=padded)
     total = learner.layout.total
     store = torch.zeros(workers + 2, total + 5)
     parameters, wide = store[1:-1, 2 : 2 + total], torch.full((workers + 2, total + 3), 7.0)
     out = wide[1:-1, 1 : 1 + total]
-    images, labels, _ = draw(workers)
+    images, labels, indices = draw(workers)
     for step in range(3):
         parameters.copy_(versions("mlp", workers + step)[step:])
-        gradients, losses = batched.gradients(parameters, images, labels, out)
+        gradients, losses = batched.gradients(parameters, indices, out)
         assert gradients is out
         assert_same(learner, (gradients, losses), serial(learner, parameters, images, labels))
-    own, _ = batched.gradients(parameters, images, labels)
+    own, _ = batched.gradients(parameters, indices)
     assert torch.equal(own, out)
     wide[1:-1, 1 : 1 + total] = 7
     assert (wide == 7).all()
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_indices_into_the_attached_dataset_act_as_the_batches(padded: bool) -> None:
-    batched = BatchedLearner("mlp", BATCH, padded=padded)
-    parameters, (images, labels, indices) = versions("mlp", 19), draw(19)
-    with pytest.raises(ValueError, match="call attach first"):
-        batched.gradients_of(parameters, indices)
-    dataset = load("digits")
-    batched.attach(torch.from_numpy(dataset.train_images), torch.from_numpy(dataset.train_labels))
-    want = [t.clone() for t in batched.gradients(parameters, images, labels)]
-    got = batched.gradients_of(parameters, indices)
-    assert torch.equal(got[0], want[0])
-    assert torch.equal(got[1], want[1])
-    want = [t.clone() for t in batched.shared(parameters[0], images, labels)]
-    got = batched.shared_of(parameters[0], indices)
-    assert torch.equal(got[0], want[0])
-    assert torch.equal(got[1], want[1])
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_more_workers_than_the_largest_padded_block_are_computed(shared: bool) -> None:
     workers = SIZES[-1] + 3
     parameters = torch.randn(workers, 7850, generator=torch.Generator().manual_seed(1)) / 28
-    images, labels, _ = draw(workers, 2)
-    learner, batched = Learner(_linear(), 2), BatchedLearner(_linear(), 2, padded=True)
+    images, labels, indices = draw(workers, 2)
+    learner, batched = Learner(_linear(), 2), batched_learner(_linear(), 2, padded=True)
     if shared:
         parameters = parameters[:1].expand(workers, -1)
-        got = batched.shared(parameters[0], images, labels)
+        got = batched.shared(parameters[0], indices)
     else:
-        got = batched.gradients(list(parameters), images, labels)
+        got = batched.gradients(list(parameters), indices)
     assert_same(learner, got, serial(learner, parameters, images, labels))
 
 
@@ -273,17 +261,16 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @pytest.mark.parametrize("shared", [False, True])
 def test_operations_are_few_and_all_on_the_device(model: str, most: int, shared: bool) -> None:
     # The meta device computes nothing, so a read back from it would fail.
-    batched, (_, _, indices) = BatchedLearner(model, BATCH, "meta"), draw(18)
-    batched.attach(torch.empty(60, 1, 28, 28), torch.empty(60, dtype=torch.int64))
+    batched, (_, _, indices) = batched_learner(model, device="meta"), draw(18)
     parameters = torch.empty(18, batched.layout.total, device="meta")
-    batched.gradients_of(parameters, indices)
-    batched.shared_of(parameters[0], indices)
+    batched.gradients(parameters, indices)
+    batched.shared(parameters[0], indices)
     here, apart = indices.to("meta"), list(parameters)
     with _Operations() as seen:
         if shared:
-            gradients, losses = batched.shared_of(parameters[0], here)
+            gradients, losses = batched.shared(parameters[0], here)
         else:
-            gradients, losses = batched.gradients_of(apart, here)
+            gradients, losses = batched.gradients(apart, here)
     assert seen.devices == {"meta"}
     assert seen.count < most
     assert gradients.shape == parameters.shape
@@ -291,25 +278,20 @@ def test_operations_are_few_and_all_on_the_device(model: str, most: int, shared:
 
 
 def test_inputs_that_do_not_match_are_refused() -> None:
-    batched = BatchedLearner("mlp", BATCH)
-    parameters, (images, labels, indices) = versions("mlp", 2), draw(2)
+    batched = batched_learner("mlp")
+    parameters, (_, _, indices) = versions("mlp", 2), draw(2)
     with pytest.raises(ValueError, match="where 2 workers need 2 of 109386"):
-        batched.gradients(parameters[:1], images, labels)
+        batched.gradients(parameters[:1], indices)
     with pytest.raises(ValueError, match="where 2 workers need 2 of 109386"):
-        batched.gradients([row[1:] for row in parameters], images, labels)
+        batched.gradients([row[1:] for row in parameters], indices)
     with pytest.raises(ValueError, match="0 parameter vectors"):
-        batched.gradients([], images, labels)
+        batched.gradients([], indices)
     with pytest.raises(ValueError, match="no batches of the 10 announced"):
-        batched.gradients(parameters, images[:, :9], labels[:, :9])
-    with pytest.raises(ValueError, match="no batches of the 10 announced"):
-        batched.gradients(parameters, images, labels[:1])
+        batched.gradients(parameters, indices[:, 1:])
     with pytest.raises(ValueError, match="do not go into"):
-        batched.gradients(parameters, images, labels, torch.empty(3, 109386))
-    batched.attach(images.flatten(0, 1), labels.flatten())
-    with pytest.raises(ValueError, match="no batches of the 10 announced"):
-        batched.gradients_of(parameters, indices[:, 1:])
+        batched.gradients(parameters, indices, torch.empty(3, 109386))
     with pytest.raises(ValueError, match="no workers"):
-        batched.gradients(parameters[:0], images[:0], labels[:0])
+        batched.gradients(parameters[:0], indices[:0])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -320,11 +302,11 @@ def test_gradients_on_cuda_equal_the_serial_learner_s(make: Callable[[], nn.Modu
     parameters = torch.stack(
         [nn.utils.parameters_to_vector(make().parameters()).detach() for _ in range(workers)]
     )
-    images, labels, _ = draw(workers)
-    learner, batched = Learner(make(), BATCH), BatchedLearner(make(), BATCH, "cuda")
+    images, labels, indices = draw(workers)
+    learner, batched = Learner(make(), BATCH), batched_learner(make(), device="cuda")
     want = serial(learner, parameters, images, labels)
     for _ in range(3):  # recorded, then replayed
-        assert_same(learner, batched.gradients(parameters.cuda(), images, labels), want)
+        assert_same(learner, batched.gradients(parameters.cuda(), indices), want)
     want = serial(learner, parameters[:1].expand(workers, -1), images, labels)
     for _ in range(3):
-        assert_same(learner, batched.shared(parameters[0].cuda(), images, labels), want)
+        assert_same(learner, batched.shared(parameters[0].cuda(), indices), want)

@@ -38,7 +38,7 @@ def name_of(label: str) -> dict[str, str]:
 def test_a_port_that_is_in_use_is_refused_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SpecError, match=f"--metrics-port {port}: somebody serves there"):
+        with pytest.raises(SpecError, match=f"--metrics-port {port}: the port is in use"):
             Exporter(port)
 
 

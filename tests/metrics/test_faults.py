@@ -22,6 +22,7 @@ from testbed.telemetry.texts import RESUMED, TRAINING
 from tests.metrics.running import Samples, page, planned, samples, simulated
 
 RUN = (("algorithm", "asgd"),)
+NOTHING = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
 
 
 def exported(run: LiveRun | ReplayedRun) -> Samples:
@@ -54,7 +55,7 @@ def virtual(workers: int, **sections: Any) -> dict[str, Any]:
 
 def test_simulated_devices_are_frozen_killed_cut_off_and_recover() -> None:
     run = LiveRun(planned(**virtual(6)), "time-1")
-    run.simulated(np.zeros(0, UPDATE), 0.0, {})
+    run.simulated(np.zeros(0, UPDATE), 0.0, NOTHING)
     assert states(exported(run)) == {"training": 6, "frozen": 0, "dead": 0, "cut": 0}
     run.fault(record("freeze", 0, 1))
     run.fault(record("freeze", 1, rule=1))

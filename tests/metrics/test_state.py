@@ -12,7 +12,7 @@ from testbed.telemetry.records import UPDATE
 SLOW_AND_FAST = [{"share": 0.25, "factor": 10.0}, {"share": 0.75, "factor": 1.0}]
 
 
-def state(classes: DeviceClasses | None = None, workers: int = 4) -> RunState:
+def run_state(classes: DeviceClasses | None = None, workers: int = 4) -> RunState:
     classes = classes or device_classes({}, 1, workers)
     names = tuple(f"worker-{i}" for i in range(workers))
     return RunState("name/time", "asgd", {}, 100, classes, names)
@@ -36,52 +36,52 @@ def test_a_bucket_includes_its_upper_bound(values: list[int]) -> None:
 
 
 def test_updates_are_counted_by_class_and_worker() -> None:
-    one = state(DeviceClasses(("fast", "slow"), np.array([0, 1, 1, 0])))
-    one.took_in(rows([0, 1, 2, 2, 3], [True, True, True, False, True]))
-    one.took_in(rows([1], [True]))
-    assert (one.updates, one.dropped) == (5, 1)
-    assert one.class_updates.tolist() == [2, 3]
-    assert one.worker_updates.tolist() == [1, 2, 1, 1]
-    assert one.worker_message_bytes.tolist() == [30, 60, 60, 30]
-    assert one.ingress == {"payload": 60, "message": 180, "wire": 0}
-    one.came_in(payload=50, message=200, wire=300)  # a ledger of an earlier moment
-    assert one.ingress == {"payload": 60, "message": 200, "wire": 300}
-    one.took_in(rows([1], [True]))  # 20 message bytes of it are in that ledger already
-    assert one.ingress == {"payload": 70, "message": 210, "wire": 300}
+    state = run_state(DeviceClasses(("fast", "slow"), np.array([0, 1, 1, 0])))
+    state.add_updates(rows([0, 1, 2, 2, 3], [True, True, True, False, True]))
+    state.add_updates(rows([1], [True]))
+    assert (state.updates, state.dropped) == (5, 1)
+    assert state.class_updates.tolist() == [2, 3]
+    assert state.worker_updates.tolist() == [1, 2, 1, 1]
+    assert state.worker_message_bytes.tolist() == [30, 60, 60, 30]
+    assert state.ingress == {"payload": 60, "message": 180, "wire": 0}
+    state.raise_ingress(payload=50, message=200, wire=300)  # a ledger of an earlier moment
+    assert state.ingress == {"payload": 60, "message": 200, "wire": 300}
+    state.add_updates(rows([1], [True]))  # 20 message bytes of it are in that ledger already
+    assert state.ingress == {"payload": 70, "message": 210, "wire": 300}
 
 
 def test_the_bytes_that_an_accuracy_took_are_kept() -> None:
-    one = state()
+    state = run_state()
     for updates, percent in enumerate((50, 90, 80, 96)):
         sizes = {f"{layer}_bytes": updates * 100 for layer in ("payload", "message", "wire")}
-        one.evaluated({"iteration": updates, "accuracy": percent, "loss": 1.0, **sizes})
-    assert {accuracy: sizes["wire"] for accuracy, sizes in one.reached.items()} == {
+        state.take_evaluation({"iteration": updates, "accuracy": percent, "loss": 1.0, **sizes})
+    assert {accuracy: sizes["wire"] for accuracy, sizes in state.reached.items()} == {
         0.8: 100,
         0.9: 100,
         0.95: 300,
     }
-    assert one.evaluation is not None
-    assert one.evaluation.updates == 3
-    assert one.evaluation.accuracy == pytest.approx(0.96)
+    assert state.evaluation is not None
+    assert state.evaluation.updates == 3
+    assert state.evaluation.accuracy == pytest.approx(0.96)
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
-    one = state()
-    one.measure_rate(0.0)
-    assert one.rate is None
+    state = run_state()
+    state.measure_rate(0.0)
+    assert state.rate is None
     for second in range(1, 31):
-        one.updates += 10 if second <= 15 else 2
-        one.measure_rate(float(second))
+        state.updates += 10 if second <= 15 else 2
+        state.measure_rate(float(second))
         if second == 15:
-            assert one.rate == pytest.approx(10)
-    assert one.rate == pytest.approx(2)
+            assert state.rate == pytest.approx(10)
+    assert state.rate == pytest.approx(2)
 
 
 def test_classes_are_named_after_their_factors() -> None:
     assert device_classes({"compute": {}}, 1, 7).names == (ALL,)
-    one = device_classes({"compute": {"classes": SLOW_AND_FAST}, "waiting": {}}, 1, 8)
-    assert one.names == ("compute-x1", "compute-x10")
-    assert one.sizes.tolist() == [6, 2]
+    state = device_classes({"compute": {"classes": SLOW_AND_FAST}, "waiting": {}}, 1, 8)
+    assert state.names == ("compute-x1", "compute-x10")
+    assert state.sizes.tolist() == [6, 2]
     # Both sections shuffle the devices alike, so that their classes are nested.
     halves = [{"share": 0.5, "factor": 2.0}, {"share": 0.5, "factor": 0.5}]
     both = device_classes(
@@ -98,7 +98,7 @@ def test_classes_are_named_after_their_factors() -> None:
 @given(st.integers(1, 200), st.integers(0, 5))
 def test_class_names_are_bounded_and_the_same_each_time(devices: int, seed: int) -> None:
     sections = {"compute": {"classes": SLOW_AND_FAST}, "waiting": {"classes": SLOW_AND_FAST}}
-    one, again = (device_classes(sections, seed, devices) for _ in range(2))
-    assert set(one.names) <= {"compute-x10+waiting-x10", "compute-x1+waiting-x1"}
-    assert one.names == again.names and one.of_device.tolist() == again.of_device.tolist()
-    assert one.sizes.sum() == devices
+    state, again = (device_classes(sections, seed, devices) for _ in range(2))
+    assert set(state.names) <= {"compute-x10+waiting-x10", "compute-x1+waiting-x1"}
+    assert state.names == again.names and state.of_device.tolist() == again.of_device.tolist()
+    assert state.sizes.sum() == devices

@@ -14,8 +14,9 @@ import pytest
 from testbed.faults.fault import Fault
 from testbed.results.reading.faults import read_faults
 from testbed.results.reading.journals import read_columns
+from testbed.telemetry.evaluations import CURVE_COLUMNS
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.run_log import COUNTER_COLUMNS, CURVE_COLUMNS, Kept, RunLog
+from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept, RunLog
 
 
 def rows(first: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
@@ -188,7 +189,7 @@ def test_resuming_may_be_interrupted_at_any_moment(
 
 def test_faults_are_written_reported_and_counted_once_per_device(tmp_path: Path) -> None:
     heard: list[Any] = []
-    log = RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"}, struck=heard.append)
+    log = RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"}, on_fault=heard.append)
     freeze = Fault(0, "freeze", 2.0)
     records = [
         (freeze.record("begin", (3, 4), 1.0, 7), ["worker-3", "worker-4"]),

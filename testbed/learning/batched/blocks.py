@@ -5,22 +5,20 @@ separate tensors are copied into a block first, as a serial learner would copy e
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from testbed.learning.batched.block_computation import BlockComputation, Model
 from testbed.learning.batched.chain import WorkersChain, template
 from testbed.learning.batched.module import OneByOne, WorkersModule
-from testbed.learning.fast.layers import Layer
-from testbed.updates import Layout
+from testbed.learning.models import layout_of
 
 Parameters: TypeAlias = Tensor | Sequence[Tensor]
 """One vector per worker, stacked or not."""
 Fill: TypeAlias = Callable[[Tensor, Tensor, slice], None]
 """A function that writes the images and labels of some workers into the given tensors."""
-Workers: TypeAlias = WorkersChain | WorkersModule | OneByOne
 
 _CACHE = 4 << 20
 """Bytes of activations that a block may have: room for two workers of the CNN, the fastest size."""
@@ -28,55 +26,16 @@ _LARGEST = 16
 """The most workers per block; more save next to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A module that blocks are made of.
+def describe(module: nn.Module, batch_size: int, device: torch.device) -> Model:
+    """Return the description of a module from which blocks are made."""
+    return Model(module, layout_of(module), batch_size, device, template(module))
 
-    Attributes:
-        module: its structure.
-        layout: the positions of its parameters in a flat vector.
-        batch_size: b, images per worker.
-        device: the device that computes.
-        chain: the layers of its chain, or None if it has none.
-    """
 
-    module: nn.Module
-    layout: Layout
-    batch_size: int
-    device: torch.device
-    chain: tuple[Layer, ...] | None
-
-    @staticmethod
-    def of(module: nn.Module, batch_size: int, device: torch.device) -> "Model":
-        """Make the description of a module."""
-        named = dict(module.named_parameters())
-        layout = Layout(tuple(named), tuple(p.numel() for p in named.values()))
-        return Model(module, layout, batch_size, device, template(module))
-
-    def block(self, workers: int, shared: bool) -> WorkersChain | WorkersModule:
-        """Make a block that computes all its workers at once."""
-        if self.chain is not None:
-            return WorkersChain(
-                module=self.module,
-                layout=self.layout,
-                workers=workers,
-                batch_size=self.batch_size,
-                shared=shared,
-                device=self.device,
-                template=self.chain,
-            )
-        return WorkersModule(
-            module=self.module,
-            layout=self.layout,
-            workers=workers,
-            batch_size=self.batch_size,
-            shared=shared,
-            device=self.device,
-        )
-
-    def rows(self, count: int) -> Tensor:
-        """Allocate memory for parameter vectors, float32, (count, |Θ|)."""
-        return torch.zeros(count, self.layout.total, device=self.device)
+def block_of(model: Model, workers: int, *, shared: bool) -> BlockComputation:
+    """Make a block that computes all its workers at once."""
+    if model.chain is not None:
+        return WorkersChain(model, model.chain, workers, shared=shared)
+    return WorkersModule(model, workers, shared=shared)
 
 
 class CachedBlocks:
@@ -90,7 +49,7 @@ class CachedBlocks:
         self._convolves = any(
             isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in model.module.modules()
         )
-        self._blocks: dict[tuple[int, bool], Workers] = {}
+        self._blocks: dict[tuple[int, bool], BlockComputation] = {}
         self._gradients, self._copies = model.rows(0), model.rows(0)
         self._losses = torch.zeros(0)
 
@@ -138,14 +97,14 @@ class CachedBlocks:
         block.run()
         return block.losses
 
-    def _block(self, workers: int, shared: bool) -> Workers:
+    def _block(self, workers: int, shared: bool) -> BlockComputation:
         key = (workers, shared)
         if key not in self._blocks:
             one_by_one = self._model.chain is None and (workers == 1 or self._convolves)
             self._blocks[key] = (
-                OneByOne(self._model.module, workers, self._model.batch_size)
+                OneByOne(self._model, workers)
                 if one_by_one
-                else self._model.block(workers, shared)
+                else block_of(self._model, workers, shared=shared)
             )
         return self._blocks[key]
 

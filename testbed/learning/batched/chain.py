@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from testbed.learning.batched.block_computation import BlockComputation, Model
 from testbed.learning.batched.layers import (
     Block,
     WorkersDense,
@@ -30,45 +31,24 @@ from testbed.learning.fast.layers import (
 )
 from testbed.learning.fast.winograd import WinogradConvolution
 from testbed.learning.models import IMAGE
-from testbed.updates import Layout
 
 
-class WorkersChain:
-    """A row of layers, ending in softmax cross-entropy, on a block of workers' batches.
+class WorkersChain(BlockComputation):
+    """A row of layers, ending in softmax cross-entropy, on a block of workers' batches."""
 
-    Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
-        labels: int64, (workers, b), contiguous: the caller writes the labels here.
-        losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
-    """
-
-    def __init__(
-        self,
-        *,
-        module: nn.Module,
-        layout: Layout,
-        workers: int,
-        batch_size: int,
-        shared: bool,
-        device: torch.device,
-        template: Sequence[Layer],
-    ) -> None:
+    def __init__(self, model: Model, chain: Sequence[Layer], workers: int, *, shared: bool) -> None:
         """Allocate the memory for a block.
 
         Args:
-            module: the shapes of its parameters are read.
-            layout: the positions of its parameters in a flat vector.
-            workers: the number of workers.
-            batch_size: b, images per worker.
+            chain: the model's layers, from the function ``template``.
             shared: True if all workers have one version of the parameters.
-            device: the device that computes.
-            template: the module's layers, from the function ``template``.
         """
+        batch_size = model.batch_size
         self._batch_size = batch_size
         images, kernels = workers * batch_size, 1 if shared else workers
-        weights = iter([p.shape for p in module.parameters()][::2])
-        with torch.device(device):
-            self._layers = [_for_block(one, weights, images, workers, kernels) for one in template]
+        weights = iter([p.shape for p in model.module.parameters()][::2])
+        with torch.device(model.device):
+            self._layers = [_for_block(layer, weights, images, workers, kernels) for layer in chain]
             self._logits = torch.empty(self._layers[-1].output_shape)
             self._log_probabilities = torch.empty_like(self._logits)
             self._labels = torch.zeros(images, 1, dtype=torch.int64)
@@ -86,19 +66,11 @@ class WorkersChain:
         self._values: Block | None = None
         self._gradients: Block | None = None
         self._lasting: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        starts = [part.start for part in layout.slices]
+        starts = [part.start for part in model.layout.slices]
         for i, layer in enumerate(self._with_parameters):
             layer.place(starts[2 * i], starts[2 * i + 1])
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        """Set where parameters are read and gradients written, until the next call.
-
-        Args:
-            parameters: float32, (workers, |Θ|), rows contiguous; (1, |Θ|) if shared.
-            gradients: float32, (workers, |Θ|), rows contiguous.
-            lasting: True if the gradients are always part of the same memory in calls that say so;
-                views of it are then kept instead of made again.
-        """
         if self._values is None or not self._values.same(parameters):
             self._values = Block.of(parameters)
             with torch.inference_mode():
@@ -122,7 +94,6 @@ class WorkersChain:
             ]
 
     def run(self) -> None:
-        """Compute ``losses`` and the gradients from ``images``, ``labels`` and the parameters."""
         with torch.inference_mode():
             for layer in self._layers:
                 layer.forward()
@@ -149,10 +120,10 @@ def template(module: nn.Module) -> tuple[Layer, ...] | None:
 
 
 def _for_block(
-    one: Layer, weights: Iterator[torch.Size], images: int, workers: int, kernels: int
+    layer: Layer, weights: Iterator[torch.Size], images: int, workers: int, kernels: int
 ) -> Layer:
-    shape = (images, *one.x.shape[1:])
-    match one:
+    shape = (images, *layer.x.shape[1:])
+    match layer:
         case Dense():
             return WorkersDense(shape, next(weights)[0], workers, kernels)
         case PatchConvolution():
@@ -160,10 +131,10 @@ def _for_block(
             return WorkersPatchConvolution(shape, outputs, size, workers, kernels)
         case WinogradConvolution():
             return WorkersWinogradConvolution(shape, next(weights)[0], workers, kernels)
-        case MaxPool() if one.size == [2, 2] and shape[1] % 2 == shape[2] % 2 == 0:
+        case MaxPool() if layer.size == [2, 2] and shape[1] % 2 == shape[2] % 2 == 0:
             return PairwiseMaxPool(shape)
         case MaxPool():
-            return MaxPool(shape, one.size[0])
+            return MaxPool(shape, layer.size[0])
         case Relu() | Flatten():
-            return type(one)(shape)
-    raise TypeError(f"{type(one).__name__} has no form for several workers; add it here")
+            return type(layer)(shape)
+    raise TypeError(f"{type(layer).__name__} has no form for several workers; add it here")

@@ -12,40 +12,27 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from testbed.learning.batched.block_computation import BlockComputation, Model
 from testbed.learning.learner import Learner
 from testbed.learning.models import IMAGE
-from testbed.updates import Layout
 
 
-class OneByOne:
-    """A block of workers whose gradients a serial learner computes in turn, on a processor.
+class OneByOne(BlockComputation):
+    """A block of workers whose gradients a serial learner computes in turn, on a processor."""
 
-    Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
-        labels: int64, (workers, b), contiguous: the caller writes the labels here.
-        losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
-    """
-
-    def __init__(self, module: nn.Module, workers: int, batch_size: int) -> None:
+    def __init__(self, model: Model, workers: int) -> None:
         """Allocate the memory for a block; the module is copied."""
-        self._learner = Learner(copy.deepcopy(module), batch_size)
+        batch_size = model.batch_size
+        self._learner = Learner(copy.deepcopy(model.module), batch_size)
         self.images = torch.zeros(workers, batch_size, *IMAGE)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64)
         self.losses = torch.zeros(workers)
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        """Set where parameters are read and gradients written, until the next call.
-
-        Args:
-            parameters: float32, (workers, |Θ|), or (1, |Θ|) if shared.
-            gradients: float32, (workers, |Θ|).
-            lasting: ignored here; see ``WorkersChain``.
-        """
         self._values = parameters.expand(len(gradients), -1).numpy()
         self._gradients = gradients.numpy()
 
     def run(self) -> None:
-        """Compute ``losses`` and the gradients from ``images``, ``labels`` and the parameters."""
         batches = zip(self.images.numpy(), self.labels.numpy(), strict=True)
         for worker, (images, labels) in enumerate(batches):
             self._learner.parameters[:] = self._values[worker]
@@ -53,36 +40,13 @@ class OneByOne:
             self.losses[worker] = loss
 
 
-class WorkersModule:
-    """A module on a block of workers' batches, computed all at once.
+class WorkersModule(BlockComputation):
+    """A module on a block of workers' batches, computed all at once."""
 
-    Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
-        labels: int64, (workers, b), contiguous: the caller writes the labels here.
-        losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
-    """
-
-    def __init__(
-        self,
-        *,
-        module: nn.Module,
-        layout: Layout,
-        workers: int,
-        batch_size: int,
-        shared: bool,
-        device: torch.device,
-    ) -> None:
-        """Allocate the memory for a block.
-
-        Args:
-            module: its structure and buffers are read.
-            layout: the positions of its parameters in a flat vector.
-            workers: the number of workers.
-            batch_size: b, images per worker.
-            shared: True if all workers have one version of the parameters.
-            device: the device that computes.
-        """
-        self._module, self._layout = module, layout
+    def __init__(self, model: Model, workers: int, *, shared: bool) -> None:
+        """Allocate the memory for a block; ``shared``: all workers have one version."""
+        module, batch_size, device = model.module, model.batch_size, model.device
+        self._module, self._layout = module, model.layout
         self._shared = shared
         self._shapes = [p.shape for p in module.parameters()]
         self._buffers = {name: buffer.to(device) for name, buffer in module.named_buffers()}
@@ -91,13 +55,6 @@ class WorkersModule:
         self.losses = torch.zeros(workers, device=device)
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        """Set where parameters are read and gradients written, until the next call.
-
-        Args:
-            parameters: float32, (workers, |Θ|), rows contiguous; (1, |Θ|) if shared.
-            gradients: float32, (workers, |Θ|), rows contiguous.
-            lasting: ignored here; see ``WorkersChain``.
-        """
         self._values = self._named(parameters)
         self._gradients = self._named(gradients)
 
@@ -109,7 +66,6 @@ class WorkersModule:
         }
 
     def run(self) -> None:
-        """Compute ``losses`` and the gradients from ``images``, ``labels`` and the parameters."""
         values = {n: v[0] for n, v in self._values.items()} if self._shared else self._values
         each = vmap(
             grad_and_value(self._loss),

@@ -9,7 +9,8 @@ recording, on the same memory, so this path can be tested without an accelerator
 import torch
 from torch import Tensor
 
-from testbed.learning.batched.blocks import Fill, Model, Parameters, Workers
+from testbed.learning.batched.block_computation import BlockComputation, Model
+from testbed.learning.batched.blocks import Fill, Parameters, block_of
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Workers per block; more than the last size are computed in several blocks."""
@@ -26,13 +27,13 @@ class Replay:
         gradients: float32, (workers, |Θ|): read by the caller, after ``run``.
     """
 
-    block: Workers
+    block: BlockComputation
     parameters: Tensor
     gradients: Tensor
 
     def __init__(self, model: Model, workers: int, shared: bool) -> None:
         """Allocate the memory for a block."""
-        self.block = model.block(workers, shared)
+        self.block = block_of(model, workers, shared=shared)
         self.parameters = model.rows(1 if shared else workers)
         self.gradients = model.rows(workers)
         self.block.bind(self.parameters, self.gradients, lasting=True)

@@ -1,7 +1,6 @@
 """A peer's connections to the other peers: connecting, sending, receiving and disconnecting."""
 
 import hmac
-import math
 import select
 import selectors
 import socket
@@ -10,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from testbed.roles.evaluation.snapshots import NoRoomError, SnapshotQueue, UnreadableError
 from testbed.roles.orders import OrderChannel
+from testbed.roles.peer.evaluator_link import EvaluatorLink
 from testbed.roles.reporting import Report
 from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
@@ -19,16 +18,13 @@ from testbed.roles.transport.greeting import call
 from testbed.roles.transport.kernel_queues import under_way, unread
 from testbed.roles.transport.sending import Pieces
 from testbed.training.settings import PORT, Settings
-from testbed.updates import FloatVector, as_bytes
+from testbed.updates import FloatVector
 from testbed.wire import WireError
-from testbed.wire.encodings import DENSE
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
-MEETING_TIMEOUT = 60.0
+CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
-EVALUATOR_TIMEOUT = 600.0
-"""Seconds that the evaluator may take for one evaluation, when a peer waits for it."""
-PARTING_TIMEOUT = 30.0
+CLOSING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections after training."""
 
 
@@ -68,19 +64,17 @@ class PeerConnections:
         self._scratch = memoryview(bytearray(4 * parameters + 4096))
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
         self._peers: dict[int, Connection] = {}
-        self._strangers: set[Connection] = set()
+        self._unidentified: set[Connection] = set()
         self._received: deque[tuple[int, Frame]] = deque()
-        self._evaluator: Connection | None = None
-        self._snapshots = SnapshotQueue(4 * parameters, spill)
-        self._evaluator_heard = -math.inf
-        self._parting = False
+        self._evaluator = EvaluatorLink(4 * parameters, report, spill)
+        self._disconnecting = False
         self._reading: int | None = -1
         self._lost: list[int] = []
         self._listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(report.event, "warning")
         self._accepting = Accepting(self._listener, self.selector, warn)
 
-    def meet(self) -> None:
+    def connect(self) -> None:
         """Connect to all peers with lower numbers, and wait until all others have connected.
 
         The evaluated peer also waits for the evaluator.
@@ -88,19 +82,19 @@ class PeerConnections:
         Raises:
             OSError: some peers cannot be reached, or have another secret or model.
         """
-        deadline = time.monotonic() + MEETING_TIMEOUT
+        deadline = time.monotonic() + CONNECTING_TIMEOUT
         for number in range(self._number):
             self._call(number, deadline)
-        while len(self._peers) < self._settings.workers - 1 or not self._has_evaluator():
+        evaluated = self._number == self._settings.network.evaluated_peer
+        while len(self._peers) < self._settings.workers - 1 or (
+            evaluated and self._evaluator.connection is None
+        ):
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"only {len(self._peers)} of {self._settings.workers - 1} other peers were "
-                    f"there after {MEETING_TIMEOUT:g} s"
+                    f"only {len(self._peers)} of {self._settings.workers - 1} other peers had "
+                    f"connected after {CONNECTING_TIMEOUT:g} s"
                 )
             self.turn(1.0)
-
-    def _has_evaluator(self) -> bool:
-        return self._number != self._settings.network.evaluated_peer or self._evaluator is not None
 
     def _call(self, number: int, deadline: float) -> None:
         address = self._settings.network.peer_addresses[number]
@@ -108,7 +102,7 @@ class PeerConnections:
         connection = self._add(called, address, {Kind.WELCOME: 0})
         hello = header(Kind.HELLO, self._number, length=len(self._secret)) + self._secret
         connection.send([hello])
-        while connection in self._strangers:
+        while connection in self._unidentified:
             self.turn(1.0)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"peer {number} does not answer")
@@ -127,31 +121,31 @@ class PeerConnections:
             accepted, address, port, receiver, time.monotonic(), local_port=local
         )
         self.selector.register(accepted, selectors.EVENT_READ, connection)
-        self._strangers.add(connection)
+        self._unidentified.add(connection)
         return connection
 
     # -- the loop
 
-    def given(self) -> dict[int, int]:
-        """Return the bytes that were handed to ``send`` so far, by receiving peer; for ``left``."""
+    def handed_over(self) -> dict[int, int]:
+        """Return the number of bytes that were passed to ``send`` so far, by receiving peer."""
         return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
 
-    def left(self, given: Mapping[int, int]) -> bool:
-        """Return True if the kernel has taken all ``given`` bytes, except those for peers now gone."""
-        return all(c.sent_bytes >= given.get(n, 0) for n, c in self._peers.items())
+    def has_sent(self, counts: Mapping[int, int]) -> bool:
+        """Return True if the kernel has taken these bytes, except those of closed connections."""
+        return all(c.sent_bytes >= counts.get(n, 0) for n, c in self._peers.items())
 
     def turn(
-        self, patience: float | None, leave: OrderChannel | None = None, reading: int | None = -1
+        self, patience: float | None, orders: OrderChannel | None = None, reading: int | None = -1
     ) -> bool:
         """Wait for the next events, and handle them.
 
         Args:
             patience: seconds to wait at most; None: without limit.
-            leave: a channel of orders; also wait until it is readable.
+            orders: a channel of orders; also wait until it is readable.
             reading: read from this peer only, from no peer if None, from all if -1.
 
         Returns:
-            True if ``leave`` is readable.
+            True if ``orders`` is readable.
         """
         if reading != self._reading:
             before, self._reading = self._reading, reading
@@ -166,7 +160,7 @@ class PeerConnections:
             elif isinstance(key.data, Connection):
                 self._serve(key.data, events)
             else:
-                readable = leave is not None and key.fileobj is leave
+                readable = orders is not None and key.fileobj is orders
         return readable
 
     def _watch(self, connection: Connection) -> None:
@@ -178,8 +172,8 @@ class PeerConnections:
         try:
             if events & selectors.EVENT_WRITE:
                 connection.send_pending()
-                if connection is self._evaluator:
-                    self._refill()
+                if connection is self._evaluator.connection:
+                    self._evaluator.send_waiting()
             if events & selectors.EVENT_READ:
                 for frame in connection.receive():
                     self._handle(connection, frame)
@@ -203,7 +197,7 @@ class PeerConnections:
         self._add(accepted, address, {Kind.HELLO: SECRET_SIZE})
 
     def _handle(self, connection: Connection, frame: Frame) -> None:
-        if connection is not self._evaluator and frame.kind is not Kind.HELLO:
+        if connection is not self._evaluator.connection and frame.kind is not Kind.HELLO:
             self.message_bytes += frame.size
         match frame.kind:
             case Kind.HELLO:
@@ -211,38 +205,39 @@ class PeerConnections:
             case Kind.WELCOME:
                 if frame.number != self._size:
                     raise WireError(f"its model has {frame.number} parameters, not {self._size}")
-                self._strangers.discard(connection)
+                self._unidentified.discard(connection)
                 connection.receiver.accept(self._working)
             case Kind.STOP:
                 connection.stopped = True
             case Kind.FINISHED:
-                self._evaluator_heard = time.monotonic()
+                self._evaluator.note_result()
             case _:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
-                if not self._parting and connection.device is not None:
+                if not self._disconnecting and connection.device is not None:
                     self._received.append((connection.device, frame.kept()))
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        number, everybody = frame.number, self._settings.workers
-        if number == everybody and self._evaluator is None:
-            self._evaluator = connection
+        number, peers = frame.number, self._settings.workers
+        if number == peers and self._evaluator.connection is None:
+            self._evaluator.connection = connection
             connection.receiver.accept({Kind.FINISHED: 0})
-        elif self._number < number < everybody and number not in self._peers:
+        elif self._number < number < peers and number not in self._peers:
             self.message_bytes += frame.size
             self._peers[number] = connection
             connection.receiver.accept(self._working)
         else:
-            raise WireError(f"device {number} has no business here, or is connected already")
+            raise WireError(f"device {number} must not connect here, or is connected already")
         connection.device = number
-        self._strangers.discard(connection)
+        self._unidentified.discard(connection)
         connection.send([header(Kind.WELCOME, self._size)])
 
     def _close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; ``reason`` is None if the other side closed it."""
-        if connection is not self._evaluator and not (self._parting and reason is None):
+        to_evaluator = connection is self._evaluator.connection
+        if not to_evaluator and not (self._disconnecting and reason is None):
             why = reason or "it closed the connection"
             text = f"connection to peer {self._number} closed: {why}"
             self.report.event("warning", text, connection.device)
@@ -251,13 +246,13 @@ class PeerConnections:
         if connection.socket in self.selector.get_map():
             self.selector.unregister(connection.socket)
         observed = self._number == self._settings.network.evaluated_peer
-        if observed and connection is not self._evaluator:
+        if observed and not to_evaluator:
             self.report.connection(connection, reason)
         connection.socket.close()
         self._accepting.again(at_once=True)
-        self._strangers.discard(connection)
-        if connection is self._evaluator:
-            self._evaluator = None
+        self._unidentified.discard(connection)
+        if to_evaluator:
+            self._evaluator.connection = None
         elif connection.device is not None:
             self._peers.pop(connection.device, None)
 
@@ -319,61 +314,41 @@ class PeerConnections:
         are a part of the result, and the host's time is not. Under the wall clock the evaluation is
         left out (unless it is the last one), and that is reported.
         """
-        if self._evaluator is None:
+        evaluator = self._evaluator
+        if evaluator.connection is None:
             return  # it was given up, and the run fails because of that
         virtual = self._settings.timing.clock == "virtual"
         last = iteration >= self._settings.training.updates
+        evaluator.add(iteration, parameters, always=virtual or last)
         try:
-            self._snapshots.put(iteration, as_bytes(parameters), always=virtual or last)
-        except NoRoomError as error:
-            self.report.left_out(iteration, f"{error}")
-        try:
-            self._refill()
+            evaluator.send_waiting()
+            self._watch(evaluator.connection)
         except BrokenConnectionError as error:
-            self._close(self._evaluator, f"{error}")
+            self._close(evaluator.connection, f"{error}")
         began = time.monotonic()
-        while virtual and self._snapshots.crowded and self._evaluator is not None:
+        while virtual and evaluator.crowded and evaluator.connection is not None:
             # Nothing else is handled: the clock decides what a peer does next.
             room = select.poll()
-            room.register(self._evaluator.socket, select.POLLOUT)
+            room.register(evaluator.connection.socket, select.POLLOUT)
             if room.poll(1000):
-                self._serve(self._evaluator, selectors.EVENT_WRITE)
+                self._serve(evaluator.connection, selectors.EVENT_WRITE)
             self._give_up_evaluator(began)
 
     def _give_up_evaluator(self, since: float) -> None:
-        """Close the evaluator's connection if nothing has come over it for too long.
-
-        Args:
-            since: when the wait began, in seconds of CLOCK_MONOTONIC.
-        """
-        silent = time.monotonic() - max(since, self._evaluator_heard)
-        if self._evaluator is not None and silent > EVALUATOR_TIMEOUT:
-            text = f"nothing was heard of it for {EVALUATOR_TIMEOUT:g} s"
-            self.report.event("error", text, self._evaluator.device)
-            self._close(self._evaluator, text)
-
-    def _refill(self) -> None:
-        evaluator = self._evaluator
-        if evaluator is None:
-            return
-        while not evaluator.pending and self._snapshots:
-            try:
-                iteration, parameters = self._snapshots.get()
-            except UnreadableError as error:
-                self.report.left_out(error.version, f"{error}")
-                continue
-            head = header(Kind.PARAMETERS, iteration, encoding=DENSE, length=len(parameters))
-            evaluator.send([head, parameters])
-        self._watch(evaluator)
+        """Close the evaluator's connection if no result has come for too long; see ``overdue``."""
+        connection, reason = self._evaluator.connection, self._evaluator.overdue(since)
+        if connection is not None and reason is not None:
+            self.report.event("error", reason, connection.device)
+            self._close(connection, reason)
 
     # -- the end
 
-    def part(self) -> None:
+    def disconnect(self) -> None:
         """Send pending bytes, then end all connections, and read what the others still send."""
-        self._parting = True
+        self._disconnecting = True
         self._accepting.close()
-        for stranger in list(self._strangers):
-            self._close(stranger, "training is over")
+        for connection in list(self._unidentified):
+            self._close(connection, "training is over")
         for connection in list(self._peers.values()):
             try:
                 connection.send([header(Kind.STOP)])
@@ -381,21 +356,13 @@ class PeerConnections:
                 self._settle(connection)
             except BrokenConnectionError as error:
                 self._close(connection, f"{error}")
-        deadline = time.monotonic() + PARTING_TIMEOUT
+        deadline = time.monotonic() + CLOSING_TIMEOUT
         while self._peers and time.monotonic() < deadline:
             self.turn(1.0)
         for connection in list(self._peers.values()):
-            self._close(connection, f"still connected {PARTING_TIMEOUT:g} s after the end")
-        self._dismiss()
-
-    def _dismiss(self) -> None:
-        """Let the evaluator finish its backlog, at any length in all, and disconnect it."""
-        said, began = False, time.monotonic()
-        while self._evaluator is not None:
-            evaluator = self._evaluator
-            if not (said or evaluator.pending or self._snapshots):
-                said = True
-                evaluator.send([header(Kind.STOP)])
-                evaluator.end()
+            self._close(connection, f"still open {CLOSING_TIMEOUT:g} s after the end")
+        began = time.monotonic()
+        while self._evaluator.connection is not None:  # until its backlog is done, however long
+            self._evaluator.stop_when_all_is_sent()
             self.turn(1.0)
             self._give_up_evaluator(began)

@@ -40,8 +40,8 @@ class Peer:
         number: int,
         computation: PeerComputation,
         learners: TurnTaking,
-        leave: OrderChannel,
-        meeting: PeerConnections,
+        orders: OrderChannel,
+        connections: PeerConnections,
         line: DeviceLine,
     ) -> None:
         self._settings = settings
@@ -49,14 +49,14 @@ class Peer:
         self._computation = computation
         self._half = computation.half
         self._learners = learners
-        self._orders = leave
+        self._orders = orders
         self._gradient = np.empty(learners.own.layout.total, np.float32)
         self._loss = 0.0
-        self._connections = meeting
+        self._connections = connections
         self._line = line
-        self._connections.selector.register(leave, selectors.EVENT_READ)
+        self._connections.selector.register(orders, selectors.EVENT_READ)
         self._stopped = False
-        self._before: Mapping[int, int] = {}
+        self._handed_over: Mapping[int, int] = {}
         self._orders_taken = 0
         self._claimed = 0.0
 
@@ -66,7 +66,7 @@ class Peer:
         Args:
             times: durations of its computations and waits; None if it computes nothing.
         """
-        self._connections.meet()
+        self._connections.connect()
         self._orders.tell(met=self._number)
         self._line.waiting()
         if self._settings.timing.clock == "virtual":
@@ -77,7 +77,7 @@ class Peer:
         digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
         if self._number == self._settings.network.evaluated_peer:
             self._connections.report.parameters(as_bytes(self._half.parameters))
-        self._connections.part()
+        self._connections.disconnect()
         self._orders.tell(
             parted=self._number,
             payload_bytes=self._connections.payload_bytes,
@@ -101,13 +101,13 @@ class Peer:
             self._turn_until(lambda: False, until)
             if self._stopped:
                 return
-            self._before = self._connections.given()
+            self._handed_over = self._connections.handed_over()
             self._step()
             self._turn_until(self._may_begin, None)
 
     def _may_begin(self) -> bool:
         # It computes while it sends, and no more than one step's messages wait to be sent.
-        return self._half.ready and self._connections.left(self._before)
+        return self._half.ready and self._connections.has_sent(self._handed_over)
 
     def _turn_until(
         self, reached: Callable[[], bool], until: float | None, order: OrderKind | None = None
@@ -140,9 +140,9 @@ class Peer:
             answers = self._receive(sender, frame)
             if answers:
                 self._orders.tell(answered=answers)
-        self._tell_losses()
+        self._report_losses()
 
-    def _tell_losses(self) -> None:
+    def _report_losses(self) -> None:
         for peer in self._connections.lost():
             self._half.forget(peer)
             self._orders.tell(lost=peer, ready=self._half.ready)
@@ -150,14 +150,14 @@ class Peer:
     # -- by the virtual clock
 
     def _by_virtual_clock(self) -> None:
-        meeting = self._connections
+        connections = self._connections
         while True:
-            while not meeting.turn(LOOK_PERIOD, self._orders, reading=None):
+            while not connections.turn(LOOK_PERIOD, self._orders, reading=None):
                 looked = time.monotonic()
                 # Nothing to do: read what has arrived, after which a connection may have ended.
-                if meeting.turn(0.0, self._orders):
+                if connections.turn(0.0, self._orders):
                     break
-                self._tell_losses()
+                self._report_losses()
                 self._claim(None, looked)
             order = self._orders.take()
             assert order is not None
@@ -169,14 +169,14 @@ class Peer:
                 case OrderKind.FINISHED:
                     self._step()
                 case OrderKind.ARRIVED:
-                    frame = meeting.next_from(
+                    frame = connections.next_from(
                         order.number, partial(self._claim_to_wait_for, order.number)
                     )
                     answers = [] if frame is None else self._receive(order.number, frame)
                     if self._half.paced or self._half.answers:
                         self._orders.tell(ready=self._half.ready, messages=answers)
                 case OrderKind.EVALUATE:
-                    meeting.evaluate(order.number, self._half.parameters)
+                    connections.evaluate(order.number, self._half.parameters)
                 case OrderKind.STOP:
                     return
 

@@ -91,15 +91,15 @@ class PeerStandstill:
             peer = claims.wait.sender
         if peer is not None and chain[-1] in self._claims[peer].wait.under_way:
             return None
-        members = [self._claims[one] for one in chain]
-        all_heard = max(one.heard for one in members)
-        if min(one.looked for one in members) < all_heard:
+        in_chain = [self._claims[member] for member in chain]
+        all_heard = max(claims.heard for claims in in_chain)
+        if min(claims.looked for claims in in_chain) < all_heard:
             return None
-        waits = [f"which waits for {_what(one.wait)}" for one in members]
+        waits = [f"which waits for {_describe(claims.wait)}" for claims in in_chain]
         return ", ".join([peer_name(awaited), *waits])
 
 
-def _what(wait: Wait) -> str:
+def _describe(wait: Wait) -> str:
     return (
         "the clock's next order"
         if wait.sender is None

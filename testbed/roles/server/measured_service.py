@@ -12,7 +12,7 @@ from testbed.updates import Layout, Update
 class MeasuredService(ParameterService):
     """A parameter service that also writes on the board how long each push took to apply."""
 
-    made_anew = frozenset({"_line"})
+    not_saved = frozenset({"_line"})
 
     def __init__(
         self,

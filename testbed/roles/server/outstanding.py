@@ -74,7 +74,7 @@ class Again:
 class Outstanding(Stateful):
     """The outstanding messages and orders of all workers of a run."""
 
-    made_anew = frozenset({"_asks", "_changed"})
+    not_saved = frozenset({"_asks", "_changed"})
 
     def __init__(self, workers: int, *, asks: bool, changed: bool) -> None:
         """Begin with nothing outstanding.

@@ -6,35 +6,19 @@ one call. While it waits, the worker listens, so that the end of training does n
 The worker that is sent every version unasked is in ``testbed.roles.worker.listener``.
 """
 
-import socket
-
 from testbed.roles.transport.sending import send_available
-from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.pauses import Pause
-from testbed.roles.worker.pulling import Answers
-from testbed.roles.worker.pushing import push
-from testbed.telemetry.board import DeviceLine
-from testbed.training.computation import Computation
+from testbed.roles.worker.session import Session
 from testbed.wire.frames import Kind, header
 
 
-def ask(  # noqa: PLR0917 - what a worker is made of
-    connection: socket.socket,
-    answers: Answers,
-    computation: Computation,
-    learners: TurnTaking,
-    pause: Pause,
-    line: DeviceLine,
-    parking: FaultsAfterPushes,
-    *,
-    asked: bool = False,
-) -> None:
-    """Run a worker that asks, over a greeted connection, until the server says STOP.
+def ask(session: Session, pause: Pause, *, asked: bool) -> None:
+    """Run a worker that asks until the server says STOP.
 
     Args:
         asked: True if it has asked already, over another connection.
     """
+    connection, answers = session.connection, session.answers
     pull = header(Kind.PULL)
     answers.listen()
     if not asked:
@@ -43,19 +27,19 @@ def ask(  # noqa: PLR0917 - what a worker is made of
         version = answers.wait()
         if version is None:
             return
-        parking.answered(version)
+        session.faults.answered(version)
         pause.begin()
-        line.training()
-        with learners.take() as learner:
+        session.line.training()
+        with session.learners.take() as learner:
             answers.take(learner.parameters)
-            gradient, loss = computation.gradient(learner, computation.draw())
-            pieces = [*push(version, computation.encode(gradient), loss), pull]
+            gradient, loss = session.computation.gradient(learner, session.computation.draw())
+            pieces = [*session.push(version, gradient, loss), pull]
             # The gradient is valid only during the turn; what is not sent by then is copied.
             at_once = pause.over()
             rest = send_available(connection, pieces) if at_once else b"".join(pieces)
-        line.waiting()
+        session.line.waiting()
         if not at_once and not pause.wait(connection):
             return
         answers.listen()
         connection.sendall(rest)
-        parking.pushed()
+        session.faults.pushed()

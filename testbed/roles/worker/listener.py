@@ -6,7 +6,6 @@ each, and meanwhile reads what arrives, so that the server never waits for it.
 """
 
 import select
-import socket
 import time
 
 import numpy as np
@@ -14,13 +13,9 @@ import numpy as np
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
 from testbed.roles.standstill import Standstill
-from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.pauses import ORDER
-from testbed.roles.worker.pulling import STALLED, Answers
-from testbed.roles.worker.pushing import push
-from testbed.telemetry.board import DeviceLine
-from testbed.training.computation import Computation
+from testbed.roles.worker.pulling import STALLED
+from testbed.roles.worker.session import Session
 from testbed.training.worker_protocols import WorkerProtocol
 from testbed.updates import FloatVector
 from testbed.wire.frames import Kind, header
@@ -29,24 +24,13 @@ from testbed.wire.frames import Kind, header
 class Listener:
     """A worker that listens, over a greeted connection."""
 
-    def __init__(  # noqa: PLR0917 - what a worker is made of
-        self,
-        connection: socket.socket,
-        answers: Answers,
-        computation: Computation,
-        learners: TurnTaking,
-        protocol: WorkerProtocol,
-        line: DeviceLine,
-        parking: FaultsAfterPushes,
-    ) -> None:
-        self._connection = connection
-        self._answers = answers
-        self._computation = computation
-        self._learners = learners
+    def __init__(self, session: Session, protocol: WorkerProtocol) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._answers = session.answers
+        self._computation = session.computation
         self._protocol = protocol
-        self._line = line
-        self._faults = parking
-        size = learners.own.layout.total
+        size = session.learners.own.layout.total
         self._gradient = np.empty(size, np.float32)
         self._loss = 0.0
         # Versions that were received and may still be needed, and memory for others.
@@ -80,20 +64,20 @@ class Listener:
             RunError: the clock says that a version has arrived that will never come, or that a
                 computation is over that was never begun.
         """
-        leave, poll = standstill.leave, select.poll()
-        poll.register(leave, select.POLLIN)
+        orders, poll = standstill.orders, select.poll()
+        poll.register(orders, select.POLLIN)
         poll.register(self._connection, select.POLLIN)
         self._answers.listen()
         while True:
             standstill.waits_for = ORDER
             ready = {fd for fd, _ in poll.poll(1000 * STALLED)}
-            if leave.fileno() not in ready:
+            if orders.fileno() not in ready:
                 if ready or self._answers.stands_still():
                     self._receive()
                 else:
                     standstill.claim()
                 continue
-            order = leave.take()
+            order = orders.take()
             assert order is not None
             match order.what:
                 case OrderKind.ARRIVED:
@@ -144,7 +128,7 @@ class Listener:
             version = self._receive()
             if version is None:
                 return False
-            self._faults.answered(version)
+            self._session.faults.answered(version)
             self._forget_before(version)
             begin = self._protocol.arrived(version) is not None
         return True
@@ -170,13 +154,13 @@ class Listener:
         """Compute at the version that the protocol chose."""
         version = self._protocol.computing
         assert version is not None
-        self._line.training()
+        self._session.line.training()
         drawn = self._computation.draw()
-        with self._learners.take() as learner:
+        with self._session.learners.take() as learner:
             np.copyto(learner.parameters, self._received[version])
             gradient, self._loss = self._computation.gradient(learner, drawn)
             np.copyto(self._gradient, gradient)
-        self._line.waiting()
+        self._session.line.waiting()
 
     def _finish(self) -> int | None:
         """Send the update, or report that it is too late; return the version to compute at next."""
@@ -186,7 +170,7 @@ class Listener:
         if finish.late:
             self._connection.sendall(header(Kind.FINISHED, version))
         else:
-            encoded = self._computation.encode(self._gradient)
-            self._connection.sendall(b"".join(push(version, encoded, self._loss)))
-            self._faults.pushed()
+            pieces = self._session.push(version, self._gradient, self._loss)
+            self._connection.sendall(b"".join(pieces))
+            self._session.faults.pushed()
         return finish.next

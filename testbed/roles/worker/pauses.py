@@ -70,27 +70,27 @@ class VirtualPause(Pause):
     """A pause until the virtual clock gets there."""
 
     def __init__(self, standstill: Standstill) -> None:
-        self._orders = standstill.leave
+        self._orders = standstill.orders
         self._standstill = standstill
-        self._told: OrderKind | None = None
+        self._order: OrderKind | None = None
 
     def begin(self) -> None:
-        self._told = None
+        self._order = None
 
     def over(self) -> bool:
         order = self._orders.take(wait=False)
-        self._told = order.what if order else None
-        return self._told is OrderKind.FINISHED
+        self._order = order.what if order else None
+        return self._order is OrderKind.FINISHED
 
     def wait(self, connection: socket.socket) -> bool:
-        if self._told is None:
+        if self._order is None:
             before, self._standstill.waits_for = self._standstill.waits_for, ORDER
             self._await_server(connection)
             self._standstill.waits_for = before
             order = self._orders.take()
             assert order is not None
-            self._told = order.what
-        if self._told is OrderKind.FINISHED:
+            self._order = order.what
+        if self._order is OrderKind.FINISHED:
             return True
         # STOP comes over the network as well. A connection that is closed with STOP unread would be
         # reset, and the bytes that it still has to send be lost.

@@ -17,6 +17,7 @@ from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.listener import Listener
 from testbed.roles.worker.pauses import VirtualPause, WallPause
 from testbed.roles.worker.pulling import ANSWERS
+from testbed.roles.worker.session import Session
 from testbed.telemetry.board import DeviceLine
 from testbed.training import computation
 from testbed.training.computation import Computation
@@ -27,7 +28,7 @@ from testbed.wire.encodings import Codec
 
 # Bytes that a killed worker had handed to its kernel must not be sent after its end: over a link that
 # was down, they would still arrive while the next incarnation works.
-_RESET, _LEAVE = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+_RESET, _FINISH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 
 def work(  # noqa: PLR0917 - what a worker is made of
@@ -37,66 +38,66 @@ def work(  # noqa: PLR0917 - what a worker is made of
     part: npt.NDArray[np.int64],
     learners: TurnTaking,
     times: Times,
-    leave: OrderChannel | None,
+    orders: OrderChannel | None,
     line: DeviceLine | None = None,
-    parking: FaultsAfterPushes | None = None,
+    faults: FaultsAfterPushes | None = None,
 ) -> None:
     """Run a worker until training ends.
 
     Args:
         part: the indices of its training images.
-        leave: the virtual clock's channel; None under the wall clock.
+        orders: the virtual clock's channel; None under the wall clock.
         line: where to write its state, if there is a board.
-        parking: the faults after its pushes, if there are any.
+        faults: those after its pushes, if there are any.
     """
     number, incarnation = who.number, who.incarnation
-    parking = parking or FaultsAfterPushes.nothing(number)
+    faults = faults or FaultsAfterPushes.nothing(number)
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
     codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
-    mine = Computation(half, batches, codec)
-    own_times = parking.paced(times.of_device(number, half.local_steps))
+    own_computation = Computation(half, batches, codec)
+    own_times = faults.paced(times.of_device(number, half.local_steps))
     line = line or DeviceLine.unread()
 
-    def session(greeted: Greeted) -> None:
+    def work_over(greeted: Greeted) -> None:
         """Work over one connection until training ends."""
         connection = greeted.connection
         protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
         answers = ANSWERS[settings.training.pulls](connection, layout)
-        standstill = Standstill(connection, leave) if leave else None
+        standstill = Standstill(connection, orders) if orders else None
         answers.idle = standstill.claim if standstill else None
         if greeted.goes_on:
-            assert leave is not None
+            assert orders is not None
             if greeted.base is not None:
                 answers.begin_with(greeted.base)
-            order = leave.take()
+            order = orders.take()
             assert order is not None
             assert order.what is OrderKind.RESUME
-            mine.draw_behind(order.number)
+            own_computation.draw_behind(order.number)
+        session = Session(connection, answers, own_computation, learners, line, faults)
         if protocol.asks:
             pause = VirtualPause(standstill) if standstill else WallPause(own_times)
-            asked = greeted.goes_on
-            ask(connection, answers, mine, learners, pause, line, parking, asked=asked)
+            ask(session, pause, asked=greeted.goes_on)
         else:
-            listener = Listener(connection, answers, mine, learners, protocol, line, parking)
+            listener = Listener(session, protocol)
             if standstill:
                 listener.by_virtual_clock(standstill)
             else:
                 listener.by_wall_clock(own_times)
 
     # Orders from before this worker, or the server with its clock, was killed do not count any more.
-    forget = leave.forget if leave is not None else lambda: None
+    forget = orders.forget if orders is not None else lambda: None
     while True:
         greeted = connect(settings, who, layout.total, before=forget)
         with greeted.connection as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             try:
-                session(greeted)
+                work_over(greeted)
             except (ConnectionError, TimeoutError):
                 if settings.faults.server_absence is None:
                     raise
                 continue  # the server may have been killed, and comes back
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LEAVE)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FINISH)
             break
     line.done()

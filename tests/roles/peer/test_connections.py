@@ -20,7 +20,7 @@ from testbed.channel import Channel
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.roles.orders import Order, OrderChannel, OrderKind
-from testbed.roles.peer import connections as meeting
+from testbed.roles.peer import connections, evaluator_link
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.reporting import Report
 from testbed.roles.transport import greeting
@@ -36,7 +36,7 @@ EVERYTHING = dict.fromkeys(Kind, 1 << 25)
 
 def settings(peers: int, **changes: Any) -> Settings:
     spec = {
-        "name": "meeting",
+        "name": "connections",
         "dataset": "digits",
         "model": "mlp",
         "training": {"updates": 4},
@@ -63,7 +63,7 @@ class Place:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("", 0)) as free:
             self.port = free.getsockname()[1]
-        monkeypatch.setattr(meeting, "PORT", self.port)
+        monkeypatch.setattr(connections, "PORT", self.port)
         monkeypatch.setattr(greeting, "PORT", self.port)
         self.made: list[PeerConnections] = []
         self.threads: list[threading.Thread] = []
@@ -84,9 +84,9 @@ class Place:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(socket, "create_server", at_its_address)
             plan = settings(peers, **changes)
-            one = PeerConnections(plan, number, size, LONGEST, Report(theirs), spill=self.spill)
-        self.made.append(one)
-        return one
+            peer = PeerConnections(plan, number, size, LONGEST, Report(theirs), spill=self.spill)
+        self.made.append(peer)
+        return peer
 
     def do(self, what: Callable[[], None]) -> threading.Thread:
         """Call ``what`` in a thread; an exception that it raises fails the test."""
@@ -109,12 +109,14 @@ class Place:
         if self.errors:
             raise self.errors.pop(0)
 
-    def meet(self, peers: int, evaluator: bool = True, **changes: Any) -> list[PeerConnections]:
+    def connected_peers(
+        self, peers: int, evaluator: bool = True, **changes: Any
+    ) -> list[PeerConnections]:
         """Make ``peers`` peers that are connected to each other."""
         all_of_them = [self.peer(number, peers, **changes) for number in range(peers)]
         if evaluator:
             self.greeted(0, peers)
-        self.together(*(one.meet for one in all_of_them))
+        self.together(*(peer.connect for peer in all_of_them))
         return all_of_them
 
     def connect(self, peer: int, data: bytes) -> socket.socket:
@@ -138,26 +140,26 @@ class Place:
         return fields
 
     def events(self, peer: int) -> list[str]:
-        return [one["event"] for one in self.told(peer) if "event" in one]
+        return [message["event"] for message in self.told(peer) if "event" in message]
 
     def close(self) -> None:
         for stranger in self.connections:
             stranger.close()
-        for one in self.made:
-            for connection in (*one._peers.values(), *one._strangers):
+        for peer in self.made:
+            for connection in (*peer._peers.values(), *peer._unidentified):
                 connection.socket.close()
-            if one._evaluator is not None:
-                one._evaluator.socket.close()
-            one._listener.close()
-            one.selector.close()
+            if peer._evaluator.connection is not None:
+                peer._evaluator.connection.socket.close()
+            peer._listener.close()
+            peer.selector.close()
 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    one = Place(monkeypatch)
-    yield one
-    one.close()
-    assert not one.errors
+    place = Place(monkeypatch)
+    yield place
+    place.close()
+    assert not place.errors
 
 
 def hello(number: int, secret: bytes = SECRET) -> bytes:
@@ -183,31 +185,31 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def turned(one: PeerConnections, until: Callable[[], Any]) -> Any:
+def turned(peer: PeerConnections, until: Callable[[], Any]) -> Any:
     """Handle events of one peer until ``until`` returns a true value, and return that value."""
     deadline = time.monotonic() + 10
     while True:
         if value := until():
             return value
         assert time.monotonic() < deadline
-        one.turn(0.05)
+        peer.turn(0.05)
 
 
 def test_three_peers_connect_exchange_updates_and_disconnect(place: Place) -> None:
-    peers = place.meet(3)
+    peers = place.connected_peers(3)
     got: list[list[tuple[int, int, float]]] = [[], [], []]
     # Bytes received: a greeting is a header and the secret, a welcome only a header.
-    assert [one.message_bytes for one in peers] == [2 * 64, 64 + 32, 2 * 32]
+    assert [peer.message_bytes for peer in peers] == [2 * 64, 64 + 32, 2 * 32]
 
     def exchange(number: int) -> None:
-        one = peers[number]
+        peer = peers[number]
         for step in range(20):
             for other in range(3):
                 if other != number:
-                    one.send(other, push(step, number + step / 32))
+                    peer.send(other, push(step, number + step / 32))
         while len(got[number]) < 40:
-            one.turn(1.0)
-            for sender, frame in one.frames():
+            peer.turn(1.0)
+            for sender, frame in peer.frames():
                 values = np.frombuffer(frame.body, np.float32)
                 assert (values == values[0]).all()
                 got[number].append((sender, frame.number, float(values[0])))
@@ -216,7 +218,7 @@ def test_three_peers_connect_exchange_updates_and_disconnect(place: Place) -> No
     for number in range(3):
         for other in {0, 1, 2} - {number}:
             # The messages of each sender arrive in its order.
-            mine = [one[1:] for one in got[number] if one[0] == other]
+            mine = [update[1:] for update in got[number] if update[0] == other]
             assert mine == [(step, other + step / 32) for step in range(20)]
     evaluator = place.connections[0]
     assert receive(evaluator)[:2] == (Kind.WELCOME, SIZE)
@@ -226,38 +228,38 @@ def test_three_peers_connect_exchange_updates_and_disconnect(place: Place) -> No
         assert receive(evaluator)[0] is Kind.STOP
         evaluator.close()
 
-    place.together(*(one.part for one in peers), watch)
-    for number, one in enumerate(peers):
-        assert list(one.lost()) == []
-        assert one.payload_bytes == 40 * 4 * SIZE
-        meeting_bytes = [128, 96, 64][number]
-        assert one.message_bytes == meeting_bytes + 40 * (4 * SIZE + 32) + 2 * 32
+    place.together(*(peer.disconnect for peer in peers), watch)
+    for number, peer in enumerate(peers):
+        assert list(peer.lost()) == []
+        assert peer.payload_bytes == 40 * 4 * SIZE
+        greeting_bytes = [128, 96, 64][number]
+        assert peer.message_bytes == greeting_bytes + 40 * (4 * SIZE + 32) + 2 * 32
         assert place.events(number) == []
 
 
 def test_only_the_evaluated_peer_reports_its_connections(place: Place) -> None:
-    peers = place.meet(2)
+    peers = place.connected_peers(2)
     peers[1].send(0, push(0, 1.0))
     turned(peers[0], lambda: list(peers[0].frames()))
     place.connections[0].close()
-    place.together(*(one.part for one in peers))
-    (told,) = [one for one in place.told(0) if "connection" in one]
+    place.together(*(peer.disconnect for peer in peers))
+    (told,) = [message for message in place.told(0) if "connection" in message]
     assert told["connection"] == 1
     assert told["payload_bytes"] == 4 * SIZE
     assert told["message_bytes"] == peers[0].message_bytes
     assert told["sent_bytes"] == peers[1].message_bytes
     assert told["local_port"] == place.port
     assert told["reason"] is None
-    assert [one for one in place.told(1) if "connection" in one] == []
+    assert [message for message in place.told(1) if "connection" in message] == []
 
 
-def until_there(one: PeerConnections, sender: int) -> None:
+def until_there(peer: PeerConnections, sender: int) -> None:
     """Wait until bytes from ``sender`` can be read."""
-    assert select.select([one._peers[sender].socket], [], [], 30)[0]
+    assert select.select([peer._peers[sender].socket], [], [], 30)[0]
 
 
 def test_next_from_reads_from_no_other_peer(place: Place) -> None:
-    peers = place.meet(3)
+    peers = place.connected_peers(3)
     peers[1].send(0, push(1, 1.0))
     peers[2].send(0, push(2, 2.0))
     for sender in (1, 2):
@@ -274,13 +276,13 @@ def test_next_from_reads_from_no_other_peer(place: Place) -> None:
 
 
 def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
-    peers = place.meet(3)
+    peers = place.connected_peers(3)
     assert peers[1].under_way() == []
     assert not peers[0].has_from(1)
     messages = 50
-    for one, other in ((0, 1), (1, 0)):
+    for number, other in ((0, 1), (1, 0)):
         for queue in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            peers[one]._peers[other].socket.setsockopt(socket.SOL_SOCKET, queue, 20_000)
+            peers[number]._peers[other].socket.setsockopt(socket.SOL_SOCKET, queue, 20_000)
     for number in range(messages):
         peers[1].send(0, push(number, 1.0))
     assert peers[1]._peers[0].pending
@@ -321,7 +323,7 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
 
 
 def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
-    peers = place.meet(2)
+    peers = place.connected_peers(2)
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     clock, mine = (OrderChannel(end) for end in pair)
     peers[0].selector.register(mine, 1)
@@ -342,11 +344,11 @@ def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
         (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "not the testbed's protocol"),
         (hello(2, bytes(32)), "without this run's secret"),
         (hello(2, b"short"), "without this run's secret"),
-        (hello(0), "has no business here"),
-        (hello(1), "has no business here"),
-        (hello(3), "has no business here, or is connected already"),
-        (hello(4), "has no business here"),
-        (hello(2**64 - 1), "has no business here"),
+        (hello(0), "must not connect here"),
+        (hello(1), "must not connect here"),
+        (hello(3), "must not connect here, or is connected already"),
+        (hello(4), "must not connect here"),
+        (hello(2**64 - 1), "must not connect here"),
         (header(Kind.HELLO, 0, length=2**40), "over the limit of 32"),
         (push(0, 1.0)[0], "allowed now: HELLO"),
         (header(Kind.WELCOME, SIZE), "allowed now: HELLO"),
@@ -356,33 +358,33 @@ def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
 def test_connections_without_a_valid_greeting_are_closed(
     place: Place, data: bytes, reason: str
 ) -> None:
-    one = place.peer(1, 3, evaluated_peer=1)
+    peer = place.peer(1, 3, evaluated_peer=1)
     place.greeted(1, 3)  # the evaluator
-    turned(one, lambda: one._evaluator)
+    turned(peer, lambda: peer._evaluator.connection)
     stranger = place.connect(1, data)
-    (text,) = turned(one, lambda: place.events(1))
+    (text,) = turned(peer, lambda: place.events(1))
     assert reason in text
     with contextlib.suppress(ConnectionResetError):
         assert stranger.recv(1) == b""
-    assert list(one.lost()) == []
+    assert list(peer.lost()) == []
     # Peer 2 itself can still connect.
     place.greeted(1, 2)
-    turned(one, lambda: 2 in one._peers)
-    assert one.message_bytes == 64
+    turned(peer, lambda: 2 in peer._peers)
+    assert peer.message_bytes == 64
 
 
 def test_an_update_over_the_limit_closes_its_connection(place: Place) -> None:
-    one = place.peer(0, 2)
+    peer = place.peer(0, 2)
     other = place.greeted(0, 1)
-    turned(one, lambda: 1 in one._peers)
+    turned(peer, lambda: 1 in peer._peers)
     other.sendall(header(Kind.PUSH, 0, encoding=1, length=LONGEST + 1))
-    (text,) = turned(one, lambda: place.events(0))
+    (text,) = turned(peer, lambda: place.events(0))
     assert f"over the limit of {LONGEST}" in text
-    assert list(one.lost()) == [1]
+    assert list(peer.lost()) == [1]
 
 
 def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None:
-    peers = place.meet(3)
+    peers = place.connected_peers(3)
     gone = peers[2]
     peers[2].send(0, push(7, 1.0))
     until_there(peers[0], 2)
@@ -398,59 +400,59 @@ def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None
     assert any("it closed the connection" in text for text in place.events(0))
     turned(peers[1], lambda: list(peers[1].lost()) == [2])
     peers[0].send(2, push(0, 1.0))  # dropped: peer 2 is gone
-    assert peers[0].left(peers[0].given())
+    assert peers[0].has_sent(peers[0].handed_over())
     peers[0].send(1, push(8, 1.0))
     frame = peers[1].next_from(0)
     assert frame is not None
     assert frame.number == 8
     place.connections[0].close()
-    place.together(*(one.part for one in peers[:2]))
+    place.together(*(peer.disconnect for peer in peers[:2]))
 
 
 def test_a_peer_whose_connection_is_reset_in_mid_message_is_lost(place: Place) -> None:
-    one = place.peer(0, 2)
+    peer = place.peer(0, 2)
     other = place.greeted(0, 1)
-    turned(one, lambda: 1 in one._peers)
+    turned(peer, lambda: 1 in peer._peers)
     other.sendall(push(0, 1.0)[0] + bytes(100))
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     other.close()
-    assert turned(one, lambda: list(one.lost())) == [1]
-    assert one.payload_bytes == 0
+    assert turned(peer, lambda: list(peer.lost())) == [1]
+    assert peer.payload_bytes == 0
 
 
 def test_a_peer_that_sends_stop_is_not_lost_and_is_still_sent_to(place: Place) -> None:
-    one = place.peer(0, 2)
+    peer = place.peer(0, 2)
     other = place.greeted(0, 1)
-    turned(one, lambda: 1 in one._peers)
+    turned(peer, lambda: 1 in peer._peers)
     other.sendall(b"".join(push(3, 1.0)) + header(Kind.STOP))
     other.shutdown(socket.SHUT_WR)
-    turned(one, lambda: one._peers[1].ended)
-    frame = one.next_from(1)
+    turned(peer, lambda: peer._peers[1].ended)
+    frame = peer.next_from(1)
     assert frame is not None
     assert frame.number == 3
-    assert one.next_from(1) is None
-    one.send(1, push(4, 2.0))
-    assert list(one.lost()) == []
-    parting = place.do(one.part)
+    assert peer.next_from(1) is None
+    peer.send(1, push(4, 2.0))
+    assert list(peer.lost()) == []
+    disconnecting = place.do(peer.disconnect)
     assert receive(other)[0] is Kind.WELCOME
     assert receive(other)[:2] == (Kind.PUSH, 4)
     assert receive(other)[0] is Kind.STOP
     assert other.recv(1) == b""
-    parting.join(10)
-    assert not parting.is_alive()
+    disconnecting.join(10)
+    assert not disconnecting.is_alive()
     assert place.events(0) == []
 
 
 def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> None:
-    peers = place.meet(2)
+    peers = place.connected_peers(2)
     count = 300  # 1.2 MB, more than these buffers hold
-    for one, other in ((0, 1), (1, 0)):
-        connection = peers[one]._peers[other].socket
+    for number, other in ((0, 1), (1, 0)):
+        connection = peers[number]._peers[other].socket
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     for step in range(count):
         peers[0].send(1, push(step, 1.0))
-    assert not peers[0].left(peers[0].given())
+    assert not peers[0].has_sent(peers[0].handed_over())
     numbers: list[int] = []
 
     def drain() -> None:
@@ -459,7 +461,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
             numbers.extend(frame.number for _, frame in peers[1].frames())
 
     def send() -> None:
-        while not peers[0].left(peers[0].given()):
+        while not peers[0].has_sent(peers[0].handed_over()):
             peers[0].turn(1.0)
 
     place.together(drain, send)
@@ -467,9 +469,9 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
     # ``part`` first sends the pending bytes.
     for step in range(count):
         peers[1].send(0, push(step, 1.0))
-    assert not peers[1].left(peers[1].given())
+    assert not peers[1].has_sent(peers[1].handed_over())
     place.connections[0].close()
-    place.together(*(one.part for one in peers))
+    place.together(*(peer.disconnect for peer in peers))
     assert peers[0].payload_bytes == count * 4 * SIZE
 
 
@@ -480,14 +482,14 @@ def test_evaluations_wait_for_a_slow_evaluator(place: Place, tmp_path: Path) -> 
 
 
 def _evaluate_2000_times(place: Place) -> None:
-    one = place.peer(0, 1)
+    peer = place.peer(0, 1)
     evaluator = place.greeted(0, 1)
-    one.meet()
+    peer.connect()
     parameters = np.zeros(SIZE, np.float32)
     for iteration in range(2000):
-        one.evaluate(iteration, parameters)
+        peer.evaluate(iteration, parameters)
         parameters += 1  # the evaluator is sent a copy
-    parting = place.do(one.part)
+    disconnecting = place.do(peer.disconnect)
     assert receive(evaluator)[0] is Kind.WELCOME
     for iteration in range(2000):
         kind, number, body = receive(evaluator)
@@ -495,32 +497,32 @@ def _evaluate_2000_times(place: Place) -> None:
         assert set(np.frombuffer(body, np.float32).tolist()) == {float(iteration)}
     assert receive(evaluator)[0] is Kind.STOP
     evaluator.close()
-    parting.join(10)
-    assert not parting.is_alive()
-    assert one.message_bytes == one.payload_bytes == 0
+    disconnecting.join(10)
+    assert not disconnecting.is_alive()
+    assert peer.message_bytes == peer.payload_bytes == 0
 
 
 def _peer_and_evaluator(place: Place, **changes: Any) -> tuple[PeerConnections, socket.socket]:
     """Return a peer without a file for snapshots, and the connection of its evaluator."""
-    one = place.peer(0, 1, **changes)
+    peer = place.peer(0, 1, **changes)
     evaluator = place.greeted(0, 1)
-    one.meet()
+    peer.connect()
     assert receive(evaluator)[0] is Kind.WELCOME
-    return one, evaluator
+    return peer, evaluator
 
 
 def test_under_the_virtual_clock_a_peer_waits_for_a_slow_evaluator(place: Place) -> None:
-    one, evaluator = _peer_and_evaluator(place)
+    peer, evaluator = _peer_and_evaluator(place)
     parameters = np.zeros(SIZE, np.float32)
     evaluated: list[int] = []
 
     def evaluate() -> None:
         for iteration in range(5000):
-            one.evaluate(iteration, parameters)
+            peer.evaluate(iteration, parameters)
             evaluated.append(iteration)
 
     evaluating = place.do(evaluate)
-    while not one._snapshots.crowded:
+    while not peer._evaluator.crowded:
         assert evaluating.is_alive()
         time.sleep(0.01)
     assert len(evaluated) < 5000
@@ -537,14 +539,14 @@ def test_under_the_virtual_clock_a_peer_waits_for_a_slow_evaluator(place: Place)
 def test_a_silent_evaluator_is_given_up_after_a_while(
     place: Place, monkeypatch: pytest.MonkeyPatch, evaluations: int
 ) -> None:
-    monkeypatch.setattr(meeting, "EVALUATOR_TIMEOUT", 0.5)
-    one, evaluator = _peer_and_evaluator(place)
+    monkeypatch.setattr(evaluator_link, "EVALUATOR_TIMEOUT", 0.5)
+    peer, evaluator = _peer_and_evaluator(place)
     parameters = np.zeros(SIZE, np.float32)
 
     def evaluate() -> None:
         for iteration in range(evaluations):
-            one.evaluate(iteration, parameters)
-        one.part()
+            peer.evaluate(iteration, parameters)
+        peer.disconnect()
 
     evaluating = place.do(evaluate)
     evaluating.join(20)
@@ -552,17 +554,17 @@ def test_a_silent_evaluator_is_given_up_after_a_while(
     evaluator.close()  # which ends the wait in any case
     evaluating.join(20)
     assert given_up
-    assert any("nothing was heard of it for 0.5 s" in text for text in place.events(0))
+    assert any("it has sent nothing for 0.5 s" in text for text in place.events(0))
 
 
 def test_under_the_wall_clock_evaluations_without_room_are_left_out(place: Place) -> None:
-    one, evaluator = _peer_and_evaluator(place, clock="wall", updates=5000)
+    peer, evaluator = _peer_and_evaluator(place, clock="wall", updates=5000)
     parameters = np.zeros(SIZE, np.float32)
 
     def evaluate() -> None:
         for iteration in range(5001):
-            one.evaluate(iteration, parameters)
-        one.part()
+            peer.evaluate(iteration, parameters)
+        peer.disconnect()
 
     evaluating = place.do(evaluate)
     left_out: list[int] = []
@@ -588,7 +590,7 @@ def test_under_the_wall_clock_evaluations_without_room_are_left_out(place: Place
         ({"secret": bytes(32).hex()}, "it closed the connection"),
     ],
 )
-def test_meet_raises_if_a_peer_refuses_the_greeting(
+def test_connect_raises_if_a_peer_refuses_the_greeting(
     place: Place, changes: dict[str, Any], reason: str
 ) -> None:
     called = place.peer(0, 2)
@@ -602,20 +604,20 @@ def test_meet_raises_if_a_peer_refuses_the_greeting(
     listening = place.do(listen)
     try:
         with pytest.raises(ConnectionError, match="peer 0 refused peer 1's greeting"):
-            caller.meet()
+            caller.connect()
     finally:
         stop.set()
         listening.join(5)
     assert any(reason in text for text in place.events(1))
 
 
-def test_meet_raises_if_other_peers_are_missing(
+def test_connect_raises_if_other_peers_are_missing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meeting, "MEETING_TIMEOUT", 0.3)
+    monkeypatch.setattr(connections, "CONNECTING_TIMEOUT", 0.3)
     with pytest.raises(ConnectionRefusedError):
-        place.peer(1, 3).meet()
-    with pytest.raises(TimeoutError, match=r"only 0 of 2 other peers were there after 0\.3 s"):
-        place.peer(0, 3).meet()  # it answers no greeting from now on
+        place.peer(1, 3).connect()
+    with pytest.raises(TimeoutError, match=r"only 0 of 2 other peers had connected after 0\.3 s"):
+        place.peer(0, 3).connect()  # it answers no greeting from now on
     with pytest.raises(TimeoutError, match="peer 0 does not answer"):
-        place.peer(2, 3).meet()
+        place.peer(2, 3).connect()

@@ -1,4 +1,4 @@
-"""The workers of a run that are frozen, killed, cut off or suspected, from the records of its faults.
+"""The effects of a run's faults: which workers are frozen, killed, cut off or suspected.
 
 A worker that was struck twice is free again when the last of the faults is over. A worker that is
 killed and comes back is alive again.
@@ -18,8 +18,8 @@ CUTS = ("stop-network", "partition")
 """The kinds that stop all traffic between a worker and the server."""
 
 
-class Striking:
-    """The effects of a run's faults; takes their records in order.
+class FaultEffects:
+    """The effects of the faults whose records it was given, in order.
 
     Attributes:
         struck: number of devices that each kind has struck so far, the server included; a device that
