@@ -13,6 +13,9 @@ from reproduction.driver import ENGINES, Order, carry_out_missing
 from reproduction.paper import load_paper
 from testbed.errors import SpecError, TestbedError
 
+COMMITTED = Path()
+"""Stands for the folder of the paper's committed pages."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
@@ -27,6 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
         from reproduction.pages import write_pages
 
         folder = given.commit_pages or order.out / "pages" / order.scale.name
+        if given.commit_pages is COMMITTED:
+            folder = order.paper.pages / order.paper.suffix(order.scale, "")
         for path in write_pages(order, folder):
             print(path)
     except TestbedError as error:
@@ -74,8 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--commit-pages",
         type=Path,
+        nargs="?",
+        const=COMMITTED,
         metavar="DIR",
-        help="write the pages there; default: pages/SCALE in the folder of the runs",
+        help="write the pages there, or to the paper's committed ones; default: OUT/pages/SCALE",
     )
     return parser
 

@@ -135,7 +135,11 @@ class Cheaper:
         theirs, ours = (getattr(one, self.cost) for one in both)
         in_words = f"{as_cost(theirs, self.cost)} and {as_cost(ours, self.cost)}"
         ratio = theirs / ours
-        return Verdict(self.text, ratio >= self.times, f"{in_words}: {ratio:,.0f} times")
+        return Verdict(
+            self.text,
+            ratio >= self.times,
+            f"{in_words}: {ratio:,.{0 if ratio >= 10 else 1}f} times",
+        )
 
 
 def mean(values: dict[int, float]) -> float:

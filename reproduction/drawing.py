@@ -14,6 +14,7 @@ from testbed.results.figures import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import FuncFormatter
 
 _WIDTH = 3.2
 """Width of one of several panels, inches."""
@@ -108,15 +109,15 @@ class Against:
             style.nothing_to_draw(axes, "no run yet")
 
     def _draw_x_axis(self, axes: "Axes", drawn: list[Averaged]) -> None:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
+        from matplotlib.ticker import MaxNLocator
 
         if self.logarithmic:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            axes.xaxis.set_major_formatter(_plain())
         elif self.x is UPDATES:
             axes.set_xlim(0, max(int(one.costs["iteration"][-1]) for one in drawn))
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+            axes.xaxis.set_major_formatter(_plain(",.0f"))
         else:
             axes.set_xlim(left=0)
         axes.set_xlabel(self.x.label)
@@ -137,6 +138,8 @@ class Against:
             axes.set_ylim(max(0.0, lowest - 1), 100)
         else:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(_plain())
+            axes.yaxis.set_minor_formatter(_plain())
         if self.y_label:
             axes.set_ylabel("test accuracy (%)" if self.measure == "accuracy" else "test loss")
 
@@ -178,6 +181,7 @@ class Sweep:
                     capsize=2,
                     **style.line_style(place),
                 )
+        axes.set_xticks(sorted({x for points in self.curves.values() for x in points}))
         axes.set_xlabel(self.label)
         axes.set_ylabel(self.y_label)
 
@@ -221,3 +225,10 @@ def _band(axes: "Axes", curve: Curve, x: Any, averaged: Averaged, line: Line) ->
 
 def _scaled(times: float) -> "Callable[[Any], Any]":
     return lambda x: times * x
+
+
+def _plain(form: str = "g") -> "FuncFormatter":
+    """Return a formatter of numbers without mathematical notation, which ``style`` turns off."""
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda x, _: format(x, form))

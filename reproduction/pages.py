@@ -80,13 +80,13 @@ def _page(checked: Checked, order: Order, folder: Path, records: Records) -> str
     return _joined(
         _GENERATED.format(name=part.name),
         f"# {part.title}",
-        f"The paper's: {part.shows}",
+        f"In the paper: {part.shows}",
         _provenance(checked, order),
         order.scale.remark,
         f"![{part.title}]({figure.name})\n\n[SVG]({figure.stem}.svg)" if figure else "",
         part.caption if figure else "",
         *(_section(one, lines) for one in part.sections),
-        f"## What the paper says of it\n\n{tables.verdicts(checked.verdicts)}",
+        f"## Claims\n\n{tables.verdicts(checked.verdicts)}",
         _notes(part.name, order),
         f"## Runs\n\n{tables.runs(lines)}",
         order.paper.runs_took,
@@ -120,18 +120,17 @@ def _provenance(checked: Checked, order: Order) -> str:
     )
 
 
-def _command(order: Order, *part: str) -> str:
-    return "-".join(("make " + order.paper.name, *part)) + order.paper.suffix(
-        order.scale, " SCALE="
-    )
+def _command(order: Order, part: str = "") -> str:
+    scale = order.paper.suffix(order.scale, " SCALE=")
+    return f"make reproduce PAPER={order.paper.name}{f' PART={part}' * bool(part)}{scale}"
 
 
 def _notes(name: str, order: Order) -> str:
     paper = order.paper
     if order.scale is not paper.scales[0]:
         return (
-            "How it is done, what differs from the paper, and why, is told of the paper's scale in "
-            f"`docs/reproduction/{name}.md` of the repository."
+            "How it is done, what differs from the paper, and why, stands on the page of scale "
+            f"{paper.scales[0].name}: `docs/reproduction/{paper.name}/{name}.md` in the repository."
         )
     path = paper.pages / "notes" / f"{name}.md"
     return path.read_text(encoding="utf-8").strip() if path.exists() else ""
@@ -171,11 +170,7 @@ def _overview(checked: list[Checked], order: Order) -> str:
 def _curve_links(lines: Lines, records: Records) -> str:
     names = [records.name(run) for line in lines.values() for run in line.runs]
     links = ", ".join(f"[{name}](records/{name}/curve.csv)" for name in names)
-    return (
-        f"Curves (iteration, accuracy in percent, payload and wire bytes): {links}."
-        if names
-        else ""
-    )
+    return f"Curves: {links}." if names else ""
 
 
 def _write(path: Path, text: str) -> Path:

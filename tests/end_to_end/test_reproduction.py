@@ -48,7 +48,7 @@ def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
         page = (pages / f"{part.name}.md").read_text()
         assert f"runs of {len(part.series)} of {len(part.series)} lines are complete" in page
         assert "This is not the paper's scale" in page
-        assert f"is told of the paper's scale in `docs/reproduction/{part.name}.md`" in page
+        assert f"of scale full: `docs/reproduction/adacomp/{part.name}.md`" in page
         assert (pages / f"{part.name}.png").stat().st_size > 10_000
     curves = list((pages / "records").glob("*/curve.csv"))
     assert len(curves) == 31
@@ -126,5 +126,5 @@ def test_make_has_a_target_for_every_part(what: str) -> None:
         text=True,
         check=True,
     ).stdout
-    assert f"-m reproduction {what} --scale quick --engine simulation" in told
-    assert "--seeds 1,2" in told
+    assert f"-m reproduction {what} --paper adacomp --engine simulation" in told
+    assert "--scale quick --seeds 1,2" in told
