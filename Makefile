@@ -81,8 +81,12 @@ format: install ## put the code into ruff's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: architecture
+architecture: install ## draw docs/architecture.svg from the import contract and the imports
+	$(BIN)/python -m website.architecture
+
 .PHONY: docs
-docs: install ## build the documentation's site into build/docs
+docs: architecture ## build the documentation's site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo 'open build/docs/index.html'
 
