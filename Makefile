@@ -31,25 +31,27 @@ run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUN
 agree: install ## run one experiment in namespaces, Docker and the simulator: the same to the bit?
 	$(BIN)/python -m bench.agree
 
-SCALE ?= full
+PAPER ?= adacomp
+PART ?= all
+SCALE ?=
 ENGINE ?= docker
 SEEDS ?=
 ONLY ?=
-OUT ?= runs/adacomp
-PARTS := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
+OUT ?= runs/$(PAPER)
+ADACOMP := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
-REPRODUCE_ARGS = --scale $(SCALE) --engine $(ENGINE) --out $(OUT) \
-	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
 
-.PHONY: adacomp $(PARTS:%=adacomp-%)
-adacomp: install ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation SEEDS=1,2
-	$(REPRODUCE) all $(REPRODUCE_ARGS)
+.PHONY: reproduce reproduce-pages
+reproduce: install ## reproduce a paper, or a part of it: PAPER=adacomp PART=fig3 SCALE=quick ENGINE=simulation
+	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) --out $(OUT) \
+		$(if $(SCALE),--scale $(SCALE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
 
-.PHONY: adacomp-pages
-adacomp-pages: install ## write the pages of the runs in OUT into docs/reproduction: SCALE=quick
-	$(REPRODUCE) pages --scale $(SCALE) --out $(OUT) \
-		--commit-pages docs/reproduction$(if $(filter-out full,$(SCALE)),/$(SCALE))
+reproduce-pages: install ## write the pages of the runs in OUT into docs/reproduction: PAPER=adacomp SCALE=quick
+	$(REPRODUCE) pages --paper $(PAPER) $(if $(SCALE),--scale $(SCALE)) --out $(OUT) --commit-pages
 
+.PHONY: adacomp adacomp-pages $(ADACOMP:%=adacomp-%)
+adacomp: reproduce ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation SEEDS=1,2
+adacomp-pages: reproduce-pages ## write its pages into docs/reproduction: SCALE=quick
 adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
 adacomp-fig3-even: ## beside it: waiting times of which hardly any is short
@@ -57,8 +59,8 @@ adacomp-fig3-rate: ## beside it: these waiting times, and a smaller learning rat
 adacomp-fig3-per-tensor: ## beside it: Comp-ASGD that selects per tensor
 adacomp-fig4: ## Fig. 4: one class of workers and three
 adacomp-table2: ## Table II: workers that crash
-$(PARTS:%=adacomp-%): adacomp-%: install
-	$(REPRODUCE) $* $(REPRODUCE_ARGS)
+$(ADACOMP:%=adacomp-%): adacomp-%: install
+	$(MAKE) reproduce PAPER=adacomp PART=$*
 
 .PHONY: dashboards
 dashboards: install ## generate the Grafana dashboards, and say how to look at them
@@ -79,8 +81,12 @@ format: install ## put the code into ruff's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: architecture
+architecture: install ## draw docs/architecture.svg from the import contract and the imports
+	$(BIN)/python -m website.architecture
+
 .PHONY: docs
-docs: install ## build the documentation's site into build/docs
+docs: architecture ## build the documentation's site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo 'open build/docs/index.html'
 

@@ -1,7 +1,8 @@
-"""Grafana dashboards as code, from which their JSON is generated.
+"""Grafana dashboards as records, from which their JSON is generated.
 
-``ingress``, ``devices``, ``network`` and ``compare`` define what each dashboard shows, in terms of the
-metrics; ``page``, ``panels``, ``tables``, ``xy``, ``colours`` and ``selection`` define how.
+``ingress``, ``devices``, ``network`` and ``compare`` say what each dashboard shows: rows of panels, and
+the metrics in them. ``panels``, ``tables`` and ``xy`` have the kinds of panels, ``selection`` the
+queries and variables, ``colours`` the colours; ``page`` lays every dashboard out.
 ``python -m dashboards`` writes ``dashboards/json``, which Grafana reads and which is committed; it must
 not be edited by hand. Some panels show results of the rules in ``dashboards/prometheus``.
 """

@@ -2,28 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards import compare, devices, ingress, network
 
 FOLDER = Path(__file__).parent / "json"
-DASHBOARDS = {
-    "compare": compare.dashboard,
-    "devices": devices.dashboard,
-    "ingress": ingress.dashboard,
-    "network": network.dashboard,
-}
+DASHBOARDS = (compare.DASHBOARD, devices.DASHBOARD, ingress.DASHBOARD, network.DASHBOARD)
 
 
 def generated() -> dict[str, str]:
     """Return the text of every file, by its name."""
+    options: dict[str, Any] = {"indent": 2, "sort_keys": True, "ensure_ascii": False}
     return {
-        f"{name}.json": json.dumps(
-            build(), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
-        )
-        + "\n"
-        for name, build in DASHBOARDS.items()
+        f"{one.name}.json": json.dumps(one.model(), cls=JSONEncoder, **options) + "\n"
+        for one in DASHBOARDS
     }
 
 

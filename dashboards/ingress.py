@@ -1,14 +1,11 @@
 """The dashboard *Ingress*: the bytes that enter the parameter server, and the accuracy they buy."""
 
-from grafana_foundation_sdk.models import dashboard as model
-
 from dashboards import colours
-from dashboards.page import numbered, page, row
-from dashboards.panels import bars, coloured, lines, number, phases
-from dashboards.selection import RUNS, last, layer, now, of, over_time, rate, target
-from dashboards.selection import row as cells
-from dashboards.tables import rows
-from dashboards.xy import curves
+from dashboards.page import Dashboard, Row
+from dashboards.panels import Bars, Lines, Number, Phases
+from dashboards.selection import LAYERS, RUN, RUNS, last, layer, of, rate, target
+from dashboards.tables import Table
+from dashboards.xy import Against, Axis
 
 PHASES = (
     "{} * ({} == 1)".format(number, of("testbed_run_phase", f'phase="{name}"'))
@@ -17,6 +14,7 @@ PHASES = (
 PHASE = "max by (run, algorithm) ({})".format(" or ".join(PHASES))
 PROGRESS = f"{last('testbed_updates_total')} / {last('testbed_updates_target')}"
 SPEED = f"{last('testbed_updates_total')} / ({last('testbed_training_seconds')} > 0)"
+EVALUATED = of("testbed_evaluated_ingress_bytes", 'layer="$layer"')
 TALKERS = (
     "topk(10, max by (run, algorithm, worker) "
     f"(last_over_time(testbed_worker_ingress_bytes_total{{{RUNS}}}[$__range]))) "
@@ -26,142 +24,118 @@ TALKERS = (
 )
 
 
-def dashboard() -> model.Dashboard:
-    """Build the dashboard."""
-    of_layer = 'layer="$layer"'
-    return numbered(
-        page(
-            "ingress",
-            "Ingress",
-            "Bytes that enter the parameter server, by layer, and the accuracy that they buy.",
-            [layer(), target()],
-        )
-        .with_row(row("Now"))
-        .with_panel(
-            number(
-                "Wire ingress",
-                "Everything that entered the parameter server so far, with every header at an "
-                "MTU of 1,500 and the workers' acknowledgements; among peers, all of them.",
-                "decbytes",
-                now(last("testbed_ingress_bytes_total", 'layer="wire"'), "{{algorithm}} {{run}}"),
-            )
-        )
-        .with_panel(
-            number(
-                "Accuracy",
-                "Share of the test set that the last evaluation got right.",
+def _to_accuracy(layer: str) -> str:
+    """Return the expression for the bytes of a layer at which a run reached the chosen accuracy."""
+    matchers = f'layer="{layer}"', 'accuracy="$target"'
+    return last("testbed_target_accuracy_ingress_bytes", *matchers)
+
+
+NOW = Row(
+    "Now",
+    5,
+    (
+        Number(
+            "Wire ingress",
+            "Everything that entered the parameter server so far, with every header at an MTU of "
+            "1,500 and the workers' acknowledgements; among peers, all of them.",
+            "decbytes",
+            {RUN: last("testbed_ingress_bytes_total", 'layer="wire"')},
+            width=6,
+        ),
+        Number(
+            "Accuracy",
+            "Share of the test set that the last evaluation got right.",
+            "percentunit",
+            {RUN: last("testbed_accuracy_ratio")},
+            width=6,
+            thresholds=((0, "red"), (0.5, "orange"), (0.9, "green")),
+        ),
+        Number(
+            "Progress",
+            "Updates applied, of those that the run lasts.",
+            "percentunit",
+            {RUN: PROGRESS},
+            width=6,
+        ),
+        Number(
+            "Updates per second",
+            "Since training began, by the host's clock: how fast this host is.",
+            "suffix: /s",
+            {RUN: SPEED},
+            width=6,
+        ),
+        Phases("Phase", "What each run was doing.", "none", {RUN: PHASE}, width=24),
+    ),
+)
+BY_LAYER = Row(
+    "Ingress of $algorithm",
+    8,
+    (
+        Lines(
+            "Ingress rate: $algorithm",
+            "Bytes per second into the parameter server. The layers contain each other: payload is "
+            "the encoded gradients, message adds the testbed's framing, wire every header down to "
+            "Ethernet and the acknowledgements.",
+            "Bps",
+            {"{{layer}} {{run}}": f"sum by (run, layer) ({rate('testbed_ingress_bytes_total')})"},
+            colours=colours.LAYERS,
+        ),
+        Lines(
+            "Ingress total: $algorithm",
+            "Bytes into the parameter server since the run began, by layer; the layers contain each "
+            "other. At the end they are ingress_after_drain of the run's summary.json.",
+            "decbytes",
+            {"{{layer}} {{run}}": f"sum by (run, layer) ({of('testbed_ingress_bytes_total')})"},
+            colours=colours.LAYERS,
+        ),
+    ),
+    repeated_for="algorithm",
+)
+BUYS = Row(
+    "What it buys",
+    12,
+    (
+        Against(
+            "Accuracy against ingress",
+            "A point for each evaluation: the accuracy of a version, and what had entered the "
+            "parameter server when that version was reached. Further up and left is better.",
+            Axis("PS ingress, $layer bytes", "decbytes", f"max by (run, algorithm) ({EVALUATED})"),
+            Axis(
+                "accuracy",
                 "percentunit",
-                now(last("testbed_accuracy_ratio"), "{{algorithm}} {{run}}"),
-                thresholds=[(0, "red"), (0.5, "orange"), (0.9, "green")],
-            )
-        )
-        .with_panel(
-            number(
-                "Progress",
-                "Updates applied, of those that the run lasts.",
-                "percentunit",
-                now(PROGRESS, "{{algorithm}} {{run}}"),
-            )
-        )
-        .with_panel(
-            number(
-                "Updates per second",
-                "Since training began, by the host's clock: how fast this host is.",
-                "suffix: /s",
-                now(SPEED, "{{algorithm}} {{run}}"),
-            )
-        )
-        .with_panel(
-            phases(
-                "Phase",
-                "What each run was doing.",
-                over_time(PHASE, "{{algorithm}} {{run}}"),
-                size=(24, 5),
-            )
-        )
-        .with_row(row("Ingress of $algorithm", repeated_for="algorithm"))
-        .with_panel(
-            coloured(
-                lines(
-                    "Ingress rate: $algorithm",
-                    "Bytes per second into the parameter server. The layers contain each other: "
-                    "payload is the encoded gradients, message adds the testbed's framing, wire "
-                    "every header down to Ethernet and the acknowledgements.",
-                    "Bps",
-                    over_time(
-                        f"sum by (run, layer) ({rate('testbed_ingress_bytes_total')})",
-                        "{{layer}} {{run}}",
-                    ),
-                ),
-                colours.LAYERS,
-            )
-        )
-        .with_panel(
-            coloured(
-                lines(
-                    "Ingress total: $algorithm",
-                    "Bytes into the parameter server since the run began, by layer; the layers "
-                    "contain each other. At the end they are ingress_after_drain of the run's "
-                    "summary.json.",
-                    "decbytes",
-                    over_time(
-                        f"sum by (run, layer) ({of('testbed_ingress_bytes_total')})",
-                        "{{layer}} {{run}}",
-                    ),
-                ),
-                colours.LAYERS,
-            )
-        )
-        .with_row(row("What it buys"))
-        .with_panel(
-            curves(
-                "Accuracy against ingress",
-                "A point for each evaluation: the accuracy of a version, and what had entered the "
-                "parameter server when that version was reached. Further up and left is better.",
-                (
-                    "PS ingress, $layer bytes",
-                    "decbytes",
-                    f"max by (run, algorithm) ({of('testbed_evaluated_ingress_bytes', of_layer)})",
-                ),
-                (
-                    "accuracy",
-                    "percentunit",
-                    f"max by (run, algorithm) ({of('testbed_accuracy_ratio')})",
-                ),
-                size=(14, 12),
-                logarithmic=True,
-            )
-        )
-        .with_panel(
-            rows(
-                "Bytes to accuracy $target",
-                "What had entered the parameter server when a run first reached the accuracy "
-                "chosen above, by layer. A run that is not here has not reached it.",
-                "decbytes",
-                {
-                    name: cells(
-                        last(
-                            "testbed_target_accuracy_ingress_bytes",
-                            f'layer="{name}"',
-                            'accuracy="$target"',
-                        ),
-                        ref_id,
-                    )
-                    for name, ref_id in (("wire", "A"), ("message", "B"), ("payload", "C"))
-                },
-                size=(10, 12),
-            )
-        )
-        .with_row(row("Who sends"))
-        .with_panel(
-            bars(
-                "Top talkers",
-                "The ten workers that sent most, in message bytes, and their class. Only of runs "
-                "started with testbed run --metrics-port PORT --metrics-workers.",
-                "decbytes",
-                now(TALKERS, "{{worker}} ({{device_class}}) {{algorithm}} {{run}}"),
-                size=(24, 9),
-            )
-        )
-        .build()
-    )
+                f"max by (run, algorithm) ({of('testbed_accuracy_ratio')})",
+            ),
+            width=14,
+            logarithmic=True,
+        ),
+        Table(
+            "Bytes to accuracy $target",
+            "What had entered the parameter server when a run first reached the accuracy chosen "
+            "above, by layer. A run that is not here has not reached it.",
+            "decbytes",
+            {name: _to_accuracy(name) for name in LAYERS},
+            width=10,
+        ),
+    ),
+)
+SENDERS = Row(
+    "Who sends",
+    9,
+    (
+        Bars(
+            "Top talkers",
+            "The ten workers that sent most, in message bytes, and their class. Only of runs started "
+            "with testbed run --metrics-port PORT --metrics-workers.",
+            "decbytes",
+            {"{{worker}} ({{device_class}}) {{algorithm}} {{run}}": TALKERS},
+            width=24,
+        ),
+    ),
+)
+DASHBOARD = Dashboard(
+    "ingress",
+    "Ingress",
+    "Bytes that enter the parameter server, by layer, and the accuracy that they buy.",
+    (NOW, BY_LAYER, BUYS, SENDERS),
+    (layer, target),
+)

@@ -1,19 +1,24 @@
-"""A dashboard's frame: variables, links to the others, marks of crashes and faults, rows.
+"""A dashboard as a record of rows of panels, and the one place where it is laid out.
+
+Every dashboard has the same frame: variables, links to the others, marks of crashes and faults.
 
 Identifiers never change: the ``uid`` is the dashboard's name, and panels are numbered in their order.
 Old links to a dashboard stay valid, and its JSON is the same bytes every time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.cog import builder as cog
 from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards import selection
-from dashboards.panels import GRAFANA
+from dashboards.panels import Panel
 from dashboards.selection import DATASOURCE, of
 
+GRAFANA = "11.6.16"
+"""The release of compose/observability.yml, whose panels the options are written for."""
 TAG = "testbed"
 CRASHES = (
     "sum by (run, algorithm, device_class) "
@@ -43,6 +48,16 @@ class PrometheusAnnotation(model.AnnotationQuery):
         }
 
 
+ANNOTATIONS = (
+    PrometheusAnnotation(
+        "Crashes", CRASHES, "device lost", "{{device_class}}: {{algorithm}} {{run}}", "red"
+    ),
+    PrometheusAnnotation(
+        "Faults", FAULTS, "fault: {{kind}}", "{{kind}}: {{algorithm}} {{run}}", "purple"
+    ),
+)
+
+
 class _Ready(cog.Builder[model.AnnotationQuery]):
     """An annotation that needs no building."""
 
@@ -53,27 +68,64 @@ class _Ready(cog.Builder[model.AnnotationQuery]):
         return self.annotation
 
 
-def page(
-    name: str,
-    title: str,
-    description: str,
-    choices: Sequence[cog.Builder[model.VariableModel]] = (),
-) -> build.Dashboard:
-    """Make an empty dashboard with variables: data source, run, algorithm and ``choices``."""
-    crashes = PrometheusAnnotation(
-        "Crashes",
-        CRASHES,
-        "device lost",
-        "{{device_class}}: {{algorithm}} {{run}}",
-        "red",
-    )
-    faults = PrometheusAnnotation(
-        "Faults", FAULTS, "fault: {{kind}}", "{{kind}}: {{algorithm}} {{run}}", "purple"
-    )
-    dashboard = (
-        build.Dashboard(f"Testbed: {title}")
-        .uid(f"testbed-{name}")
-        .description(description)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels of one height, from left to right and then below.
+
+    Attributes:
+        title: the heading above them; empty for none.
+        repeated_for: a variable for each of whose values heading and panels are repeated, if any.
+    """
+
+    title: str
+    height: int
+    panels: tuple[Panel, ...]
+    repeated_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """A dashboard.
+
+    Attributes:
+        name: its identifier and the name of its file.
+        title: the heading of the page.
+        description: a sentence for the list of dashboards.
+        rows: from top to bottom.
+        choices: make the variables that it has besides data source, run and algorithm.
+    """
+
+    name: str
+    title: str
+    description: str
+    rows: tuple[Row, ...]
+    choices: tuple[Callable[[], cog.Builder[model.VariableModel]], ...] = ()
+
+    def model(self) -> model.Dashboard:
+        """Lay the rows out, and return Grafana's dashboard with its panels numbered in order."""
+        page = _frame(self)
+        for row in self.rows:
+            if row.title:
+                heading = build.Row(row.title).collapsed(False)
+                page = page.with_row(
+                    heading.repeat(row.repeated_for) if row.repeated_for else heading
+                )
+            for panel in row.panels:
+                page = page.with_panel(panel.builder(row.height))
+        built = page.build()
+        for number, one in enumerate(built.panels or [], 1):
+            one.id_val = number
+            if isinstance(one, model.Panel):
+                one.plugin_version = GRAFANA
+        return built
+
+
+def _frame(dashboard: Dashboard) -> build.Dashboard:
+    """Return Grafana's dashboard with its variables, links and annotations, but without panels."""
+    frame = (
+        build.Dashboard(f"Testbed: {dashboard.title}")
+        .uid(f"testbed-{dashboard.name}")
+        .description(dashboard.description)
         .tags([TAG])
         .readonly()
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
@@ -89,29 +141,10 @@ def page(
             .include_vars(True)
             .keep_time(True)
         )
-        .annotation(_Ready(crashes))
-        .annotation(_Ready(faults))
     )
-    for variable in (
-        selection.datasource(),
-        selection.runs(),
-        selection.algorithms(),
-        *choices,
-    ):
-        dashboard = dashboard.with_variable(variable)
-    return dashboard
-
-
-def numbered(dashboard: model.Dashboard) -> model.Dashboard:
-    """Number the panels in their order, and set the Grafana release of their options."""
-    for number, panel in enumerate(dashboard.panels or [], 1):
-        panel.id_val = number
-        if isinstance(panel, model.Panel):
-            panel.plugin_version = GRAFANA
-    return dashboard
-
-
-def row(title: str, repeated_for: str = "") -> build.Row:
-    """Make a heading; it and its panels are repeated for each value of ``repeated_for``, if given."""
-    heading = build.Row(title).collapsed(False)
-    return heading.repeat(repeated_for) if repeated_for else heading
+    for annotation in ANNOTATIONS:
+        frame = frame.annotation(_Ready(annotation))
+    always = (selection.datasource, selection.runs, selection.algorithms)
+    for variable in (*always, *dashboard.choices):
+        frame = frame.with_variable(variable())
+    return frame

@@ -12,6 +12,8 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 DATASOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 RUNS = 'run=~"$run", algorithm=~"$algorithm"'
+RUN = "{{algorithm}} {{run}}"
+"""The legend of a series that stands for a run."""
 LAYERS = ("wire", "message", "payload")
 ACCURACIES = ("0.8", "0.9", "0.95", "0.97")
 

@@ -1,49 +1,51 @@
 """Tables with a row for every run and algorithm: several queries joined on their labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from grafana_foundation_sdk.builders import prometheus, table
+from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards.panels import by_threshold, described
+from dashboards.panels import Chart, by_threshold, properties
+from dashboards.selection import row
 
 
-def rows(
-    title: str,
-    description: str,
-    unit: str,
-    queries: Mapping[str, prometheus.Dataquery],
-    *,
-    size: tuple[int, int] = (12, 8),
-    units: Mapping[str, str] | None = None,
-    hidden: Sequence[str] = (),
-) -> table.Panel:
-    """Make a table with a row for every run and algorithm and a column for every query.
+@dataclass(frozen=True, slots=True)
+class Table(Chart):
+    """A table with a row for every run and algorithm, and a column for every query.
 
-    ``queries`` has them by their headings, ``units`` the units of columns that differ from ``unit``;
-    ``hidden`` are labels that get no column.
+    Attributes:
+        units: by headings the units of columns that differ from ``unit``.
+        hidden: labels that get no column.
     """
-    panel = described(table.Panel(), title, description, unit, list(queries.values()), size=size)
-    # With a single query Grafana names the column Value, without a number.
-    ids = [str(query.build().ref_id) for query in queries.values()]
-    headings = {f"Value #{i}": heading for i, heading in zip(ids, queries, strict=True)}
-    headings |= {"Value": next(iter(queries))} if len(queries) == 1 else {}
-    left_out = dict.fromkeys(("Time", *hidden), True)
-    panel = panel.color_scheme(by_threshold()).transformations(
-        [
-            model.DataTransformerConfig(id_val="merge", options={}),
-            model.DataTransformerConfig(
-                id_val="organize",
-                options={
-                    "excludeByName": left_out,
-                    "indexByName": {"run": 0, "algorithm": 1},
-                    "renameByName": headings,
-                },
-            ),
-        ]
-    )
-    for heading, own in (units or {}).items():
-        panel = panel.override_by_name(
-            heading, [model.DynamicConfigValue(id_val="unit", value=own)]
+
+    units: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+
+    def builder(self, height: int) -> table.Panel:
+        """Make Grafana's panel."""
+        queries = self._by_ref()
+        headings = {f"Value #{ref}": heading for _, heading, ref in queries}
+        if len(queries) == 1:  # then Grafana names the column Value, without a reference
+            headings["Value"] = queries[0][1]
+        columns = {
+            "excludeByName": dict.fromkeys(("Time", *self.hidden), True),
+            "indexByName": {"run": 0, "algorithm": 1},
+            "renameByName": headings,
+        }
+        panel = (
+            self._described(
+                table.Panel(), height, [row(expression, ref) for expression, _, ref in queries]
+            )
+            .color_scheme(by_threshold())
+            .transformations(
+                [
+                    model.DataTransformerConfig(id_val="merge", options={}),
+                    model.DataTransformerConfig(id_val="organize", options=columns),
+                ]
+            )
+            .no_value("—")
         )
-    return panel.no_value("—")
+        for heading, unit in self.units.items():
+            panel = panel.override_by_name(heading, properties({"unit": unit}))
+        return panel

@@ -1,1 +1,1 @@
-"""Reproduces the AdaComp paper: carries out the runs of its figures and table, and writes pages."""
+"""Reproduces papers: carries out the runs of their figures and tables, and writes pages of them."""

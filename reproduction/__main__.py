@@ -1,8 +1,8 @@
-"""``python -m reproduction fig3 --scale quick``: carry out a part of the paper, and write its page.
+"""``python -m reproduction fig3 --scale quick``: carry out a part of a paper, and write its page.
 
-``fig1``, ``fig3``, ``fig3-even``, ``fig3-rate``, ``fig3-per-tensor``, ``table2``, ``fig4`` or ``all``
-carry out the missing runs and write the pages; ``pages`` only writes the pages of the runs that exist.
-``make adacomp-fig3`` and so on call this.
+A part's name, or ``all``, carries out the missing runs and writes the pages; ``pages`` only writes the
+pages of the runs that exist. ``make reproduce PAPER=adacomp PART=fig3`` and ``make adacomp-fig3`` call
+this.
 """
 
 import argparse
@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 from reproduction.driver import ENGINES, Order, carry_out_missing
-from reproduction.paper import PARTS
-from reproduction.scale import SCALES
+from reproduction.paper import load_paper
 from testbed.errors import SpecError, TestbedError
+
+COMMITTED = Path()
+"""Stands for the folder of the paper's committed pages."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,6 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
         from reproduction.pages import write_pages
 
         folder = given.commit_pages or order.out / "pages" / order.scale.name
+        if given.commit_pages is COMMITTED:
+            folder = order.paper.pages / order.paper.suffix(order.scale, "")
         for path in write_pages(order, folder):
             print(path)
     except TestbedError as error:
@@ -37,16 +41,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _order(given: argparse.Namespace) -> Order:
-    scale = SCALES[given.scale]
-    names = list(PARTS) if given.what in ("all", "pages") else [given.what]
-    parts = tuple(PARTS[name] for name in names)
+    paper = load_paper(given.paper)
+    scale = paper.scale(given.scale) if given.scale else paper.scales[0]
+    parts = paper.parts if given.what in ("all", "pages") else (paper.part(given.what),)
     only = frozenset(given.only.split(",")) if given.only else frozenset()
     series = {one.name for part in parts for one in part.series}
     if unknown := sorted(only - series):
         raise SpecError(f"--only {unknown[0]}: there are {', '.join(sorted(series))}")
-    return Order(
-        parts, scale, given.seeds or scale.seeds, given.engine, given.out, only, given.at_once
-    )
+    out = given.out or Path("runs") / paper.name
+    seeds = given.seeds or scale.seeds
+    return Order(paper, parts, scale, seeds, given.engine, out, only, given.at_once)
 
 
 def _seeds(text: str) -> tuple[int, ...]:
@@ -55,19 +59,19 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reproduction", description=__doc__)
-    parser.add_argument("what", choices=[*PARTS, "all", "pages"])
-    parser.add_argument("--scale", choices=list(SCALES), default="full", help="default: full")
-    parser.add_argument("--engine", choices=ENGINES, default="docker", help="default: docker")
+    parser.add_argument("what", help="a part, such as fig3; all; or pages")
     parser.add_argument(
-        "--seeds", type=_seeds, metavar="1,2,3", help="default: 1,2,3 at scale full, else 1"
+        "--paper", default="adacomp", metavar="NAME", help="or a Python file; default: adacomp"
     )
+    parser.add_argument("--scale", metavar="NAME", help="default: the paper's first, such as full")
+    parser.add_argument("--engine", choices=ENGINES, default="docker", help="default: docker")
+    parser.add_argument("--seeds", type=_seeds, metavar="1,2,3", help="default: those of the scale")
     parser.add_argument("--only", metavar="NAME,NAME", help="these lines or rows of the part only")
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("runs/adacomp"),
         metavar="DIR",
-        help="the folder of the runs; default: runs/adacomp",
+        help="the folder of the runs; default: runs/NAME of the paper",
     )
     parser.add_argument(
         "--at-once", type=int, metavar="N", help="simulations at a time; default: one per processor"
@@ -75,8 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--commit-pages",
         type=Path,
+        nargs="?",
+        const=COMMITTED,
         metavar="DIR",
-        help="write the pages there, e.g. docs/reproduction; default: pages/SCALE in the runs' folder",
+        help="write the pages there, or to the paper's committed ones; default: OUT/pages/SCALE",
     )
     return parser
 

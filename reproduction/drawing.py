@@ -1,143 +1,234 @@
-"""Draws the figures on the paper's axes: moving averages, their mean over seeds, a band of extremes."""
+"""Draws figures: curves of moving averages with a band of extremes, and sweeps of final values.
 
-from collections.abc import Callable, Iterable, Mapping
+A figure is data: its panels, and in each panel what the axes show and which lines are drawn.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
-from reproduction.baseline import pickled_ingress
-from reproduction.measures import Line
-from reproduction.paper import GOAL, Part
+from reproduction.measures import Averaged, Line, Lines, Spread, Target
 from testbed.results.figures import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import FuncFormatter
 
-Drawn: TypeAlias = Mapping[int, Line]
-"""The lines that have points, by their place in the part, which determines the colour."""
-_GB = 1e9
-_PANEL = 3.2
+_WIDTH = 3.2
 """Width of one of several panels, inches."""
+_GREY = "#777777"
 
 
-def draw_part(part: Part, lines: Mapping[str, Line], folder: Path) -> Path | None:
+class Panel(Protocol):
+    """One pair of axes."""
+
+    def has_points(self, lines: Lines) -> bool:
+        """Return True if a line has a point in it."""
+
+    def draw(self, axes: "Axes", lines: Lines) -> None:
+        """Draw the lines that have points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an x axis shows: one of ``measures.COSTS``, its label and the unit that it is divided by."""
+
+    name: str
+    label: str
+    unit: float = 1.0
+
+
+UPDATES = Cost("iteration", "iteration (updates applied)")
+SECONDS = Cost("time", "time (s)")
+WIRE = Cost("wire_bytes", "PS ingress on the wire (GB)", 1e9)
+PAYLOAD = Cost("payload_bytes", "payload (GB)", 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How a line is drawn: its title in the legend, and its place among the colours."""
+
+    title: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A panel of moving averages against what they cost.
+
+    Attributes:
+        x: what it costs.
+        window: evaluations in a moving average.
+        curves: the lines that it shows, by name; None for all, in their order and by their titles.
+        measure: ``accuracy``, in percent, or ``loss``.
+        title: above the panel, if it needs one.
+        logarithmic: True for a logarithmic x axis.
+        target: drawn as a dashed line.
+        y_label: False if the panel to the left has the same y axis.
+        above: the label of a second x axis above, and by what the first line's x is multiplied there.
+    """
+
+    x: Cost
+    window: int = 1
+    curves: Mapping[str, Curve] | None = None
+    measure: str = "accuracy"
+    title: str = ""
+    logarithmic: bool = False
+    target: Target | None = None
+    y_label: bool = True
+    above: tuple[str, Callable[[Averaged], float]] | None = None
+
+    def has_points(self, lines: Lines) -> bool:
+        """Return True if a line has enough evaluations for a moving average."""
+        return bool(self._averaged(lines))
+
+    def _averaged(self, lines: Lines) -> dict[str, Averaged]:
+        found = {name: line.averaged(self.window, self.measure) for name, line in lines.items()}
+        return {name: averaged for name, averaged in found.items() if len(averaged)}
+
+    def draw(self, axes: "Axes", lines: Lines) -> None:
+        """Draw the curves; the x axes of all panels reach as far as the longest line of the part."""
+        drawn = self._averaged(lines)
+        curves = self.curves or {
+            name: Curve(line.series.title, place)
+            for place, (name, line) in enumerate(lines.items())
+        }
+        shown = [name for name in curves if name in drawn]
+        for name in shown:
+            x = drawn[name].costs[self.x.name] / self.x.unit
+            _band(axes, curves[name], x, drawn[name], lines[name])
+        if self.title:
+            axes.set_title(self.title, fontsize=8)
+        if drawn:
+            self._draw_x_axis(axes, list(drawn.values()))
+        if shown:
+            self._draw_y_axis(axes, [drawn[name] for name in shown])
+        else:
+            style.nothing_to_draw(axes, "no run yet")
+
+    def _draw_x_axis(self, axes: "Axes", drawn: list[Averaged]) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        if self.logarithmic:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(_plain())
+        elif self.x is UPDATES:
+            axes.set_xlim(0, max(int(one.costs["iteration"][-1]) for one in drawn))
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+            axes.xaxis.set_major_formatter(_plain(",.0f"))
+        else:
+            axes.set_xlim(left=0)
+        axes.set_xlabel(self.x.label)
+        if self.above:
+            label, scale = self.above
+            times = scale(drawn[0])
+            functions = (_scaled(times), _scaled(1 / times))
+            axes.secondary_xaxis("top", functions=functions).set_xlabel(label)
+
+    def _draw_y_axis(self, axes: "Axes", shown: list[Averaged]) -> None:
+        if self.target:
+            axes.axhline(
+                self.target.value, color=_GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1
+            )
+        if self.measure == "accuracy":
+            # Nothing is seen of the first twentieth, in which accuracy climbs.
+            lowest = min(float(one.values[:, len(one) // 20].min()) for one in shown)
+            axes.set_ylim(max(0.0, lowest - 1), 100)
+        else:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(_plain())
+            axes.yaxis.set_minor_formatter(_plain())
+        if self.y_label:
+            axes.set_ylabel("test accuracy (%)" if self.measure == "accuracy" else "test loss")
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A panel of final values against a setting, such as the number of workers; bars are deviations.
+
+    Attributes:
+        label: that of the x axis.
+        curves: by title the lines at the settings.
+        values: from a line to its value for each seed.
+        y_label: that of the y axis.
+    """
+
+    label: str
+    curves: Mapping[str, Mapping[float, str]]
+    values: Callable[[Line], Mapping[int, float]]
+    y_label: str
+
+    def has_points(self, lines: Lines) -> bool:
+        """Return True if a line has a run."""
+        return any(lines[name].runs for points in self.curves.values() for name in points.values())
+
+    def draw(self, axes: "Axes", lines: Lines) -> None:
+        """Draw the mean over seeds at each setting."""
+        for place, (title, points) in enumerate(self.curves.items()):
+            spreads = {
+                x: Spread.of(self.values(lines[name]).values()) for x, name in points.items()
+            }
+            found = {x: spread for x, spread in spreads.items() if spread is not None}
+            if found:
+                axes.errorbar(
+                    list(found),
+                    [spread.mean for spread in found.values()],
+                    [spread.deviation or 0.0 for spread in found.values()],
+                    label=title,
+                    marker=style.marker(place),
+                    capsize=2,
+                    **style.line_style(place),
+                )
+        axes.set_xticks(sorted({x for points in self.curves.values() for x in points}))
+        axes.set_xlabel(self.label)
+        axes.set_ylabel(self.y_label)
+
+
+def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
     """Draw a part's figure as PNG and SVG; return the PNG's path, None if no line has a point.
 
     Raises:
         TestbedError: a file cannot be written.
     """
-    drawn = {
-        place: line for place, line in enumerate(lines.values()) if len(line.averaged.iteration)
-    }
-    if not drawn:
+    if not any(panel.has_points(lines) for panel in panels):
         return None
-    own = {"fig1": _fig1, "table2": _table2, "fig4": _fig4}
-    draw = own.get(part.name, _fig3)
-    paths = [folder / f"{part.name}.{suffix}" for suffix in ("png", "svg")]
-    style.write(lambda figure: draw(figure, drawn), paths)
+
+    def into(canvas: "Canvas") -> None:
+        if len(panels) > 1:
+            canvas.set_size_inches(len(panels) * _WIDTH, style.HEIGHT)
+        beside = canvas.subplots(1, len(panels), squeeze=False)[0]
+        legend: dict[str, Any] = {}
+        for axes, panel in zip(beside, panels, strict=True):
+            panel.draw(axes, lines)
+            handles, names = axes.get_legend_handles_labels()
+            legend |= dict(zip(names, handles, strict=True))
+        if len(lines) > 1:
+            style.legend_above(canvas, list(legend.values()), list(legend))
+
+    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]
+    style.write(into, paths)
     return paths[0]
 
 
-def _fig1(figure: "Figure", lines: Drawn) -> None:
-    axes = figure.subplots()
-    for i, line in lines.items():
-        _plot(axes, i, line, line.averaged.wire_bytes / _GB)
-    axes.set_xlabel("PS ingress on the wire (GB)")
-    _accuracy_axis(axes, lines.values())
-    axes.set_xlim(left=0)
-    # The upper axis has the paper's bytes for the same pushes.
-    (averaged,) = (line.averaged for line in lines.values())
-    times = pickled_ingress(float(averaged.iteration[-1])) / float(averaged.wire_bytes[-1])
-    above = axes.secondary_xaxis("top", functions=(_scaled(times), _scaled(1 / times)))
-    above.set_xlabel("the same pushes as pickled floats, modelled (GB)")
+def _band(axes: "Axes", curve: Curve, x: Any, averaged: Averaged, line: Line) -> None:
+    """Draw the mean over the seeds, and with several seeds a band from the least to the greatest."""
+    values, seeds = averaged.values, ""
+    if len(line.runs) > 1:
+        seeds = f" ({len(line.runs)} seeds)"
+        colour = style.COLOURS[curve.place % len(style.COLOURS)]
+        low, high = values.min(axis=0), values.max(axis=0)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(x, values.mean(axis=0), label=curve.title + seeds, **style.line_style(curve.place))
 
 
 def _scaled(times: float) -> "Callable[[Any], Any]":
     return lambda x: times * x
 
 
-def _fig3(figure: "Figure", lines: Drawn) -> None:
+def _plain(form: str = "g") -> "FuncFormatter":
+    """Return a formatter of numbers without mathematical notation, which ``style`` turns off."""
     from matplotlib.ticker import FuncFormatter
 
-    left, right = _panels(figure)
-    for i, line in lines.items():
-        _plot(left, i, line, line.averaged.iteration)
-        _plot(right, i, line, line.averaged.wire_bytes / _GB)
-    _iterations_axis(left, lines.values())
-    right.set_xscale("log")
-    right.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    right.set_xlabel("PS ingress on the wire (GB)")
-    for axes in (left, right):
-        axes.axhline(GOAL, color="#777777", linewidth=0.6, linestyle=(0, (2, 2)), zorder=1)
-        _accuracy_axis(axes, lines.values())
-    right.set_ylabel("")
-    style.legend_above(figure, *left.get_legend_handles_labels())
-
-
-def _table2(figure: "Figure", lines: Drawn) -> None:
-    axes = figure.subplots()
-    for i, line in lines.items():
-        _plot(axes, i, line, line.averaged.iteration)
-    _iterations_axis(axes, lines.values())
-    _accuracy_axis(axes, lines.values())
-    style.legend_above(figure, *axes.get_legend_handles_labels())
-
-
-def _fig4(figure: "Figure", lines: Drawn) -> None:
-    kinds = ("one-0.01", "three-0.01", "one-0.001", "three-0.001")
-    for axes, images in zip(_panels(figure), ("60000", "12000"), strict=True):
-        shown = [line for line in lines.values() if line.series.name.startswith(images)]
-        for line in shown:
-            name = line.series.name.partition("-")[2]
-            title = line.series.title.partition(", ")[2].removeprefix("000 images, ")
-            _plot(axes, kinds.index(name), line, line.averaged.iteration, title)
-        axes.set_title(f"{images[:2]},000 images", fontsize=8)
-        _iterations_axis(axes, lines.values())
-        if shown:
-            _accuracy_axis(axes, shown)
-        else:
-            style.nothing_to_draw(axes, "no run yet")
-    handles: dict[str, Any] = {}
-    for axes in figure.axes:
-        found, names = axes.get_legend_handles_labels()
-        handles |= dict(zip(names, found, strict=True))
-    style.legend_above(figure, list(handles.values()), list(handles))
-
-
-def _panels(figure: "Figure") -> "tuple[Axes, Axes]":
-    figure.set_size_inches(2 * _PANEL, style.HEIGHT)
-    left, right = figure.subplots(1, 2)
-    return left, right
-
-
-def _plot(axes: "Axes", i: int, line: Line, x: Any, title: str | None = None) -> None:
-    accuracy = line.averaged.accuracy
-    seeds = f" ({len(line.runs)} seeds)" if len(line.runs) > 1 else ""
-    if len(line.runs) > 1:
-        axes.fill_between(
-            x,
-            accuracy.min(axis=0),
-            accuracy.max(axis=0),
-            color=style.COLOURS[i % len(style.COLOURS)],
-            alpha=0.2,
-            linewidth=0,
-        )
-    axes.plot(
-        x, accuracy.mean(axis=0), label=(title or line.series.title) + seeds, **style.line_style(i)
-    )
-
-
-def _accuracy_axis(axes: "Axes", lines: Iterable[Line]) -> None:
-    """Show accuracies from a little below the lowest run's after a twentieth of the run, to 100."""
-    start = [line.averaged.accuracy[:, len(line.averaged.iteration) // 20] for line in lines]
-    axes.set_ylim(max(0.0, min(float(values.min()) for values in start) - 1), 100)
-    axes.set_ylabel("test accuracy (%)")
-
-
-def _iterations_axis(axes: "Axes", lines: Iterable[Line]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axes.set_xlim(0, max(int(line.averaged.iteration[-1]) for line in lines))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-    axes.set_xlabel("iteration (updates applied)")
+    return FuncFormatter(lambda x, _: format(x, form))

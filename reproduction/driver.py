@@ -15,9 +15,9 @@ import psutil
 from reproduction import estimate
 from reproduction.display import Shown
 from reproduction.jobs import Job, carry_out, child
-from reproduction.paper import Part
+from reproduction.paper import Paper, Part
 from reproduction.runs import Folder, Wanted, wanted
-from reproduction.scale import Scale
+from reproduction.series import Scale
 from testbed.doctor import requirements
 from testbed.errors import HostError, RunError, SpecError
 from testbed.experiment.load import dump
@@ -32,10 +32,11 @@ ENGINES = ("docker", "namespaces", "simulation")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A request to carry out parts of the paper.
+    """A request to carry out parts of a paper.
 
     Attributes:
-        parts: the wanted parts of the paper.
+        paper: the paper.
+        parts: the wanted parts of it.
         scale: the size of the runs.
         seeds: the seeds; every line or row has a run for each.
         engine: one of ``ENGINES``.
@@ -44,6 +45,7 @@ class Order:
         at_once: simulations at a time; None for one per processor.
     """
 
+    paper: Paper
     parts: tuple[Part, ...]
     scale: Scale
     seeds: tuple[int, ...]
@@ -54,7 +56,9 @@ class Order:
 
     def runs(self) -> list[Wanted]:
         """Return the wanted runs; raise SpecError if an experiment file cannot be used."""
-        return wanted(self.parts, self.scale, self.seeds, self.only)
+        series = [one for part in self.parts for one in part.series]
+        chosen = [one for one in series if not self.only or one.name in self.only]
+        return wanted(chosen, self.scale, self.seeds)
 
 
 def carry_out_missing(order: Order, say: Callable[[str], None]) -> int | None:

@@ -1,41 +1,48 @@
-"""Measures of a line's runs, in the paper's terms.
+"""Measures of the runs of a line: final values, moving averages, and what reaching a target costs.
 
-*Final accuracy* is the mean over runs of the greatest accuracy that each reached (§V-C). The paper
-plots moving averages over a window that it does not state: ``WINDOW`` evaluations here. Measures are
-given both for the raw curve and for the moving average.
+A paper takes the greatest accuracy that a run reached, or that of its end; a single evaluation, or a
+moving average. Measures are therefore given for windows of several evaluations: the one at a point and
+those before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reproduction.driver import Order
-from reproduction.paper import GOAL, Series
 from reproduction.records import Record, Records
 from reproduction.runs import identity
-from reproduction.scale import load_run
+from reproduction.series import Scale, Series, load_run
 
-WINDOW = 5
-"""Evaluations in a moving average: the one at a point and those before it."""
+Floats: TypeAlias = npt.NDArray[np.float64]
+COSTS = ("iteration", "time", "payload_bytes", "wire_bytes")
+"""What a run spends: updates, seconds, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean, the least, the greatest and the number of some values."""
+    """The mean, the least, the greatest, the standard deviation and the number of some values.
+
+    Attributes:
+        deviation: that of a sample; None of a single value.
+    """
 
     mean: float
     low: float
     high: float
+    deviation: float | None
     count: int
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread | None":
         """Return the spread of values; None if there are none."""
         known = [float(value) for value in values]
-        return cls(float(np.mean(known)), min(known), max(known), len(known)) if known else None
+        if not known:
+            return None
+        deviation = float(np.std(known, ddof=1)) if len(known) > 1 else None
+        return cls(float(np.mean(known)), min(known), max(known), deviation, len(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,59 +50,75 @@ class Averaged:
     """The moving averages of some runs at the iterations that all were evaluated at.
 
     Attributes:
-        iteration: int64, shape (points,).
-        accuracy: percent, shape (runs, points).
-        wire_bytes: ingress so far, mean over the runs, shape (points,).
+        values: accuracy in percent, or loss; shape (runs, points).
+        costs: by their names in ``COSTS`` the means over the runs, shape (points,).
     """
 
-    iteration: npt.NDArray[np.int64]
-    accuracy: npt.NDArray[np.float64]
-    wire_bytes: npt.NDArray[np.float64]
+    values: Floats
+    costs: Mapping[str, Floats]
+
+    def __len__(self) -> int:
+        return int(self.values.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A value to reach: an accuracy of at least so many percent, or a loss of at most so much."""
+
+    value: float
+    measure: str = "accuracy"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.value:g} %" if self.measure == "accuracy" else f"{self.measure} {self.value:g}"
+        )
+
+    def met_by(self, values: Floats) -> npt.NDArray[np.bool_]:
+        """Return which values are as good as the target or better."""
+        return values >= self.value if self.measure == "accuracy" else values <= self.value
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The updates and the ingress with which a run, or the mean of some, first reaches the goal."""
+    """What a run, or the mean of some, has spent when it first reaches a target."""
 
     iteration: float
+    time: float
     payload_bytes: float
     wire_bytes: float
 
     @classmethod
     def mean(cls, several: Iterable["Reached"]) -> "Reached":
         """Return the mean of at least one."""
-        return cls(*map(float, np.mean([astuple(one) for one in several], axis=0)))
+        rows = [[getattr(one, cost) for cost in COSTS] for one in several]
+        return cls(*map(float, np.mean(rows, axis=0)))
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """The points at which a line's runs first reach the goal, each by itself.
+class Attempts:
+    """How many of a line's runs reach a target, and where.
 
     Attributes:
         reached: number of runs that reach it.
         runs: number of runs.
-        iteration, payload_bytes, wire_bytes: means over the runs that reach it; None if none does.
+        mean: the mean over the runs that reach it; None if none does.
     """
 
     reached: int
     runs: int
-    iteration: float | None = None
-    payload_bytes: float | None = None
-    wire_bytes: float | None = None
+    mean: Reached | None = None
 
 
-def moving_average(
-    accuracy: npt.NDArray[np.float64], window: int = WINDOW
-) -> npt.NDArray[np.float64]:
+def moving_average(values: Floats, window: int) -> Floats:
     """Return the means of each value and the ``window`` - 1 before it; shape (values - window + 1,)."""
-    if len(accuracy) < window:
-        return accuracy[:0]
-    return np.convolve(accuracy, np.full(window, 1 / window), mode="valid")
+    if len(values) < window:
+        return values[:0]
+    return np.convolve(values, np.full(window, 1 / window), mode="valid")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a figure, or a row of the table, with its complete runs.
+    """A line of a figure, or a row of a table, with its complete runs.
 
     Attributes:
         series: the paper's line or row.
@@ -107,73 +130,58 @@ class Line:
     runs: tuple[Record, ...]
     twins: Mapping[int, Record] = field(default_factory=dict)
 
-    @property
-    def final(self) -> Spread | None:
-        """The final accuracy, percent."""
-        return Spread.of(
-            best for run in self.runs if (best := run.evaluations.best_accuracy) is not None
-        )
-
-    @property
-    def final_averaged(self) -> Spread | None:
-        """The final accuracy of the moving average, percent."""
-        return Spread.of(row.max() for row in self.averaged.accuracy if len(row))
-
-    @cached_property
-    def averaged(self) -> Averaged:
-        """The moving averages; they have no points if there is no run."""
+    def averaged(self, window: int, measure: str = "accuracy") -> Averaged:
+        """Return the moving averages; they have no points if there is no run."""
         curves = [run.evaluations for run in self.runs]
         points = min((len(curve) for curve in curves), default=0)
-        rows = [moving_average(curve.accuracy[:points]) for curve in curves]
-        shape = (len(rows), max(0, points - WINDOW + 1))
-        wire = [curve.wire_bytes[WINDOW - 1 : points] for curve in curves]
-        return Averaged(
-            curves[0].iteration[WINDOW - 1 : points] if curves else np.empty(0, np.int64),
-            np.array(rows, np.float64).reshape(shape),
-            np.mean(wire, axis=0) if curves else np.empty(0),
-        )
+        rows = [moving_average(getattr(curve, measure)[:points], window) for curve in curves]
+        shape = (len(rows), max(0, points - window + 1))
+        costs = {
+            cost: np.mean([getattr(curve, cost)[window - 1 : points] for curve in curves], axis=0)
+            if curves
+            else np.empty(0)
+            for cost in COSTS
+        }
+        return Averaged(np.array(rows, np.float64).reshape(shape), costs)
 
-    @property
-    def goal(self) -> Goal:
-        """The points at which an evaluation of each run first reaches the goal."""
-        return self._goal(1)
+    def greatest(self, window: int = 1) -> dict[int, float]:
+        """Return the greatest accuracy, percent, that each seed's run reached."""
+        found = {}
+        for run in self.runs:
+            averages = moving_average(run.evaluations.accuracy, window)
+            if len(known := averages[np.isfinite(averages)]):
+                found[run.seed] = float(known.max())
+        return found
 
-    @property
-    def averaged_goal(self) -> Goal:
-        """The points at which the moving average of each run first reaches the goal."""
-        return self._goal(WINDOW)
+    def last(self, measure: str = "accuracy") -> dict[int, float]:
+        """Return the value of each seed's last evaluation."""
+        return {run.seed: float(getattr(run.evaluations, measure)[-1]) for run in self.runs}
 
-    def _goal(self, window: int) -> Goal:
-        reached = self.goals(window)
-        if not reached:
-            return Goal(0, len(self.runs))
-        return Goal(len(reached), len(self.runs), *astuple(Reached.mean(reached.values())))
-
-    def goals(self, window: int) -> dict[int, Reached]:
-        """Find where the moving average of ``window`` evaluations first reaches the goal.
-
-        Returns:
-            The points by seed, without the runs that do not reach it.
-        """
+    def reaching(self, target: Target, window: int = 1) -> dict[int, Reached]:
+        """Return by seed where the moving average first reaches a target, if it does."""
         found = {}
         for run in self.runs:
             curve = run.evaluations
-            reaching = np.flatnonzero(moving_average(curve.accuracy, window) >= GOAL)
-            if len(reaching):
-                at = int(reaching[0]) + window - 1
-                columns = (curve.iteration, curve.payload_bytes, curve.wire_bytes)
-                found[run.seed] = Reached(*(int(column[at]) for column in columns))
+            averages = moving_average(getattr(curve, target.measure), window)
+            reached = np.flatnonzero(target.met_by(averages))
+            if len(reached):
+                at = int(reached[0]) + window - 1
+                found[run.seed] = Reached(*(float(getattr(curve, cost)[at]) for cost in COSTS))
         return found
 
-    def by_seed(self) -> dict[int, float]:
-        """Return the greatest accuracy of each seed's run, percent."""
-        bests = {run.seed: run.evaluations.best_accuracy for run in self.runs}
-        return {seed: best for seed, best in bests.items() if best is not None}
+    def attempts(self, target: Target, window: int = 1) -> Attempts:
+        """Return how many runs reach a target, each by itself, and the mean of where they do."""
+        reached = self.reaching(target, window).values()
+        return Attempts(len(reached), len(self.runs), Reached.mean(reached) if reached else None)
 
     @property
     def modelled(self) -> bool:
         """True if wire bytes of any of its runs were modelled."""
         return any(run.result.modelled for run in self.runs)
+
+
+Lines: TypeAlias = Mapping[str, Line]
+"""The lines of a part by name, in the paper's order."""
 
 
 def on_equal_seeds(*lines: Line) -> list[Line]:
@@ -184,24 +192,25 @@ def on_equal_seeds(*lines: Line) -> list[Line]:
     ]
 
 
-def finals_on_equal_seeds(*lines: Line) -> list[dict[int, float]]:
-    """Return each line's final accuracies, percent, by seed, for the seeds that all lines have."""
-    by_line = [line.by_seed() for line in lines]
-    seeds = sorted(set.intersection(*(set(finals) for finals in by_line)))
-    return [{seed: finals[seed] for seed in seeds} for finals in by_line]
+def common(*by_seed: Mapping[int, float]) -> list[dict[int, float]]:
+    """Return each line's values by seed, for the seeds that all lines have."""
+    seeds = sorted(set.intersection(*(set(values) for values in by_seed)))
+    return [{seed: values[seed] for seed in seeds} for values in by_seed]
 
 
-def goals_on_equal_seeds(a: Line, b: Line, window: int) -> tuple[Reached, Reached] | None:
-    """Return where two lines reach the goal, in the mean of the seeds with which both do, or None."""
-    first, second = a.goals(window), b.goals(window)
+def both_reaching(a: Line, b: Line, target: Target, window: int) -> tuple[Reached, Reached] | None:
+    """Return where two lines reach a target, in the mean of the seeds with which both do, or None."""
+    first, second = a.reaching(target, window), b.reaching(target, window)
     seeds = first.keys() & second.keys()
     if not seeds:
         return None
     return Reached.mean(first[s] for s in seeds), Reached.mean(second[s] for s in seeds)
 
 
-def lines_of(series: Sequence[Series], order: Order, records: Records) -> dict[str, Line]:
-    """Return the lines of a part by name, with the recorded runs of the order's and the scale's seeds.
+def lines_of(
+    series: Iterable[Series], scale: Scale, seeds: Sequence[int], records: Records
+) -> dict[str, Line]:
+    """Return lines by name, with the recorded runs of the seeds.
 
     Raises:
         SpecError: an experiment file cannot be used.
@@ -210,8 +219,8 @@ def lines_of(series: Sequence[Series], order: Order, records: Records) -> dict[s
     for one in series:
         runs: list[Record] = []
         twins: dict[int, Record] = {}
-        for seed in sorted({*order.seeds, *order.scale.seeds}):
-            known = records.of(identity(load_run(one, order.scale, seed)))
+        for seed in seeds:
+            known = records.of(identity(load_run(one, scale, seed)))
             runs += known[:1]
             if simulated := [record for record in known[1:] if record.simulated]:
                 twins[seed] = simulated[0]

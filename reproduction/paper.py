@@ -1,164 +1,139 @@
-"""The paper's figures and table, and the experiment file and algorithm of each of their lines.
+"""What a paper is: data that the rest of this package carries out, checks, draws and writes.
 
-Hardy, Le Merrer, Sericola: *Distributed deep learning on edge-devices: feasibility via adaptive
-compression*, IEEE NCA 2017. Numbers are those of its §V; accuracies are in percent.
+A paper is a module of ``reproduction.papers``, or a file, with a ``PAPER``. All that only one paper
+knows (its claims, its numbers, its words) is there; nothing else here knows a paper's name.
 """
 
-from dataclasses import dataclass, replace
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments" / "adacomp"
-SEEDS = (1, 2, 3)
-"""§V-C: every experiment was run 3 times."""
-GOAL = 97.0
-"""§V-C: the accuracy at which ingress is compared."""
-GOAL_BYTES = 1.33e9
-"""§V-C: AdaComp's ingress at 97 %, c = 0.01."""
-GOAL_RATIO = 191.0
-"""§V-C: the factor by which that is less than ASGD's."""
-WITHIN = 0.5
-"""Points of accuracy by which a reproduction may differ from the paper."""
+from reproduction import papers
+from reproduction.claims import Claim, Verdict
+from reproduction.drawing import Panel
+from reproduction.measures import Lines
+from reproduction.series import Scale, Series
+from reproduction.tables import Table
+from testbed.errors import SpecError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One line of a figure, or one row of the table.
+class Section:
+    """A section of a page: tables under a heading, and a remark below them."""
 
-    Attributes:
-        name: name in file names and on the command line, e.g. ``asgd``.
-        title: name in figures and tables.
-        file: name of the experiment file, without its suffix.
-        label: label of the algorithm in that file.
-        accuracy: the paper's final accuracy, percent; None where it gives none.
-    """
-
-    name: str
-    title: str
-    file: str
-    label: str
-    accuracy: float | None
-
-    @property
-    def path(self) -> Path:
-        """The experiment file."""
-        return EXPERIMENTS / f"{self.file}.yaml"
+    heading: str
+    tables: tuple[Table, ...]
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A figure or the table.
+    """A figure or a table of a paper, or an experiment beside it; it has a page of its own.
 
     Attributes:
         name: ``fig1`` and so on, in the make target, on the command line and of the page.
         title: heading of the page.
         shows: sentences that describe the paper's own figure or table.
         series: its lines or rows, in the paper's order.
-        compares_ingress: True if its lines are compared by the bytes that they cost.
+        sections: the tables of the page; the overview shows those of the first.
+        panels: the figure's panels, from left to right; none if there is no figure.
+        claims: what the paper says of it, in its order.
+        claims_at_its_scale: claims that only runs as large as the paper's can support.
+        caption: what a reader of the figure has to know.
     """
 
     name: str
     title: str
     shows: str
     series: tuple[Series, ...]
-    compares_ingress: bool = True
+    sections: tuple[Section, ...]
+    panels: tuple[Panel, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    claims_at_its_scale: tuple[Claim, ...] = ()
+    caption: str = ""
+
+    def check(self, lines: Lines, scale: Scale) -> tuple[Verdict, ...]:
+        """Compare the claims with the lines; those of its own scale only if the runs are as large."""
+        large = self.claims_at_its_scale if scale.as_in_paper else ()
+        return tuple(claim.check(lines) for claim in (*self.claims, *large))
 
 
-ASGD = Series("asgd", "ASGD", "fig3", "asgd", 97.85)
-ADACOMP = Series("adacomp-0.01", "AdaComp, c = 0.01", "fig3", "adacomp-0.01", 98.59)
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper and its reproduction.
 
-FIG1 = Part(
-    "fig1",
-    "Fig. 1: what ASGD's accuracy costs in ingress",
-    "Accuracy (%) against the ingress traffic (GB) that the parameter server received, 200 workers.",
-    (Series("asgd", "ASGD", "fig1", "asgd", 97.85),),
-)
-FIG3 = Part(
-    "fig3",
-    "Fig. 3: ASGD, Comp-ASGD and AdaComp",
-    "Left: accuracy (%) against iterations, 0 to 250,000. Right: accuracy against ingress traffic "
-    "(GB, logarithmic). Lines are means over three runs, bands go from the least to the greatest, both "
-    "of moving averages.",
-    (
-        ASGD,
-        Series("comp-asgd-0.1", "Comp-ASGD, c = 0.1", "fig3", "comp-asgd-0.1", 96.07),
-        Series("comp-asgd-0.01", "Comp-ASGD, c = 0.01", "fig3", "comp-asgd-0.01", 95.11),
-        Series("adacomp-0.1", "AdaComp, c = 0.1", "fig3", "adacomp-0.1", 98.7),
-        ADACOMP,
-    ),
-)
-PER_TENSOR = Part(
-    "fig3-per-tensor",
-    "Beside Fig. 3: Comp-ASGD that selects per tensor",
-    "The lines of Comp-ASGD in Fig. 3. That these were made so the paper does not say.",
-    tuple(
-        Series(
-            f"comp-asgd-{ratio}-per-tensor{suffix}",
-            f"Comp-ASGD per tensor, c = {ratio}{said}",
-            f"fig3-per-tensor{suffix}",
-            f"comp-asgd-{ratio}",
-            accuracy,
-        )
-        for suffix, said in (("", ""), ("-rate", ", α = 0.03"))
-        for ratio, accuracy in (("0.1", 96.07), ("0.01", 95.11))
-    ),
-)
+    Attributes:
+        name: name on the command line, e.g. ``adacomp``.
+        title: heading of the overview.
+        reference: authors, title, where and when.
+        parts: in the paper's order.
+        scales: the first is the usual one; its pages have the notes that a person wrote.
+        pages: the folder of the committed pages, with ``notes/NAME.md`` for each of them.
+        runs_took: what the paper says of the time that its runs took.
+    """
 
+    name: str
+    title: str
+    reference: str
+    parts: tuple[Part, ...]
+    scales: tuple[Scale, ...]
+    pages: Path
+    runs_took: str = ""
 
-def _lines_of_fig3(name: str, title: str, shows: str) -> Part:
-    """Make a part with Fig. 3's lines from another experiment file, that of the part's name."""
-    return Part(name, title, shows, tuple(replace(one, file=name) for one in FIG3.series))
+    @property
+    def series(self) -> list[Series]:
+        """The lines of all parts."""
+        return [one for part in self.parts for one in part.series]
+
+    def part(self, name: str) -> Part:
+        """Return a part; raise SpecError if there is none of that name."""
+        return _named({one.name: one for one in self.parts}, name, f"part of {self.name}")
+
+    def scale(self, name: str) -> Scale:
+        """Return a scale; raise SpecError if there is none of that name."""
+        return _named({one.name: one for one in self.scales}, name, f"scale of {self.name}")
+
+    def suffix(self, scale: Scale, before: str = "-") -> str:
+        """Return what distinguishes a scale's names from those of the usual scale, for which: empty."""
+        return "" if scale is self.scales[0] else f"{before}{scale.name}"
 
 
-EVEN = _lines_of_fig3(
-    "fig3-even",
-    "Beside Fig. 3: waiting times of which hardly any is short",
-    "The same as Fig. 3. Of the waiting times the paper gives neither law nor mean.",
-)
-RATE = _lines_of_fig3(
-    "fig3-rate",
-    "Beside Fig. 3: a smaller learning rate",
-    "The same as Fig. 3. Of the learning rate α the paper gives no value.",
-)
-TABLE2 = Part(
-    "table2",
-    "Table II: AdaComp, c = 0.01, and workers that crash",
-    "The greatest accuracy reached by the perceptron, with and without half of the workers crashing "
-    "during the experiment.",
-    tuple(
-        Series(name, title, f"table2-{name}", "adacomp-0.01", accuracy)
-        for name, title, accuracy in (
-            ("60000", "60,000 images, no crash, n = 200", 97.44),
-            ("60000-crashes", "60,000 images, crashes, n = 200", 97.17),
-            ("12000", "12,000 images, no crash, n = 200", 95.47),
-            ("12000-crashes", "12,000 images, crashes, n = 200", 95.24),
-            ("6000", "6,000 images, no crash, n = 100", 94.35),
-        )
-    ),
-    compares_ingress=False,
-)
-# The text of §V-E says c = 0.001, but §V-C gives 98.59 as the accuracy of c = 0.01.
-_FIG4 = {
-    ("60000", "one"): 98.59,
-    ("60000", "three"): 98.36,
-    ("12000", "one"): 97.66,
-    ("12000", "three"): 97.0,
-}
-FIG4 = Part(
-    "fig4",
-    "Fig. 4: one class of workers and three",
-    "Accuracy (%) against iterations with one class of workers and with three, on the large training "
-    "set (60,000 images) and on the reduced one (12,000).",
-    tuple(
-        Series(
-            f"{images}-{classes}-{ratio}",
-            f"{images[:2]},000 images, {classes} class{'es' * (classes != 'one')}, c = {ratio}",
-            f"fig4-{images}-{classes}",
-            f"adacomp-{ratio}",
-            accuracy,
-        )
-        for ratio in ("0.01", "0.001")
-        for (images, classes), accuracy in _FIG4.items()
-    ),
-    compares_ingress=False,
-)
-PARTS = {part.name: part for part in (FIG1, FIG3, EVEN, RATE, PER_TENSOR, TABLE2, FIG4)}
+def load_paper(name: str) -> Paper:
+    """Return a paper by its name, or from a Python file.
+
+    Raises:
+        SpecError: there is no such paper.
+    """
+    if name.endswith(".py"):
+        return _from_file(Path(name))
+    known = {one.name: one.name for one in pkgutil.iter_modules(papers.__path__)}
+    module = importlib.import_module(f"{papers.__name__}.{_named(known, name, 'paper')}")
+    return _paper_of(module.__dict__, name)
+
+
+def _from_file(path: Path) -> Paper:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise SpecError(f"{path} is no file of a paper")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return _paper_of(module.__dict__, str(path))
+
+
+def _paper_of(names: Mapping[str, object], where: str) -> Paper:
+    paper = names.get("PAPER")
+    if not isinstance(paper, Paper):
+        raise SpecError(f"{where} has no PAPER")
+    return paper
+
+
+def _named(known: Mapping[str, T], name: str, what: str) -> T:
+    if name not in known:
+        raise SpecError(f"{name} is no {what}: there are {', '.join(known)}")
+    return known[name]

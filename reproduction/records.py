@@ -6,16 +6,18 @@ run to them without having the others.
 """
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from reproduction.runs import Folder, Identity, Wanted, identity
-from reproduction.scale import Scale
+from reproduction.series import Series
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump, load_resolved
 from testbed.experiment.spec import Spec
@@ -23,7 +25,10 @@ from testbed.results.reading.faults import crashed
 from testbed.results.reading.run import Run
 from testbed.results.tables.verdict import verdict
 
-_COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes")
+_COUNTS = ("iteration", "payload_bytes", "wire_bytes")
+_LATER = ("time", "loss")
+"""Columns that the first records lack."""
+_COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes", *_LATER)
 _DIGITS = 16
 """Digits that are kept of a digest: 64 bits."""
 _COMMIT = 12
@@ -37,21 +42,19 @@ class Evaluated:
         iteration: int64, updates applied.
         accuracy: float64, percent of the test set; NaN where it could not be measured.
         payload_bytes, wire_bytes: int64, ingress so far.
+        time: float64, seconds since training began, by the run's clock; NaN in the first records.
+        loss: float64, mean over the test set; NaN where it is not known.
     """
 
     iteration: npt.NDArray[np.int64]
     accuracy: npt.NDArray[np.float64]
     payload_bytes: npt.NDArray[np.int64]
     wire_bytes: npt.NDArray[np.int64]
+    time: npt.NDArray[np.float64]
+    loss: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.iteration)
-
-    @property
-    def best_accuracy(self) -> float | None:
-        """The greatest measured accuracy, percent; None if there is none."""
-        measured = self.accuracy[np.isfinite(self.accuracy)]
-        return float(measured.max()) if len(measured) else None
 
 
 class _Part(BaseModel):
@@ -131,8 +134,11 @@ class Records:
             key = identity(record.spec), record.result.engine
             self._found[key] = path.parent.name, record
 
-    def take(self, runs: Iterable[Wanted], scale: Scale, folder: Folder) -> None:
+    def take(self, runs: Iterable[Wanted], folder: Folder, suffix: str = "") -> None:
         """Record the newest complete run of each identity and engine, in place of an earlier record.
+
+        Args:
+            suffix: distinguishes the names of a scale's records.
 
         Raises:
             TestbedError: a record cannot be written.
@@ -143,9 +149,7 @@ class Records:
                 if len(run.evaluations):
                     newest.setdefault(engine(run), run)
             for name, run in newest.items():
-                of_scale = "" if scale.name == "full" else f"-{scale.name}"
-                series = f"{one.series.file}-{one.series.label}"
-                stem = f"{series}{of_scale}-seed{one.spec.seed}-{name}"
+                stem = f"{_stem(one.series)}{suffix}-seed{one.spec.seed}-{name}"
                 record = _of(run)
                 _write(self._root / stem, record)
                 self._found[one.identity, name] = stem, record
@@ -158,6 +162,12 @@ class Records:
     def name(self, record: Record) -> str:
         """Return the name of a record's folder."""
         return self._found[identity(record.spec), record.result.engine][0]
+
+
+def _stem(series: Series) -> str:
+    """Return the beginning of a record's name: file, algorithm and the line's own options."""
+    parts = (series.experiment.stem, series.label, *series.options)
+    return "-".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)
 
 
 def keep(run: Run, folder: Path) -> None:
@@ -250,16 +260,26 @@ def _read(folder: Path) -> Record:
     try:
         result = Result.model_validate_json(path.read_bytes())
         path = folder / "curve.csv"
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            if tuple(next(rows, ())) != _COLUMNS:
-                raise ValueError(f"its first row is not {','.join(_COLUMNS)}")
-            columns = list(zip(*rows, strict=True))
-        if not columns:
-            raise ValueError("it has no evaluation")
-        iteration, payload, wire = (np.array(columns[i], np.int64) for i in (0, 2, 3))
-        evaluations = Evaluated(iteration, np.array(columns[1], np.float64), payload, wire)
+        evaluations = _read_curve(path)
     except (OSError, ValueError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise TestbedError(f"{path} is no part of a record: {why}; remove {folder}") from error
     return Record(spec, result, evaluations)
+
+
+def _read_curve(path: Path) -> Evaluated:
+    """Return the evaluations in a file; raise ValueError if it has another format."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        headings = tuple(next(rows, ()))
+        if headings not in (_COLUMNS, _COLUMNS[: -len(_LATER)]):
+            raise ValueError(f"its first row is not {','.join(_COLUMNS)}")
+        columns = dict(zip(headings, zip(*rows, strict=True), strict=False))
+    if not columns:
+        raise ValueError("it has no evaluation")
+    unknown = [float("nan")] * len(columns["iteration"])
+    found: dict[str, Any] = {
+        name: np.array(columns.get(name, unknown), np.int64 if name in _COUNTS else np.float64)
+        for name in _COLUMNS
+    }
+    return Evaluated(**found)

@@ -8,13 +8,12 @@ equal to the bit, so that a figure may take either, and one run may serve two fi
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from reproduction.paper import Part, Series
-from reproduction.scale import Scale, load_run
+from reproduction.series import Scale, Series, load_run
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
@@ -51,11 +50,11 @@ def identity(spec: Spec) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A run that some part needs.
+    """A run that has to exist.
 
     Attributes:
         spec: a resolved spec with one algorithm.
-        series: the first line or row that needs the run; others may need it too.
+        series: the first line that needs the run; others may need it too.
         identity: the spec's identity.
     """
 
@@ -69,30 +68,19 @@ class Wanted:
         return f"{self.spec.name}/{self.series.label}, seed {self.spec.seed}"
 
 
-def wanted(
-    parts: Iterable[Part],
-    scale: Scale,
-    seeds: Sequence[int],
-    only: Collection[str] = (),
-) -> list[Wanted]:
-    """Return the runs that parts need, each once, seed after seed.
-
-    Args:
-        only: names of series, if not all are wanted.
+def wanted(series: Iterable[Series], scale: Scale, seeds: Sequence[int]) -> list[Wanted]:
+    """Return the runs that lines need, each once, seed after seed.
 
     Raises:
         SpecError: an experiment file cannot be used.
     """
+    lines = tuple(series)
     found: dict[Identity, Wanted] = {}
-    parts = tuple(parts)
     for seed in seeds:
-        for part in parts:
-            for series in part.series:
-                if only and series.name not in only:
-                    continue
-                spec = load_run(series, scale, seed)
-                key = identity(spec)
-                found.setdefault(key, Wanted(spec, series, key))
+        for one in lines:
+            spec = load_run(one, scale, seed)
+            key = identity(spec)
+            found.setdefault(key, Wanted(spec, one, key))
     return list(found.values())
 
 

@@ -1,22 +1,92 @@
-"""The tables of the pages, as Markdown."""
+"""The tables of the pages, as Markdown.
 
-from collections.abc import Mapping, Sequence
+Most tables have a row for each line of a part: such a table is data, its columns. The columns here suit
+every paper; a paper may have columns of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from reproduction.baseline import pickled_ingress
-from reproduction.claims import Claim
-from reproduction.measures import WINDOW, Line, Reached, Spread, goals_on_equal_seeds
-from reproduction.paper import GOAL
+from reproduction.claims import Verdict, as_cost
+from reproduction.measures import Line, Lines, Reached, Spread, Target, both_reaching
 from reproduction.records import Record
-from testbed.quantities import (
-    UNKNOWN,
-    as_bytes,
-    as_count,
-    as_decimal,
-    as_duration,
-    as_fraction,
-)
+from testbed.quantities import UNKNOWN, as_count, as_decimal, as_duration, as_fraction
+
+Cell: TypeAlias = Callable[[Line, Lines], str]
+_NAMES = {"iteration": "updates", "time": "time", "payload_bytes": "payload", "wire_bytes": "wire"}
+
+
+class Table(Protocol):
+    """A table of a part's lines."""
+
+    def markdown(self, lines: Lines) -> str:
+        """Return the table; an empty text leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, and what it says of a line, given all lines of the part."""
+
+    heading: str
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class LineTable:
+    """A table with a row for each line; the first column has their titles."""
+
+    heading: str
+    columns: tuple[Column, ...]
+
+    def markdown(self, lines: Lines) -> str:
+        """Return the table."""
+        rows = [
+            (line.series.title, *(column.cell(line, lines) for column in self.columns))
+            for line in lines.values()
+        ]
+        return markdown((self.heading, *(column.heading for column in self.columns)), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of a sweep: a row for each value, a column for each algorithm.
+
+    Attributes:
+        heading: that of the first column.
+        columns: the headings of the others.
+        rows: by title the names of the lines in the columns.
+    """
+
+    heading: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[str, ...]]
+    cell: Cell
+
+    def markdown(self, lines: Lines) -> str:
+        """Return the table."""
+        rows = [
+            (title, *(self.cell(lines[name], lines) for name in names))
+            for title, names in self.rows.items()
+        ]
+        return markdown((self.heading, *self.columns), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTable:
+    """A table of the applied updates of each device class; empty if no run has classes."""
+
+    def markdown(self, lines: Lines) -> str:
+        """Return the table."""
+        rows = [
+            (line.series.title, str(run.seed), one.name, *map(as_count, (one.workers, one.updates)))
+            for line in lines.values()
+            for run in line.runs
+            for one in run.result.classes
+        ]
+        return markdown(("", "seed", "class", "workers", "updates applied"), rows) if rows else ""
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -25,7 +95,37 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _spread(spread: Spread | None) -> str:
+PUBLISHED = Column("paper", lambda line, _: as_decimal(line.series.accuracy, 2))
+CRASHED = Column(
+    "workers crashed by the end (a number for each seed)",
+    lambda line, _: (
+        ", ".join(f"{run.result.crashed} of {run.result.workers}" for run in line.runs) or UNKNOWN
+    ),
+)
+
+
+def greatest(heading: str, window: int = 1) -> Column:
+    """Make a column of the greatest accuracies: mean, least and greatest over the seeds."""
+    return Column(heading, lambda line, _: as_range(Spread.of(line.greatest(window).values())))
+
+
+def last(heading: str, measure: str = "accuracy") -> Column:
+    """Make a column of the values at the end: mean and standard deviation over the seeds."""
+    return Column(heading, lambda line, _: as_deviation(Spread.of(line.last(measure).values())))
+
+
+def difference(window: int = 1) -> Column:
+    """Make a column of the points by which the greatest accuracies differ from the paper's."""
+
+    def cell(line: Line, _: Lines) -> str:
+        spread, paper = Spread.of(line.greatest(window).values()), line.series.accuracy
+        return UNKNOWN if spread is None or paper is None else f"{spread.mean - paper:+.2f}"
+
+    return Column("points", cell)
+
+
+def as_range(spread: Spread | None) -> str:
+    """Return the mean with the least and the greatest value."""
     if spread is None:
         return UNKNOWN
     if spread.count == 1:
@@ -33,178 +133,94 @@ def _spread(spread: Spread | None) -> str:
     return f"{spread.mean:.2f} ({spread.low:.2f}–{spread.high:.2f}, {spread.count} seeds)"
 
 
-def _difference(spread: Spread | None, paper: float | None) -> str:
-    return UNKNOWN if spread is None or paper is None else f"{spread.mean - paper:+.2f}"
+def as_deviation(spread: Spread | None) -> str:
+    """Return the mean with the standard deviation."""
+    if spread is None:
+        return UNKNOWN
+    if spread.deviation is None:
+        return f"{spread.mean:.2f} (1 seed)"
+    return f"{spread.mean:.2f} ± {spread.deviation:.2f} ({spread.count} seeds)"
 
 
-def _wire(line: Line, count: float | None) -> str:
-    """Return wire bytes of a line's runs as text, marked if they were modelled."""
-    return as_bytes(count) + " (modelled)" * (line.modelled and count is not None)
+def reached(target: Target, window: int = 1) -> Column:
+    """Make a column of the number of runs that reach a target."""
+
+    def cell(line: Line, _: Lines) -> str:
+        found = line.attempts(target, window)
+        return f"{found.reached} of {found.runs}" if found.runs else UNKNOWN
+
+    return Column("runs that reached it", cell)
 
 
-def accuracies(lines: Mapping[str, Line]) -> str:
-    """Return a table of the paper's final accuracies and ours."""
-    rows = [
-        (
-            line.series.title,
-            as_decimal(line.series.accuracy, 2),
-            _spread(line.final),
-            _difference(line.final, line.series.accuracy),
-            _spread(line.final_averaged),
-            _difference(line.final_averaged, line.series.accuracy),
-        )
-        for line in lines.values()
-    ]
-    averaged = f"of the moving average of {WINDOW}"
-    return markdown(
-        ("final accuracy, %", "paper", "ours: mean (min–max)", "points", averaged, "points"), rows
-    )
+def spent(cost: str, target: Target, window: int = 1) -> Column:
+    """Make a column of what reaching a target costs; ``cost`` is one of ``measures.COSTS``."""
+
+    def cell(line: Line, _: Lines) -> str:
+        at = line.attempts(target, window).mean
+        return _marked(line, None if at is None else getattr(at, cost), cost)
+
+    return Column(_NAMES[cost], cell)
 
 
-def goal(lines: Mapping[str, Line]) -> str:
-    """Return a table of the cost to reach the goal, also as a share of ASGD's with the same seeds."""
-    rows = []
-    for line in lines.values():
-        found = line.goal
-        asgd, ours = _beside_asgd(lines, line, 1)
-        rows.append(
-            (
-                line.series.title,
-                f"{found.reached} of {found.runs}" if found.runs else UNKNOWN,
-                as_count(None if found.iteration is None else round(found.iteration)),
-                as_bytes(found.payload_bytes),
-                _wire(line, found.wire_bytes),
-                _share(ours, None if asgd is None else asgd.wire_bytes),
-                _share(ours, None if asgd is None else pickled_ingress(asgd.iteration)),
-            )
-        )
-    headings = (
-        f"to {GOAL:g} %",
-        "runs that reached it",
-        "updates",
-        "payload",
-        "wire",
-        "÷ ASGD, float32",
-        "÷ ASGD as pickled floats (modelled)",
-    )
-    return markdown(headings, rows)
+def share_of(
+    baseline: str,
+    heading: str,
+    target: Target,
+    window: int = 1,
+    of: Callable[[Reached], float] = lambda reached: reached.wire_bytes,
+) -> Column:
+    """Make a column of the wire bytes to a target as a share of the baseline's with the same seeds.
+
+    Args:
+        baseline: the name of the line to compare with.
+        of: the baseline's bytes at the target, if they are not its wire bytes.
+    """
+
+    def cell(line: Line, lines: Lines) -> str:
+        if baseline not in lines:
+            return as_fraction(None)
+        both = both_reaching(lines[baseline], line, target, window)
+        return as_fraction(None if both is None else both[1].wire_bytes / of(both[0]))
+
+    return Column(heading, cell)
 
 
-def goal_of_averages(lines: Mapping[str, Line]) -> str:
-    """Return the same table for moving averages, which no single noisy evaluation decides."""
-    rows = []
-    for line in lines.values():
-        found = line.averaged_goal
-        asgd, ours = _beside_asgd(lines, line, WINDOW)
-        rows.append(
-            (
-                line.series.title,
-                f"{found.reached} of {found.runs}" if found.runs else UNKNOWN,
-                as_count(None if found.iteration is None else round(found.iteration)),
-                _wire(line, found.wire_bytes),
-                _share(ours, None if asgd is None else asgd.wire_bytes),
-            )
-        )
-    first = f"to {GOAL:g} % on the moving average of {WINDOW}"
-    return markdown((first, "runs that reached it", "updates", "wire", "÷ ASGD, float32"), rows)
+def total(cost: str) -> Column:
+    """Make a column of what runs have spent by their last evaluation; the mean over the seeds."""
+
+    def cell(line: Line, _: Lines) -> str:
+        ends = [getattr(run.evaluations, cost)[-1] for run in line.runs]
+        return _marked(line, float(np.mean(ends)) if ends else None, cost)
+
+    return Column(_NAMES[cost], cell)
 
 
-def _beside_asgd(
-    lines: Mapping[str, Line], line: Line, window: int
-) -> tuple[Reached | None, float | None]:
-    """Return ASGD's point at the goal and a line's wire bytes there, over seeds where both reach it."""
-    both = goals_on_equal_seeds(lines["asgd"], line, window) if "asgd" in lines else None
-    return (None, None) if both is None else (both[0], both[1].wire_bytes)
+def _marked(line: Line, value: float | None, cost: str) -> str:
+    """Return a cost as text; wire bytes are marked if they were modelled."""
+    modelled = cost == "wire_bytes" and line.modelled and value is not None
+    return as_cost(value, cost) + " (modelled)" * modelled
 
 
-def _share(count: float | None, whole: float | None) -> str:
-    return as_fraction(count / whole if count and whole else None)
-
-
-def totals(lines: Mapping[str, Line]) -> str:
-    """Return a table of the ingress of all updates, by the last evaluation."""
-    rows = []
-    for line in lines.values():
-        ends = [
-            (one.iteration[-1], one.payload_bytes[-1], one.wire_bytes[-1])
-            for one in (run.evaluations for run in line.runs)
-        ]
-        updates, payload, wire = map(float, np.mean(ends, axis=0)) if ends else (None,) * 3
-        rows.append(
-            (
-                line.series.title,
-                as_count(None if updates is None else round(updates)),
-                as_bytes(payload),
-                _wire(line, wire),
-            )
-        )
-    return markdown(("all of the run", "updates", "payload", "wire"), rows)
-
-
-def crashes(lines: Mapping[str, Line]) -> str:
-    """Return a table of the number of workers that were lost."""
-    rows = [
-        (
-            line.series.title,
-            ", ".join(f"{one.crashed} of {one.workers}" for one in (r.result for r in line.runs))
-            or UNKNOWN,
-        )
-        for line in lines.values()
-    ]
-    return markdown(("", "workers crashed by the end (a number for each seed)"), rows)
-
-
-def by_class(lines: Mapping[str, Line]) -> str:
-    """Return a table of the applied updates of each class; empty if no run has classes."""
+def runs(lines: Lines) -> str:
+    """Return a table of all runs: host, wall time, final parameters, code."""
     rows = [
         (
             line.series.title,
             str(run.seed),
-            one.name,
-            as_count(one.workers),
-            as_count(one.updates),
+            run.result.engine,
+            f"{run.result.cpus or '?'} × {run.result.cpu or 'unknown'}",
+            as_duration(run.result.wall_seconds),
+            as_decimal(run.result.updates_per_second, 0),
+            run.result.wire,
+            f"`{run.result.parameters_sha256}`",
+            _twin(run, line.twins.get(run.seed)),
+            f"`{run.result.commit or 'unknown'}`",
         )
         for line in lines.values()
         for run in line.runs
-        for one in run.result.classes
     ]
-    headings = ("", "seed", "class", "workers", "updates applied")
-    return markdown(headings, rows) if rows else ""
-
-
-def runs(lines: Mapping[str, Line]) -> str:
-    """Return a table of all runs: host, wall time, final parameters, code."""
-    rows = []
-    for line in lines.values():
-        for run in line.runs:
-            result = run.result
-            rows.append(
-                (
-                    line.series.title,
-                    str(run.seed),
-                    result.engine,
-                    f"{result.cpus or '?'} × {result.cpu or 'unknown'}",
-                    as_duration(result.wall_seconds),
-                    as_decimal(result.updates_per_second, 0),
-                    result.wire,
-                    f"`{result.parameters_sha256}`",
-                    _twin(run, line.twins.get(run.seed)),
-                    f"`{result.commit or 'unknown'}`",
-                )
-            )
-    headings = (
-        "run",
-        "seed",
-        "engine",
-        "host",
-        "wall time",
-        "updates/s",
-        "wire bytes",
-        "parameters",
-        "simulator",
-        "code",
-    )
-    return markdown(headings, rows) if rows else "No run is complete."
+    headings = "run|seed|engine|host|wall time|updates/s|wire bytes|parameters|simulator|code"
+    return markdown(headings.split("|"), rows) if rows else "No run is complete."
 
 
 def _twin(run: Record, simulated: Record | None) -> str:
@@ -225,8 +241,7 @@ def _twin(run: Record, simulated: Record | None) -> str:
     return f"equal; wire modelled ÷ measured {ratio:.4f}"
 
 
-def verdicts(found: Sequence[Claim]) -> str:
-    """Return a table of the claims and their verdicts."""
-    return markdown(
-        ("", "", "measured"), [(one.text, one.verdict, one.measured or UNKNOWN) for one in found]
-    )
+def verdicts(found: Sequence[Verdict]) -> str:
+    """Return a table of claims and what became of them."""
+    rows = [(one.text, str(one), one.measured or UNKNOWN) for one in found]
+    return markdown(("", "", "measured"), rows)

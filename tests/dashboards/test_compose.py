@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards.panels import GRAFANA
+from dashboards.page import GRAFANA
 from tests.dashboards.grafana import REPOSITORY
 from tests.dashboards.server import CONFIGURATION
 

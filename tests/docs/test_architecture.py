@@ -1,24 +1,38 @@
 """The pages describe the code's structure as it is, and their links lead to files."""
 
 import re
-import tomllib
 
 import pytest
 
 from tests.docs.blocks import PAGES, REPOSITORY, blocks
+from website.architecture import PICTURE, WAY, layers, picture, rooms
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)|!\[[^\]]*\]\(([^)]+)\)")
 
 
 def test_the_layers_are_those_that_make_lint_checks() -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-    (layers,) = (
-        contract["layers"]
-        for contract in project["tool"]["importlinter"]["contracts"]
-        if contract["type"] == "layers"
-    )
     (block,) = (one for one in blocks() if one.first.startswith("cli | standalone"))
-    assert block.text.splitlines() == layers
+    assert [line.split(" | ") for line in block.text.splitlines()] == layers()
+
+
+def test_the_picture_is_that_of_the_code() -> None:
+    assert PICTURE.read_text(encoding="utf-8") == picture(), "make architecture draws it anew"
+
+
+def test_the_picture_shows_every_room_what_it_is_and_what_it_imports() -> None:
+    known = rooms()
+    assert list(known) == [*(name for row in layers() for name in row), "traffic"]
+    assert {name for _, by in WAY for name in by} <= set(known)
+    assert known["errors"].imports == ()
+    assert "orchestrator" in known["execution"].imports
+    assert (
+        known["clock"].what == "The virtual clock: it computes when things happen, and never sleeps"
+    )
+    assert known["simulation"].what.startswith("The same experiment in one process")
+    drawn = picture()
+    for room in known.values():
+        assert f'id="{room.name}"' in drawn
+        assert all(f"svg:has(#{room.name}:hover) #{one} rect" in drawn for one in room.imports)
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from reproduction.paper import PARTS
+from reproduction.papers.adacomp.parts import PARTS
 from testbed.results.reading.finding import find
 from tests.end_to_end.conftest import REPOSITORY, until
 
@@ -44,12 +44,12 @@ def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
     assert len(runs) == 31
     assert {run.ended for run in runs} == {"completed"}
     pages = out / "pages" / "tiny"
-    for name, part in PARTS.items():
-        page = (pages / f"{name}.md").read_text()
+    for part in PARTS:
+        page = (pages / f"{part.name}.md").read_text()
         assert f"runs of {len(part.series)} of {len(part.series)} lines are complete" in page
         assert "This is not the paper's scale" in page
-        assert f"is told of the paper's scale in `docs/reproduction/{name}.md`" in page
-        assert (pages / f"{name}.png").stat().st_size > 10_000
+        assert f"of scale full: `docs/reproduction/adacomp/{part.name}.md`" in page
+        assert (pages / f"{part.name}.png").stat().st_size > 10_000
     curves = list((pages / "records").glob("*/curve.csv"))
     assert len(curves) == 31
     for curve in curves:
@@ -116,7 +116,7 @@ def test_an_unknown_line_is_refused(tmp_path: Path) -> None:
     assert ran.stderr == "reproduction: --only adcomp: there are asgd\n"
 
 
-@pytest.mark.parametrize("what", [*PARTS, "all"])
+@pytest.mark.parametrize("what", [*(part.name for part in PARTS), "all"])
 def test_make_has_a_target_for_every_part(what: str) -> None:
     target = "adacomp" if what == "all" else f"adacomp-{what}"
     told = subprocess.run(
@@ -126,5 +126,5 @@ def test_make_has_a_target_for_every_part(what: str) -> None:
         text=True,
         check=True,
     ).stdout
-    assert f"-m reproduction {what} --scale quick --engine simulation" in told
-    assert "--seeds 1,2" in told
+    assert f"-m reproduction {what} --paper adacomp --engine simulation" in told
+    assert "--scale quick --seeds 1,2" in told

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reproduction.baseline import PICKLED, pickled_ingress
-from reproduction.claims import claims
 from reproduction.driver import Order
-from reproduction.measures import Goal, Line, lines_of, moving_average
+from reproduction.measures import Attempts, Line, Spread, lines_of, moving_average
 from reproduction.pages import write_pages
-from reproduction.paper import FIG3, PARTS
+from reproduction.papers.adacomp import PAPER
+from reproduction.papers.adacomp.baseline import PICKLED, pickled_ingress
+from reproduction.papers.adacomp.parts import FIG3, FIG4, GOAL, PARTS, PER_TENSOR, WINDOW
+from reproduction.papers.adacomp.scales import FULL, TINY
 from reproduction.records import Records
 from reproduction.runs import Folder, wanted
-from reproduction.scale import FULL, TINY, load_run
-from reproduction.tables import goal
+from reproduction.series import load_run
 from tests.reproduction.conftest import PUSH, WriteRun
 
 # 97 % after 5, 6, never, 2, 3 evaluations of 1,000 updates; at the end in the paper's order.
@@ -31,7 +31,7 @@ PUSHES = {"asgd": 230 * PUSH}
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
-    return Order((FIG3,), FULL, (1, 2), "simulation", tmp_path / "runs")
+    return Order(PAPER, (FIG3,), FULL, (1, 2), "simulation", tmp_path / "runs")
 
 
 @pytest.fixture
@@ -43,13 +43,18 @@ def runs(order: Order, tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
             spec = load_run(series, FULL, seed).model_copy(update={"engine": "simulation"})
             write_run(spec, accuracies, push=PUSHES.get(series.name, PUSH))
     records = Records(tmp_path / "recorded")
-    records.take(wanted(order.parts, FULL, order.seeds), FULL, Folder(order.out))
-    return lines_of(FIG3.series, order, records)
+    records.take(order.runs(), Folder(order.out))
+    return lines_of(FIG3.series, FULL, order.seeds, records)
+
+
+def to_goal(lines: dict[str, Line]) -> str:
+    """Return Fig. 3's table of what single evaluations at the goal cost."""
+    return FIG3.sections[1].tables[0].markdown(lines)
 
 
 def test_a_moving_average_is_of_five_evaluations() -> None:
-    assert moving_average(np.arange(7.0)).tolist() == pytest.approx([2, 3, 4])
-    assert len(moving_average(np.arange(4.0))) == 0
+    assert moving_average(np.arange(7.0), WINDOW).tolist() == pytest.approx([2, 3, 4])
+    assert len(moving_average(np.arange(4.0), WINDOW)) == 0
 
 
 def test_the_papers_baseline_is_its_460_gigabytes() -> None:
@@ -58,10 +63,11 @@ def test_the_papers_baseline_is_its_460_gigabytes() -> None:
 
 
 def test_final_accuracy_is_the_mean_of_the_greatest(runs: dict[str, Line]) -> None:
-    final = runs["asgd"].final
+    final = Spread.of(runs["asgd"].greatest().values())
     assert final is not None
     assert (final.mean, final.low, final.high, final.count) == pytest.approx((98.15, 97.9, 98.4, 2))
-    averaged = runs["asgd"].final_averaged
+    assert final.deviation == pytest.approx(0.5 / 2**0.5)
+    averaged = Spread.of(runs["asgd"].greatest(WINDOW).values())
     assert averaged is not None
     expected = np.mean(CURVES["asgd"][-5:]) + 0.25
     assert averaged.mean == pytest.approx(expected)
@@ -70,31 +76,31 @@ def test_final_accuracy_is_the_mean_of_the_greatest(runs: dict[str, Line]) -> No
 def test_bytes_at_the_goal_are_compared_with_asgd_and_with_nothing_else(
     runs: dict[str, Line],
 ) -> None:
-    asgd, ours = runs["asgd"].goal, runs["adacomp-0.01"].goal
+    asgd, ours = (runs[name].attempts(GOAL).mean for name in ("asgd", "adacomp-0.01"))
+    assert asgd is not None and ours is not None
     # Both seeds have 97 % after 5,000 updates with ASGD (96 + 0.5 is too little), 3,000 with AdaComp.
     assert (asgd.iteration, asgd.payload_bytes) == (5000, 5000 * 230 * PUSH)
     assert (ours.iteration, ours.wire_bytes) == (3000, 3300 * PUSH)
-    assert runs["comp-asgd-0.01"].goal == Goal(0, 2)
-    assert Line(FIG3.series[0], ()).goal == Goal(0, 0)
-    row = next(row for row in goal(runs).splitlines() if row.startswith("| AdaComp, c = 0.01"))
+    assert runs["comp-asgd-0.01"].attempts(GOAL) == Attempts(0, 2)
+    assert Line(FIG3.series[0], ()).attempts(GOAL) == Attempts(0, 0)
+    row = next(row for row in to_goal(runs).splitlines() if row.startswith("| AdaComp, c = 0.01"))
     assert f"| 1/{5000 * 230 / 3000:.0f} |" in row
-    without = goal({name: line for name, line in runs.items() if name != "asgd"})
+    without = to_goal({name: line for name, line in runs.items() if name != "asgd"})
     assert "1/" not in without
 
 
 def test_the_goal_is_reached_by_moving_averages_too(runs: dict[str, Line]) -> None:
     # ASGD: 96.68 and 97.18 at the end. AdaComp: 97.52 and 98.02 at 6,000, 96.44 and 96.94 before.
-    asgd, ours = runs["asgd"].averaged_goal, runs["adacomp-0.01"].averaged_goal
-    assert (asgd.reached, asgd.runs, asgd.iteration) == (1, 2, 7000)
-    assert (ours.reached, ours.runs, ours.iteration) == (2, 2, 6000)
-    assert asgd.wire_bytes is not None and ours.wire_bytes is not None
-    assert asgd.wire_bytes / ours.wire_bytes == pytest.approx(7000 * 230 / 6000)
-    none = runs["comp-asgd-0.01"].averaged_goal
-    assert (none.reached, none.iteration, none.wire_bytes) == (0, None, None)
+    asgd, ours = (runs[name].attempts(GOAL, WINDOW) for name in ("asgd", "adacomp-0.01"))
+    assert asgd.mean is not None and ours.mean is not None
+    assert (asgd.reached, asgd.runs, asgd.mean.iteration) == (1, 2, 7000)
+    assert (ours.reached, ours.runs, ours.mean.iteration) == (2, 2, 6000)
+    assert asgd.mean.wire_bytes / ours.mean.wire_bytes == pytest.approx(7000 * 230 / 6000)
+    assert runs["comp-asgd-0.01"].attempts(GOAL, WINDOW) == Attempts(0, 2)
 
 
 def test_a_claim_holds_or_does_not_as_the_curves_say(runs: dict[str, Line]) -> None:
-    found = {one.text: one for one in claims(FIG3, runs, FULL)}
+    found = {one.text: one for one in FIG3.check(runs, FULL)}
     assert len(found) == 13
     verdicts = {text: one.holds for text, one in found.items()}
     assert verdicts["AdaComp, c = 0.01 ends above ASGD"] is True
@@ -114,7 +120,7 @@ def test_a_claim_holds_or_does_not_as_the_curves_say(runs: dict[str, Line]) -> N
         "AdaComp, c = 0.01: within 0.5 points of 98.59 %, above or below": True,
     }
     swapped = runs | {"asgd": runs["adacomp-0.1"], "adacomp-0.1": runs["asgd"]}
-    assert claims(FIG3, swapped, FULL)[0].holds is False
+    assert FIG3.check(swapped, FULL)[0].holds is False
 
 
 def of_seed(line: Line, seed: int) -> Line:
@@ -125,23 +131,23 @@ def test_lines_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
     """The second seed is half a point better everywhere, and decides nothing by itself."""
     only_first = runs | {"adacomp-0.1": of_seed(runs["adacomp-0.1"], 1)}
     # 98.9 % of seed 1 against 98.85 %, the mean of seeds 1 and 2, would be +0.05.
-    found = claims(FIG3, only_first, FULL)[0]
+    found = FIG3.check(only_first, FULL)[0]
     assert found.holds is True
     assert found.measured == "98.90 and 98.60 (+0.30); in 1 of 1 seeds"
     apart = runs | {
         "adacomp-0.1": of_seed(runs["adacomp-0.1"], 1),
         "adacomp-0.01": of_seed(runs["adacomp-0.01"], 2),
     }
-    assert claims(FIG3, apart, FULL)[0].holds is None
+    assert FIG3.check(apart, FULL)[0].holds is None
 
 
 def test_bytes_are_compared_on_equal_seeds(runs: dict[str, Line]) -> None:
     # On moving averages, ASGD reaches 97 % only with seed 2, after 7,000 updates; AdaComp with both
     # seeds, after 6,000.
     one = runs | {"adacomp-0.01": of_seed(runs["adacomp-0.01"], 1)}
-    averaged = next(c for c in claims(FIG3, one, FULL) if "on moving averages" in c.text)
+    averaged = next(c for c in FIG3.check(one, FULL) if "on moving averages" in c.text)
     assert averaged.holds is None
-    row = next(row for row in goal(one).splitlines() if row.startswith("| AdaComp, c = 0.01"))
+    row = next(row for row in to_goal(one).splitlines() if row.startswith("| AdaComp, c = 0.01"))
     assert "| 1 of 1 |" in row and f"| 1/{5000 * 230 / 3000:.0f} |" in row
 
 
@@ -149,7 +155,7 @@ def test_the_lead_of_one_class_is_compared_on_equal_seeds(
     order: Order, write_run: WriteRun
 ) -> None:
     """Only one line has a seed 2; ten points worse, it would make that lead the larger one."""
-    part = PARTS["fig4"]
+    part = FIG4
     both = {"60000-one-0.01": 95.0, "60000-three-0.01": 94.0, "12000-one-0.01": 93.0}
     finals = [*both.items(), ("12000-three-0.01", 91.0)]
     for series in part.series:
@@ -159,53 +165,51 @@ def test_the_lead_of_one_class_is_compared_on_equal_seeds(
                     spec = load_run(series, FULL, seed).model_copy(update={"engine": "simulation"})
                     write_run(spec, [50, final - 10 * (seed - 1)])
     records = Records(order.out.parent / "recorded")
-    records.take(wanted([part], FULL, (1, 2)), FULL, Folder(order.out))
-    lines = lines_of(part.series, order, records)
+    records.take(wanted(part.series, FULL, (1, 2)), Folder(order.out))
+    lines = lines_of(part.series, FULL, (1, 2), records)
     assert len(lines["60000-three-0.01"].runs) == 2
-    lead = next(one for one in claims(part, lines, FULL) if "lead over three" in one.text)
+    lead = next(one for one in part.check(lines, FULL) if "lead over three" in one.text)
     assert (lead.holds, lead.measured) == (True, "+2.00 and +1.00 points")
-    early = next(one for one in claims(part, lines, FULL) if "faster at the beginning" in one.text)
+    early = next(one for one in part.check(lines, FULL) if "faster at the beginning" in one.text)
     assert early.holds is None  # too short for an average
 
 
 def test_comp_asgd_per_tensor_is_claimed_not_to_reach_the_goal(runs: dict[str, Line]) -> None:
-    part = PARTS["fig3-per-tensor"]
+    part = PER_TENSOR
     given = [runs[name] for name in ("comp-asgd-0.1", "comp-asgd-0.01")] * 2
     lines = {
         series.name: replace(line, series=series)
         for series, line in zip(part.series, given, strict=True)
     }
-    told = claims(part, lines, TINY)
+    told = part.check(lines, TINY)
     assert [one.holds for one in told] == [False, True] * 2
     assert told[2].text == "Comp-ASGD per tensor, c = 0.1, α = 0.03 does not reach 97 %"
 
 
 def test_claims_about_missing_runs_are_left_open(order: Order, tmp_path: Path) -> None:
-    for part in PARTS.values():
-        lines = lines_of(part.series, order, Records(tmp_path))
-        assert {one.holds for one in claims(part, lines, FULL)} == {None}
+    for part in PARTS:
+        lines = lines_of(part.series, FULL, order.seeds, Records(tmp_path))
+        assert {one.holds for one in part.check(lines, FULL)} == {None}
 
 
 def test_no_accuracy_is_claimed_at_a_smaller_scale(runs: dict[str, Line]) -> None:
-    assert not [one for one in claims(FIG3, runs, TINY) if "within" in one.text]
+    assert not [one for one in FIG3.check(runs, TINY) if "within" in one.text]
 
 
 def test_pages_without_a_run_say_so(order: Order, tmp_path: Path) -> None:
-    everything = replace(order, parts=tuple(PARTS.values()))
+    everything = replace(order, parts=PARTS)
     paths = write_pages(everything, tmp_path / "pages")
-    assert [path.name for path in paths] == [*(f"{name}.md" for name in PARTS), "README.md"]
+    assert [path.name for path in paths] == [*(f"{part.name}.md" for part in PARTS), "README.md"]
     assert "No run is complete." in paths[0].read_text()
     assert not list((tmp_path / "pages").glob("*.png"))
 
 
 @pytest.mark.usefixtures("runs")
-def test_a_page_has_numbers_a_figure_curves_and_the_notes(
-    order: Order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_has_numbers_a_figure_curves_and_the_notes(order: Order, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "fig3.md").write_text("## Why\n\nFound out by experiment.\n")
-    monkeypatch.setattr("reproduction.pages.NOTES", notes)
+    order = replace(order, paper=replace(order.paper, pages=tmp_path))
     folder = tmp_path / "pages"
     page = write_pages(order, folder)[0].read_text()
     assert "| AdaComp, c = 0.01 | 98.59 | 98.85 (98.60–99.10, 2 seeds) | +0.26 |" in page
@@ -218,7 +222,7 @@ def test_a_page_has_numbers_a_figure_curves_and_the_notes(
         .read_text()
         .splitlines()
     )
-    assert curve[0] == "iteration,accuracy,payload_bytes,wire_bytes"
-    assert curve[2] == f"1000,93.5,{1000 * PUSH},{1100 * PUSH}"
+    assert curve[0] == "iteration,accuracy,payload_bytes,wire_bytes,time,loss"
+    assert curve[2] == f"1000,93.5,{1000 * PUSH},{1100 * PUSH},1.0,0.1"
     again = write_pages(order, folder)[0].read_text()
     assert again == page

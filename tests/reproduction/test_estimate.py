@@ -6,9 +6,10 @@ import pytest
 
 from reproduction.display import Shown
 from reproduction.estimate import Speed, altogether, keep, kind, known, measure, read
-from reproduction.paper import FIG3, TABLE2
+from reproduction.papers.adacomp.parts import FIG3, TABLE2
+from reproduction.papers.adacomp.scales import FULL, TINY
 from reproduction.runs import Folder
-from reproduction.scale import FULL, TINY, load_run
+from reproduction.series import load_run
 from tests.reproduction.conftest import WriteRun
 
 

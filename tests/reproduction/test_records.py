@@ -12,11 +12,13 @@ import pytest
 
 from reproduction.driver import Order
 from reproduction.measures import lines_of
-from reproduction.pages import NOTES, write_pages
-from reproduction.paper import FIG1, FIG3, FIG4, PARTS
+from reproduction.pages import write_pages
+from reproduction.papers.adacomp import PAPER
+from reproduction.papers.adacomp.parts import FIG1, FIG3, FIG4, PARTS
+from reproduction.papers.adacomp.scales import FULL, QUICK
 from reproduction.records import Records, wall_seconds
-from reproduction.runs import Folder, identity, wanted
-from reproduction.scale import FULL, QUICK, Scale, load_run
+from reproduction.runs import Folder, identity
+from reproduction.series import Scale, load_run
 from reproduction.tables import runs
 from testbed.errors import TestbedError
 from testbed.results.reading.run import Run
@@ -33,7 +35,7 @@ def _told(directory: Path, **fields: object) -> Run:
 
 
 def test_the_time_between_the_sessions_of_a_run_does_not_count(write_run: WriteRun) -> None:
-    directory = write_run(load_run(PARTS["fig1"].series[0], QUICK, 1), [10.0, 90.0])
+    directory = write_run(load_run(FIG1.series[0], QUICK, 1), [10.0, 90.0])
     day = "2026-11-01T"
     moments = {"started": f"{day}08:00:00+00:00", "finished": f"{day}08:10:00+00:00"}
     assert wall_seconds(_told(directory, **moments)) == 600
@@ -46,12 +48,12 @@ def test_the_time_between_the_sessions_of_a_run_does_not_count(write_run: WriteR
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
-    return Order(tuple(PARTS.values()), FULL, (1,), "simulation", tmp_path / "runs")
+    return Order(PAPER, PARTS, FULL, (1,), "simulation", tmp_path / "runs")
 
 
 def _take(order: Order, pages: Path) -> Records:
     records = Records(pages)
-    records.take(wanted(order.parts, order.scale, order.seeds), order.scale, Folder(order.out))
+    records.take(order.runs(), Folder(order.out), PAPER.suffix(order.scale))
     return records
 
 
@@ -67,11 +69,10 @@ def test_a_record_is_read_as_it_was_written(
     assert read.result.engine == spec.devices.runtime
     assert (read.result.wire, read.result.modelled) == ("not checked", False)
     assert (read.result.workers, read.result.crashed) == (200, 0)
-    for name in ("iteration", "accuracy", "payload_bytes", "wire_bytes"):
+    for name in ("iteration", "accuracy", "payload_bytes", "wire_bytes", "time", "loss"):
         kept, seen = getattr(read.evaluations, name), getattr(taken.evaluations, name)
         assert kept.dtype == seen.dtype
         np.testing.assert_array_equal(kept, seen)
-    assert read.evaluations.best_accuracy == 98.0
     assert read.evaluations.payload_bytes.tolist() == [0, 1000 * PUSH, 2000 * PUSH, 3000 * PUSH]
 
 
@@ -86,7 +87,7 @@ def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
     runtime = spec.devices.runtime
     assert names == [f"fig3-adacomp-0.01-seed1-{name}" for name in (runtime, "simulator")]
     for part, name in ((FIG3, ADACOMP.name), (FIG4, "60000-one-0.01")):
-        line = lines_of(part.series, order, records)[name]
+        line = lines_of(part.series, order.scale, order.seeds, records)[name]
         assert [run.result.engine for run in line.runs] == [runtime]
         assert [twin.result.engine for twin in line.twins.values()] == ["simulator"]
 
@@ -108,7 +109,7 @@ def test_emulation_and_simulation_are_compared_on_equal_processors(
     spec = load_run(ADACOMP, FULL, 1)
     write_run(spec, CURVE)
     write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
-    line = lines_of((ADACOMP,), order, _take(order, tmp_path))[ADACOMP.name]
+    line = lines_of((ADACOMP,), FULL, (1,), _take(order, tmp_path))[ADACOMP.name]
     simulated = line.twins[1]
     columns = {name: np.array(value) for name, value in change.items() if isinstance(value, list)}
     fields = {name: value for name, value in change.items() if isinstance(value, str)}
@@ -137,7 +138,7 @@ def test_pages_are_made_again_without_the_runs(
 
 @pytest.mark.parametrize(
     ("scale", "committed"),
-    [(FULL, NOTES.parent), (QUICK, NOTES.parent / "quick")],
+    [(FULL, PAPER.pages), (QUICK, PAPER.pages / "quick")],
     ids=["full", "quick"],
 )
 def test_the_committed_pages_are_those_of_the_committed_records(
@@ -158,7 +159,7 @@ def test_a_later_run_replaces_an_earlier_one(
     for best in (97.0, 96.0):
         write_run(spec, [10.0, best])
         (record,) = _take(order, tmp_path).of(identity(spec))
-        assert record.evaluations.best_accuracy == best
+        assert record.evaluations.accuracy.max() == best
 
 
 def test_each_scale_has_its_own_records(order: Order, tmp_path: Path, write_run: WriteRun) -> None:
@@ -171,7 +172,11 @@ def test_each_scale_has_its_own_records(order: Order, tmp_path: Path, write_run:
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        ("curve.csv", "a,b\n", "its first row is not iteration,accuracy,payload_bytes,wire_bytes"),
+        (
+            "curve.csv",
+            "a,b\n",
+            "its first row is not iteration,accuracy,payload_bytes,wire_bytes,time,loss",
+        ),
         ("curve.csv", "iteration,accuracy,payload_bytes,wire_bytes\n", "it has no evaluation"),
         ("curve.csv", "iteration,accuracy,payload_bytes,wire_bytes\n1,x,2,3\n", "'x'"),
         ("curve.csv", None, "No such file"),

@@ -4,32 +4,34 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.paper import EVEN, FIG1, FIG3, FIG4, PARTS, TABLE2
+from reproduction.papers.adacomp import PAPER
+from reproduction.papers.adacomp.parts import EVEN, FIG1, FIG3, FIG4, PARTS, TABLE2
+from reproduction.papers.adacomp.scales import FULL, QUICK, TINY
 from reproduction.runs import Folder, identity, wanted
-from reproduction.scale import FULL, QUICK, SCALES, TINY, Scale, load_run
+from reproduction.series import Scale, load_run
 from testbed.experiment.load import load
 from testbed.experiment.spec import Spec
 from tests.reproduction.conftest import WriteRun
 
 ADACOMP = FIG3.series[-1]
+UPDATES = {"full": 250_000, "quick": 20_000, "tiny": 100}
 
 
 def test_a_run_that_two_figures_need_is_one() -> None:
     # 1 + 5 + 5 + 5 + 4 + 5 + 8 lines; Fig. 1 and one of Fig. 4 are Fig. 3's ASGD and AdaComp.
-    assert len(wanted(PARTS.values(), FULL, (1,))) == 31
-    assert len(wanted(PARTS.values(), FULL, (1, 2, 3))) == 93
-    assert len(wanted([FIG1], FULL, (1,))) == 1
-    assert [one.series.name for one in wanted([FIG3], FULL, (1,), {"asgd"})] == ["asgd"]
+    assert len(wanted(PAPER.series, FULL, (1,))) == 31
+    assert len(wanted(PAPER.series, FULL, (1, 2, 3))) == 93
+    assert len(wanted(FIG1.series, FULL, (1,))) == 1
 
 
-@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("scale", PAPER.scales, ids=lambda scale: scale.name)
 def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
-    for part in PARTS.values():
+    for part in PARTS:
         for series in part.series:
             spec = load_run(series, scale, 2)
             assert spec.seed == 2
             assert spec.clock == "virtual"
-            smaller = series.file in ("fig3-rate", "fig3-per-tensor-rate")
+            smaller = series.experiment.stem in ("fig3-rate", "fig3-per-tensor-rate")
             rate = 0.03 if smaller else 0.1
             assert (spec.training.batch_size, spec.training.learning_rate) == (10, rate)
             law = "gamma" if smaller or part is EVEN else "uniform"
@@ -38,7 +40,7 @@ def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
             assert spec.evaluation.images is None
             assert spec.model.name == ("mlp" if part is TABLE2 else "cnn")
             assert spec.dataset.scaling == ("unit" if part is TABLE2 else "standardised")
-            assert spec.training.updates == (scale.updates or 250_000)
+            assert spec.training.updates == UPDATES[scale.name]
 
 
 def test_half_of_the_workers_crash_at_every_scale() -> None:
@@ -75,7 +77,7 @@ def test_a_setting_with_effect_on_the_result_makes_another_run() -> None:
 
 def test_a_setting_for_all_algorithms_equals_one_in_the_entry(tmp_path: Path) -> None:
     """The encoding is given at the top of the file, not in the algorithm's entry."""
-    text = ADACOMP.path.read_text().replace(", encoding: compact-zstd", "")
+    text = ADACOMP.experiment.read_text().replace(", encoding: compact-zstd", "")
     path = tmp_path / "fig3.yaml"
     path.write_text(f"{text}\nencoding: compact-zstd\n")
     run = load(path).runs()[ADACOMP.label]

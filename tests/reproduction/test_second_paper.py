@@ -1,0 +1,81 @@
+"""A second paper is a file: its runs, claims, tables and figure need no change of the engine."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reproduction.paper import load_paper
+from testbed.errors import SpecError
+
+REPOSITORY = Path(__file__).parents[2]
+INVENTED = Path(__file__).with_name("invented.py")
+
+
+def reproduce(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "reproduction", *arguments, "--paper", str(INVENTED))
+    return subprocess.run(
+        (*command, "--engine", "simulation", "--out", str(out)),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_paper_in_a_file_is_carried_out_and_has_its_pages(tmp_path: Path) -> None:
+    ran = reproduce(tmp_path, "all", "--seeds", "1,2")
+    assert ran.returncode == 0, ran.stderr
+    assert "4 runs at scale usual: 0 complete" in ran.stdout
+    pages = tmp_path / "pages" / "usual"
+    page = (pages / "fig1.md").read_text()
+    assert "`make reproduce PAPER=invented PART=fig1`; scale usual; runs of 2 of 2 lines" in page
+    (row,) = re.findall(r"\| ASGD, n = 4 \| (.+) ± (.+) \(2 seeds\) \| 2 of 2 \| .+ s \|", page)
+    assert 10 < float(row[0]) < 100 and float(row[1]) < 50
+    assert f"| 4 | {row[0]} ± {row[1]} (2 seeds) |" in page
+    assert "| four workers are faster than two | holds |" in page
+    assert (pages / "fig1.png").stat().st_size > 10_000
+    assert (
+        "[Fig. 1: more workers take less time](fig1.md) | 2 of 2 | 1 | 0 | 0 |"
+        in (pages / "README.md").read_text()
+    )
+    names = sorted(path.name for path in (pages / "records").iterdir())
+    assert names[0] == "invented-asgd-devices.workers-2-seed1-simulator"
+    assert len(names) == 4
+    curve = (pages / "records" / names[0] / "curve.csv").read_text().splitlines()
+    times = [float(line.split(",")[4]) for line in curve[1:]]
+    assert times == sorted(times) and times[-1] > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("fig2",), "fig2 is no part of invented: there are fig1"),
+        (("fig1", "--scale", "full"), "full is no scale of invented: there are usual, short"),
+        (("fig1", "--only", "sgd"), "--only sgd: there are asgd-2, asgd-4"),
+    ],
+)
+def test_what_a_paper_does_not_have_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    ran = reproduce(tmp_path, *arguments)
+    assert (ran.returncode, ran.stderr) == (2, f"reproduction: {told}\n")
+
+
+def test_a_paper_is_found_by_its_name() -> None:
+    assert load_paper("adacomp").title == "The AdaComp paper, reproduced"
+
+
+@pytest.mark.parametrize("text", [None, "PAPER = 1\n"])
+def test_what_is_no_paper_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "other.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(
+        SpecError, match="is no file of a paper" if text is None else "has no PAPER"
+    ):
+        load_paper(str(path))
+    with pytest.raises(SpecError, match="adcomp is no paper: there are adacomp"):
+        load_paper("adcomp")

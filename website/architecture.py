@@ -1,0 +1,219 @@
+"""``python -m website.architecture``: draw ``docs/architecture.svg`` from the import contract.
+
+Rooms are the packages and small modules of ``testbed``. Their layers are those of ``pyproject.toml``,
+what they are is the first sentence of their docstrings, and what they import is read from the code, so
+that the picture cannot say anything else than the repository. The same code gives the same bytes.
+"""
+
+import argparse
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+
+import grimp
+
+REPOSITORY = Path(__file__).parents[1]
+PICTURE = REPOSITORY / "docs" / "architecture.svg"
+WAY = (
+    ("experiment file", ()),
+    ("spec", ("experiment",)),
+    ("plan", ("planning",)),
+    ("nodes, network", ("nodes", "network")),
+    ("roles", ("roles", "training")),
+    ("ledgers", ("runs",)),
+    ("run directory", ("telemetry",)),
+    ("figures", ("results",)),
+)
+"""The way of the data, and the rooms that make each station."""
+BESIDE = "traffic"
+"""The package that imports nothing of the testbed."""
+_WIDTH, _MARGIN, _GAP = 1200, 16, 10
+_LINE, _PADDING = 14, 9
+_LETTER = 6
+"""Mean width of a letter of a description."""
+_STYLE = """
+text { font: 11px sans-serif; fill: #333 }
+.name { font: bold 13px monospace; fill: #111 }
+.title { font: bold 13px sans-serif; fill: #111 }
+.small { font-size: 10px; fill: #666 }
+.layer { fill: #f1f3f6 }
+.room rect { fill: #fff; stroke: #9aa5b1 }
+.station rect { fill: #e3eefb; stroke: #5b8fc9 }
+.on-the-way rect { fill: #f5f9fe; stroke: #5b8fc9 }
+.room:hover rect { fill: #fff3d6; stroke: #d08700; stroke-width: 2 }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A package or module: its name, what it is, and the rooms that it imports."""
+
+    name: str
+    what: str
+    imports: tuple[str, ...]
+
+
+def layers() -> list[list[str]]:
+    """Return the rooms in their layers, as the import contract lists them."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (rows,) = (one["layers"] for one in contracts if one["type"] == "layers")
+    return [row.split(" | ") for row in rows]
+
+
+def rooms() -> dict[str, Room]:
+    """Return all rooms by name, ``BESIDE`` last."""
+    graph = grimp.build_graph(
+        "testbed", BESIDE, exclude_type_checking_imports=False, cache_dir=None
+    )
+    names = [*(name for row in layers() for name in row), BESIDE]
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for module in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(module):
+            one, other = _room_of(module), _room_of(imported)
+            if one in found and other in found and one != other:
+                found[one].add(other)
+    return {
+        name: Room(name, what_is(name), tuple(one for one in found if one in imports))
+        for name, imports in found.items()
+    }
+
+
+def _room_of(module: str) -> str:
+    package, _, rest = module.partition(".")
+    return package if package == BESIDE else rest.partition(".")[0]
+
+
+def what_is(name: str) -> str:
+    """Return the first sentence of a room's docstring, without its own name before a colon."""
+    folder = REPOSITORY if name == BESIDE else REPOSITORY / "testbed"
+    package = folder / name / "__init__.py"
+    path = package if package.exists() else folder / f"{name}.py"
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    sentence = " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    before, colon, after = sentence.partition(": ")
+    if colon and before.lower() in (name, f"the {name}"):
+        sentence = after
+    return (sentence[:1].upper() + sentence[1:]).replace("``", "")
+
+
+def picture() -> str:
+    """Return the picture as SVG."""
+    known = rooms()
+    height = _MARGIN
+    drawn = list(_way(height))
+    height += 88
+    rule = (
+        "layers: a room imports from rows below its own only; blue rooms are on the way of the data"
+    )
+    drawn.append(_text(_MARGIN, height - 6, rule, "small"))
+    for row in layers():
+        lines, bottom = _layer([known[name] for name in row], known, height)
+        drawn += lines
+        height = bottom + _GAP
+    height += 16
+    drawn.append(
+        _text(
+            _MARGIN,
+            height - 6,
+            "a package of its own, which imports nothing of the testbed",
+            "small",
+        )
+    )
+    lines, bottom = _layer([known[BESIDE]], known, height)
+    drawn += lines
+    size = f'viewBox="0 0 {_WIDTH} {bottom + _MARGIN}" width="{_WIDTH}" height="{bottom + _MARGIN}"'
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+            "<!-- Generated by `make architecture`. -->",
+            f"<style>{_STYLE}{''.join(_highlight(room) for room in known.values())}</style>",
+            '<rect width="100%" height="100%" fill="#fff"/>',
+            *drawn,
+            "</svg>\n",
+        )
+    )
+
+
+def _highlight(room: Room) -> str:
+    """Return the rule that marks what a room imports while the pointer is on it."""
+    if not room.imports:
+        return ""
+    marked = ", ".join(f"svg:has(#{room.name}:hover) #{one} rect" for one in room.imports)
+    return f"{marked} {{ fill: #ffe2a8; stroke: #d08700 }}\n"
+
+
+def _way(top: int) -> Iterator[str]:
+    """Draw the way of the data, from left to right."""
+    yield _text(_MARGIN, top + 10, "the way of the data", "small")
+    gap = 26
+    width = (_WIDTH - 2 * _MARGIN - gap * (len(WAY) - 1)) / len(WAY)
+    for place, (station, by) in enumerate(WAY):
+        x, y = _MARGIN + place * (width + gap), top + 18
+        if place:
+            yield (
+                f'<path d="M{x - gap + 4:g} {y + 21}h{gap - 13}m-5 -5l6 5l-6 5" '
+                'fill="none" stroke="#5b8fc9" stroke-width="1.5"/>'
+            )
+        yield f'<g class="station">{_box(x, y, width, 42)}'
+        yield _text(x + width / 2, y + (18 if by else 25), station, "title", middle=True)
+        yield _text(x + width / 2, y + 34, ", ".join(by), "small", middle=True) + "</g>"
+
+
+def _layer(row: Sequence[Room], known: Mapping[str, Room], top: int) -> tuple[list[str], int]:
+    """Draw a row of rooms; return it and its lower edge."""
+    inner = _WIDTH - 2 * _MARGIN - 2 * _GAP
+    width = (inner - _GAP * (len(row) - 1)) / len(row)
+    texts = [wrap(room.what, int((width - 2 * _PADDING) / _LETTER)) for room in row]
+    height = 24 + _LINE * max(map(len, texts)) + 6
+    drawn = [
+        f'<rect class="layer" x="{_MARGIN}" y="{top}" width="{_WIDTH - 2 * _MARGIN}" '
+        f'height="{height + 2 * _GAP - 4}" rx="6"/>'
+    ]
+    for place, (room, text) in enumerate(zip(row, texts, strict=True)):
+        x, y = _MARGIN + _GAP + place * (width + _GAP), top + _GAP - 2
+        importers = [one.name for one in known.values() if room.name in one.imports]
+        hover = (
+            f"{room.name} imports: {', '.join(room.imports) or 'no other room'}\nis imported by: "
+        )
+        kind = "room on-the-way" if any(room.name in by for _, by in WAY) else "room"
+        drawn.append(f'<g class="{kind}" id="{room.name}">{_box(x, y, width, height)}')
+        drawn.append(f"<title>{escape(hover)}{', '.join(importers) or 'no other room'}</title>")
+        drawn.append(_text(x + _PADDING, y + 18, room.name, "name"))
+        for number, line in enumerate(text, 1):
+            drawn.append(_text(x + _PADDING, y + 20 + _LINE * number, line))
+        drawn.append("</g>")
+    return drawn, top + height + 2 * _GAP - 4
+
+
+def _box(x: float, y: float, width: float, height: float) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"/>'
+
+
+def _text(x: float, y: float, text: str, style: str = "", middle: bool = False) -> str:
+    attributes = f' class="{style}"' * bool(style) + ' text-anchor="middle"' * middle
+    return f'<text x="{x:g}" y="{y:g}"{attributes}>{escape(text)}</text>'
+
+
+def main() -> int:
+    """Run the command line; return the exit status, 1 if ``--check`` finds a difference."""
+    parser = argparse.ArgumentParser(prog="python -m website.architecture")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
+    drawn = picture()
+    if not parser.parse_args().check:
+        PICTURE.write_text(drawn, encoding="utf-8")
+    elif not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != drawn:
+        print(
+            "docs/architecture.svg is not what the code makes: make architecture", file=sys.stderr
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
