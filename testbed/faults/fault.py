@@ -1,11 +1,12 @@
 """A fault, as a rule of the experiment file has it, apart from its devices and its time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 Kind: TypeAlias = Literal["freeze", "kill", "stop-network", "partition", "slow", "corrupt"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_OPTIONS = ("factor", "uplink", "downlink", "cpus", "share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ class Fault:
         fields = asdict(self)
         always = ("rule", "kind", "duration")
         return {k: v for k, v in fields.items() if k in always or v != getattr(nothing, k)}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return the fault that a record of its beginning or end is about."""
+        options = {name: record[name] for name in _OPTIONS if name in record}
+        return cls(record["rule"], record["fault"], record["duration"], **options)
 
     def record(
         self,

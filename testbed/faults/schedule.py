@@ -10,13 +10,21 @@
 import heapq
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.streams import stream
+
+
+class TimedFault(NamedTuple):
+    """A fault that strikes devices at a time, in seconds of training."""
+
+    time: float
+    devices: tuple[int, ...]
+    fault: Fault
 
 
 class Schedule:
@@ -36,7 +44,7 @@ class Schedule:
         self._seed = seed
         self._all = rules
         self._of_time = [rule for rule in rules if "time" in rule or "mean_time" in rule]
-        self._rows: list[tuple[float, tuple[int, ...], Fault]] = []
+        self._rows: list[TimedFault] = []
         self._iterations: dict[int, list[tuple[tuple[int, ...], Fault]]] = {}
         self._after_pushes: list[_AfterPushes | None] = [None] * workers
         for rule in rules:
@@ -48,7 +56,7 @@ class Schedule:
                 self._add_pushes(rule, fault)
             for time, iteration, device, of_row in rule.get("trace", ()):
                 if iteration is None:
-                    self._rows.append((time, (device,), Fault(**of_row)))
+                    self._rows.append(TimedFault(time, (device,), Fault(**of_row)))
                 else:
                     at = self._iterations.setdefault(iteration, [])
                     at.append(((device,), Fault(**of_row)))
@@ -89,8 +97,8 @@ class Schedule:
         own = self._after_pushes[device]
         return () if own is None else own.at(pushes)
 
-    def timed(self) -> Iterator[tuple[float, tuple[int, ...], Fault]]:
-        """Return the time in seconds, the devices and the fault of each timed fault; may have no end.
+    def timed(self) -> Iterator[TimedFault]:
+        """Return the timed faults, of which there may be no end.
 
         In order of time; at one moment in the order of the rules, then of the devices.
         """
@@ -100,17 +108,15 @@ class Schedule:
             key=_order,
         )
 
-    def _timed_by(
-        self, rule: Mapping[str, Any]
-    ) -> Iterator[Iterator[tuple[float, tuple[int, ...], Fault]]]:
+    def _timed_by(self, rule: Mapping[str, Any]) -> Iterator[Iterator[TimedFault]]:
         fault, devices = Fault(**rule["fault"]), tuple(rule["devices"])
         if "time" in rule:
-            yield iter([(rule["time"], devices, fault)])
+            yield iter([TimedFault(rule["time"], devices, fault)])
             return
         together = fault.kind == "partition" and devices  # a small share may have no device
         for struck in [devices] if together else [(device,) for device in devices]:
             generator = stream(self._seed, rule["stream"], struck[0] - SERVER_NUMBER)
-            yield _again_and_again(rule["mean_time"], struck, fault, generator)
+            yield _repeatedly(rule["mean_time"], struck, fault, generator)
 
     def at_iteration(self, version: int) -> Sequence[tuple[tuple[int, ...], Fault]]:
         """Return the devices and the fault, for each fault that strikes at this version."""
@@ -141,17 +147,16 @@ class _AfterPushes:
         return self._known.get(pushes, ())
 
 
-def _again_and_again(
+def _repeatedly(
     mean: float, devices: tuple[int, ...], fault: Fault, generator: np.random.Generator
-) -> Iterator[tuple[float, tuple[int, ...], Fault]]:
+) -> Iterator[TimedFault]:
     time = float(generator.exponential(mean))
     while True:
-        yield time, devices, fault
+        yield TimedFault(time, devices, fault)
         if fault.duration is None:
             return
         time += fault.duration + float(generator.exponential(mean))
 
 
-def _order(one: tuple[float, tuple[int, ...], Fault]) -> tuple[float, int, tuple[int, ...]]:
-    time, devices, fault = one
-    return time, fault.rule, devices
+def _order(timed: TimedFault) -> tuple[float, int, tuple[int, ...]]:
+    return timed.time, timed.fault.rule, timed.devices

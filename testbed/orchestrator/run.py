@@ -155,7 +155,8 @@ class Run:
             start=self._start,
             event=self._event,
             log=self._log,
-            once=self._deduplication,
+            deduplication=self._deduplication,
+            clock=time.monotonic,
         )
         with contextlib.ExitStack() as opened:
             self._carry_out(opened)
@@ -164,7 +165,7 @@ class Run:
     def _go_on(self, kept: Kept, mark: Mark) -> None:
         """Restore the orchestrator's state at the checkpoint of a mark."""
         rows, evaluations = kept.updates, kept.evaluations
-        self._injection.go_on(rows, kept.records, mark)
+        self._injection.resume(rows, kept.records, mark)
         self._ledgers.earlier_updates = len(rows)
         outcome = self._outcome
         if len(rows):
@@ -587,7 +588,7 @@ class Run:
         """Handle a message about faults, checkpoints, or the end of connections."""
         match message.fields:
             case {"fault": _, "phase": _}:
-                self._injection.told(message.fields)
+                self._injection.reported(message.fields)
             case {"reached": version}:
                 self._injection.reached(version)
             case {"server_killed": number, "begin": record}:
@@ -598,7 +599,7 @@ class Run:
             case {"keeping": version, "time": when}:
                 self._note_checkpoint(version, when)
             case {"stands": record}:
-                self._injection.stands(record)
+                self._injection.restore_fault(record)
             case {"stopping": _}:
                 processes = standing_still.found(self._agent.process, self._seen_as)
                 self._liveness.stopping(time.monotonic(), processes)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
+from testbed.device_names import SERVER_NAME, worker_name
 from testbed.experiment.load import dump
-from testbed.faults.telling import told
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.fault_log import FaultLog
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
@@ -80,6 +80,9 @@ class Recording:
         self._metrics = metrics
         self._evaluate = evaluate
         self._deduplication = Deduplication(counts)
+        self._fault_log = FaultLog(
+            self.log, self.event, lambda: self.host_seconds, self._deduplication
+        )
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._told = self._version = 0
@@ -148,14 +151,7 @@ class Recording:
 
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends."""
-        if not self._deduplication.is_new("faults"):
-            return
-        names = [
-            SERVER_NAME if device == SERVER_NUMBER else worker_name(device)
-            for device in record["devices"]
-        ]
-        self.log.fault(record, names, self.host_seconds)
-        self.event("info", told(record, names), names[0] if len(names) == 1 else None)
+        self._fault_log.write(record)
 
     def checkpoint(self) -> None:
         """Evaluate the current version."""

@@ -17,9 +17,13 @@ FAULTS = (
 
 def test_least_rate_and_product_of_factors_in_any_order_and_by_both_clocks() -> None:
     for order in itertools.permutations(FAULTS):
-        pace, standing = Pace.under(order), Impairment.under(order)
+        pace, impairment = Pace.under(order), Impairment.under(order)
         assert pace == Pace(1.5, 500_000, 2_000_000)
-        assert (standing.factor, standing.uplink, standing.downlink) == (1.5, 500_000, 2_000_000)
+        assert (impairment.factor, impairment.uplink, impairment.downlink) == (
+            1.5,
+            500_000,
+            2_000_000,
+        )
 
 
 def test_without_a_fault_a_device_is_as_planned() -> None:

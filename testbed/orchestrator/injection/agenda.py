@@ -3,19 +3,11 @@
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from testbed.faults.fault import Fault
-from testbed.faults.schedule import Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """A fault that begins, and the numbers of the devices that it strikes."""
-
-    fault: Fault
-    devices: Sequence[int]
+from testbed.faults.schedule import Schedule, TimedFault
 
 
 @dataclass(order=True, slots=True)
@@ -34,8 +26,8 @@ class Agenda:
     def __init__(self, schedule: Schedule) -> None:
         """Begin empty: nothing is due before training."""
         self._schedule = schedule
-        self._timed: Iterator[tuple[float, Sequence[int], Fault]] = iter(())
-        self._next: tuple[float, Sequence[int], Fault] | None = None
+        self._timed: Iterator[TimedFault] = iter(())
+        self._next: TimedFault | None = None
         self._training = 0.0
         self._ends: list[End] = []
         self._count = itertools.count()
@@ -49,7 +41,7 @@ class Agenda:
         """
         self._training = training
         due = self._schedule.timed()
-        self._timed = itertools.dropwhile(lambda one: one[0] <= elapsed, due)
+        self._timed = itertools.dropwhile(lambda timed: timed.time <= elapsed, due)
         self._next = next(self._timed, None)
 
     def end_at(self, when: float, fault: Fault, struck: Mapping[int, int]) -> None:
@@ -78,15 +70,13 @@ class Agenda:
 
     @property
     def _begins(self) -> float:
-        return math.inf if self._next is None else self._training + self._next[0]
+        return math.inf if self._next is None else self._training + self._next.time
 
-    def take(self, now: float) -> Beginning | End | None:
+    def take(self, now: float) -> TimedFault | End | None:
         """Remove and return the next entry if it is due by ``now``; at equal times, ends come first."""
         if self.due > now:
             return None
         if self._ends and self._ends[0].when <= self._begins:
             return heapq.heappop(self._ends)
-        assert self._next is not None
-        _, devices, fault = self._next
-        self._next = next(self._timed, None)
-        return Beginning(fault, devices)
+        timed, self._next = self._next, next(self._timed, None)
+        return timed

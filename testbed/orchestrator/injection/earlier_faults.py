@@ -34,7 +34,7 @@ class EarlierFaults:
             records: in order, with the names of devices.
             numbers: the workers' numbers, by name.
         """
-        found, standing = cls(), ActiveFaults()
+        found, active = cls(), ActiveFaults()
         kills: dict[int, dict[str, Any]] = {}
         for record in records:
             begins = record["phase"] == "begin"
@@ -42,16 +42,16 @@ class EarlierFaults:
                 found.server_kills += begins
                 continue
             struck = [numbers[name] for name in record["devices"]]
-            standing.told({**record, "devices": struck})
+            active.take({**record, "devices": struck})
             for number in struck if record["fault"] == "kill" else ():
                 if begins:
-                    standing.killed(number)
+                    active.killed(number)
                     kills[number] = {**record, "devices": [number]}
                 else:
                     del kills[number]
                     found.incarnations[number] += 1
         found.dead = set(kills)
-        found.lasting = _together([*kills.values(), *standing])
+        found.lasting = _together([*kills.values(), *active])
         return found
 
 

@@ -5,10 +5,6 @@ clock the server's records say when a fault begins and ends. Under the wall cloc
 here, and a beginning comes from one of three: the schedule's times, which are also timed here; the
 server, when it reaches a version that the schedule names; a worker, after a push that a fault follows.
 
-A killed worker comes back as its next *incarnation*, when its fault has ended and its process is gone;
-under the wall clock also when the server has reported its last connection, and with it every push that
-arrived, or ``CLOSING_TIMEOUT`` has passed.
-
 A killed server is started again: under the virtual clock at once, and its workers are put back to where
 they were at its checkpoint; under the wall clock when its fault ends, and only the server goes back.
 
@@ -18,71 +14,31 @@ kernel then closes the connection at once, and no ledger has to wait for it.
 """
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
-import numpy as np
 import numpy.typing as npt
 
 from testbed.checkpoints.marks import Mark
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.faults.fault import Fault, Kind
-from testbed.faults.schedule import Schedule
-from testbed.faults.telling import told
-from testbed.orchestrator.injection.agenda import Agenda, Beginning
+from testbed.faults.schedule import Schedule, TimedFault
+from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killed_server import KilledServer
+from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
+from testbed.orchestrator.injection.workers import Start, Workers
 from testbed.roles.pace import Paces
-from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.fault_log import Event, FaultLog
 from testbed.telemetry.run_log import RunLog
 from testbed.training.settings import Settings
 
-UNHEARD: tuple[Kind, ...] = ("stop-network", "partition")
+UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds of faults during which a device can neither send nor receive."""
-SETTLED = 2.0
-"""Seconds after an outage, added to its length once more, until TCP works as before."""
 LOOK_PERIOD = 0.02
 """Seconds between two checks for what no message reports."""
-CLOSING_TIMEOUT = 2.0
-"""Seconds in which the server reports a killed worker's connection, if it can notice the end."""
-Phase: TypeAlias = Literal["begin", "end"]
-_DETAILS = ("factor", "uplink", "downlink", "cpus", "share")
-
-
-@dataclass(slots=True)
-class _Worker:
-    """One worker's state under faults; all times are CLOCK_MONOTONIC in seconds.
-
-    Attributes:
-        incarnation: how often the worker has come back.
-        applied: the number of its pushes that the server has reported.
-        pushes: the number of pushes that the worker itself reported last; the server reports later.
-        killed: until when a fault keeps it dead; infinite: for good, or until the fault's end is
-            reported; None: it is alive.
-        exited: when its process had ended, after a kill.
-        closed: whether the server has reported the end of its last connection since the kill.
-        unsettled: until when TCP may still suffer from an outage.
-        started: when it last came back.
-    """
-
-    incarnation: int = 0
-    applied: int = 0
-    pushes: int = 0
-    killed: float | None = None
-    exited: float | None = None
-    closed: bool = False
-    unsettled: float = -math.inf
-    started: float = -math.inf
-
-
-def _fault(record: Mapping[str, Any]) -> Fault:
-    """Return the fault that a record is about."""
-    details = {key: record[key] for key in _DETAILS if key in record}
-    return Fault(record["rule"], record["fault"], record["duration"], **details)
 
 
 class Injection:
@@ -94,43 +50,40 @@ class Injection:
         names: Mapping[int, str],
         *,
         ask: Ask,
-        start: Callable[[str, dict[str, Any]], None],
-        event: Callable[[str, str, str | None], None],
+        start: Start,
+        event: Event,
         log: RunLog,
-        once: Deduplication,
+        deduplication: Deduplication,
+        clock: Clock,
     ) -> None:
         """Begin without any fault.
 
         Args:
-            settings: of the run.
             names: the workers' names by number; empty if peers train, which have no faults.
             ask: sends a request to the agent.
-            start: starts a device in a role.
-            event: records an event, as (level, text, device).
-            log: the run directory, to which faults are written.
-            once: knows which faults are on record already.
+            event: records an event of the run.
+            deduplication: knows which faults are on record already.
+            clock: returns the present in seconds of CLOCK_MONOTONIC.
         """
-        self._deduplication = once
-        self._server = KilledServer(ask, start)
-        self._settings = settings
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
-        self._start, self._event, self._log, self._ask = start, event, log, ask
+        self._clock = TrainingClock(clock)
+        self._log = FaultLog(log, event, lambda: self._clock.elapsed, deduplication)
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._impairments = Impairments(names, ask, self.paces)
-        self._workers = {number: _Worker() for number in names}
+        self._workers = Workers(names, ask, start, clock, wall=self._wall)
+        self._server = KilledServer(ask, start, self._clock)
         self._agenda = Agenda(self._schedule)
-        self._training: float | None = None
         self._version = self._reached = 0
         self._over = False
-        self._elapsed = -math.inf
-        self._lasting: list[dict[str, Any]] = []
+        self._earlier_seconds = -math.inf
+        self._earlier = EarlierFaults()
 
     # -- what is reported
 
-    def go_on(
+    def resume(
         self, rows: npt.NDArray[Any], records: Sequence[Mapping[str, Any]], mark: Mark
     ) -> None:
         """Restore the state of an interrupted run; no worker is alive until ``restored`` starts it.
@@ -140,49 +93,37 @@ class Injection:
             records: the faults up to the checkpoint, with the devices' names.
             mark: the checkpoint's.
         """
-        self._elapsed = mark.time
+        self._earlier_seconds = mark.time
         self._version = self._reached = mark.version
-        pushed = rows["worker"][rows["payload_bytes"] > 0]
-        for number, worker in self._workers.items():
-            worker.applied = int((pushed == number).sum())
-            worker.killed, worker.exited, worker.closed = 0.0, 0.0, True
-            worker.incarnation = -1
         earlier = EarlierFaults.of(records, self._numbers)
         self._server.kills = earlier.server_kills
-        for number, worker in self._workers.items():
-            worker.incarnation += earlier.incarnations[number]
-        if not self._wall:
-            return  # the virtual clock reports which faults are active
-        for number in earlier.dead:
-            self._workers[number].killed = math.inf
-        self._lasting = earlier.lasting
+        # Under the virtual clock the server reports which workers are dead and which faults active.
+        self._workers.resume(rows, earlier.incarnations, earlier.dead if self._wall else ())
+        if self._wall:
+            self._earlier = earlier
 
     def training(self, when: float) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
-        self._training = when
+        self._clock.began = when
         if not self._wall:
             return
-        self._agenda.begin(when, self._elapsed)
-        for record in self._lasting:
-            fault, devices = _fault(record), record["devices"]
+        self._agenda.begin(when, self._earlier_seconds)
+        for record in self._earlier.lasting:
+            fault, devices = Fault.of_record(record), record["devices"]
             if fault.kind != "kill":
                 self._impairments.begin(fault, devices)
-            self._end_at(when + record["time"], fault, devices)
+            self._schedule_end(when + record["time"], fault, devices)
 
-    def _end_at(self, began: float, fault: Fault, devices: Sequence[int]) -> None:
+    def _schedule_end(self, began: float, fault: Fault, devices: Sequence[int]) -> None:
         """Schedule the end of a fault that began at a moment of CLOCK_MONOTONIC, if it has one."""
         if fault.duration is not None:
-            struck = {number: self._workers[number].incarnation for number in devices}
+            struck = {number: self._workers.incarnation(number) for number in devices}
             self._agenda.end_at(began + fault.duration, fault, struck)
 
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
         """Count the pushes in rows of ``records.UPDATE``, which led to ``version``."""
         self._version = version
-        pushed = rows["worker"][rows["payload_bytes"] > 0]
-        numbers, counts = np.unique(pushed, return_counts=True)
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            if number in self._workers:  # a peer is not
-                self._workers[number].applied += count
+        self._workers.count_pushes(rows)
 
     def reached(self, version: int) -> None:
         """Begin the faults of a version that the server has reached."""
@@ -191,21 +132,22 @@ class Injection:
             return  # a restored server reaches it a second time
         self._reached = version
         for devices, fault in self._schedule.at_iteration(version):
-            self._begin(fault, devices, self._now(), version)
+            self._begin(fault, devices, self._clock.elapsed, version)
 
-    def told(self, record: Mapping[str, Any]) -> None:
+    def reported(self, record: Mapping[str, Any]) -> None:
         """Handle a report, by the virtual clock or a worker, that a fault begins or ends."""
-        if SERVER_NUMBER in record["devices"]:
-            self._tell_of_server(record)  # a restored server reports its own kill
+        devices = record["devices"]
+        if SERVER_NUMBER in devices:
+            self._write_server_fault(record)  # a restored server reports its own kill
             return
-        fault, devices, phase = _fault(record), record["devices"], record["phase"]
-        when = self._now() if self._wall else record["time"]
+        fault = Fault.of_record(record)
+        when = self._clock.elapsed if self._wall else record["time"]
         if "pushes" in record:
-            worker = self._workers[devices[0]]
-            worker.pushes = record["pushes"]
-            if self._over and worker.killed is None and fault.kind in ("freeze", "kill"):
+            self._workers.report_pushes(devices[0], record["pushes"])
+            alive = self._workers.is_alive(devices[0])
+            if self._over and alive and fault.kind in ("freeze", "kill"):
                 self._kill(devices[0])  # it waits for its fault, and not for the end of training
-        if phase == "begin":
+        if record["phase"] == "begin":
             self._begin(fault, devices, when, record["iteration"])
         else:
             self._end(fault, devices, when, record["iteration"])
@@ -214,53 +156,49 @@ class Injection:
         """Note that a device's process has ended; return True if this module had it killed."""
         if device == SERVER_NAME and self._server.exited():
             if not self._wall:
-                self._undo()
+                self._end_all()
             return True
-        worker = self._workers.get(self._numbers.get(device, SERVER_NUMBER))
-        if worker is None or worker.killed is None:
-            return False
-        worker.exited = time.monotonic()
-        return True
+        return self._workers.exited(self._numbers.get(device, SERVER_NUMBER))
 
     def closed(self, number: int | None) -> None:
         """Note that the server has reported a connection's end, and with it all that came over it."""
-        if number in self._workers:
-            self._workers[number].closed = True
+        self._workers.closed(number)
 
     def explains(self, device: str | None) -> bool:
         """Return True if a kill of the device explains that a connection of it ended."""
         number = None if device is None else self._numbers.get(device)
         if number is None:
             return False
-        worker = self._workers[number]
-        lately = time.monotonic() - worker.started < CONNECT_TIMEOUT
-        return worker.killed is not None or lately
+        return not self._workers.is_alive(number) or self._workers.is_connecting(number)
 
     @property
     def patience(self) -> float:
         """The number of seconds until ``turn`` has something to do."""
-        now = time.monotonic()
+        now = self._clock.now()
         due = min(self._agenda.due, max(self._server.due, now + LOOK_PERIOD))
-        waiting = any(
-            worker.exited is not None and worker.killed != math.inf
-            for worker in self._workers.values()
-        )
-        if waiting and not self._over:
+        if self._workers.any_returning and not self._over:
             due = min(due, now + LOOK_PERIOD)
         return max(0.0, due - now)
 
     def turn(self, until: float = math.inf) -> None:
         """Do what is due by now, or was due by ``until``, a moment of CLOCK_MONOTONIC."""
-        while due := self._agenda.take(min(until, time.monotonic())):
-            if isinstance(due, Beginning):
-                self._begin(due.fault, due.devices, self._now(), self._version)
+        while due := self._agenda.take(min(until, self._clock.now())):
+            if isinstance(due, TimedFault):
+                self._begin(due.fault, due.devices, self._clock.elapsed, self._version)
                 continue
             devices = [n for n, life in due.struck.items() if self._lasts(due.fault, n, life)]
             if devices:
-                self._end(due.fault, devices, self._now(), self._version)
+                self._end(due.fault, devices, self._clock.elapsed, self._version)
         self._bring_server_back()  # even if it was killed when training had just ended
         if not self._over:
-            self._bring_back()
+            self._bring_workers_back()
+
+    def release(self) -> None:
+        """Note that training has ended: no fault begins any more, and none may delay the run's end."""
+        self._over = True
+        self._agenda.clear()
+        for number in self._names:
+            self._release(number)
 
     # -- the server
 
@@ -276,183 +214,138 @@ class Injection:
 
     def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
         """Kill the server for the ``number``-th time; the server has asked for it, and waits."""
-        self._tell_of_server(record)
+        self._write_server_fault(record)
         self._server.kill(number)
 
-    def _kill_server_now(self, fault: Fault, when: float, version: int) -> None:
-        if self._over or self._server.killed or self._server.coming:
+    def _begin_server_kill(self, fault: Fault, when: float, version: int) -> None:
+        if self._over or self._server.killed or self._server.restoring:
             return
-        self._write("begin", fault, [SERVER_NUMBER], when, version)
+        self._log.write(fault.record("begin", [SERVER_NUMBER], when, version))
         self._server.kill(self._server.kills + 1, fault)
 
-    def _tell_of_server(self, record: Mapping[str, Any]) -> None:
-        fault = Fault(record["rule"], record["fault"], record["duration"])
-        self._write(record["phase"], fault, [SERVER_NUMBER], record["time"], record["iteration"])
+    def _write_server_fault(self, record: Mapping[str, Any]) -> None:
+        fault, when, version = Fault.of_record(record), record["time"], record["iteration"]
+        self._log.write(fault.record(record["phase"], [SERVER_NUMBER], when, version))
 
-    def _undo(self) -> None:
-        """Undo all faults: the restored server reports those that were active at its checkpoint.
+    def _end_all(self) -> None:
+        """End all faults: the restored server reports those that were active at its checkpoint.
 
         A worker that cannot notice the server's end now may never do so, and is killed.
         """
-        for number, worker in self._workers.items():
-            deaf = self._impairments.has(number, UNHEARD) or time.monotonic() < worker.unsettled
+        for number in self._names:
+            deaf = self._is_deaf(number, UNREACHABLE)
             self._impairments.forget(number, get_args(Kind))
-            if deaf and worker.killed is None:
+            if deaf and self._workers.is_alive(number):
                 self._kill(number)
 
     def _bring_server_back(self) -> None:
         server = self._server
-        if time.monotonic() < server.due:
+        if self._clock.now() < server.due:
             return
         if server.fault is not None:
-            self._write("end", server.fault, [SERVER_NUMBER], self._now(), self._version)
-        elif any(one.killed is not None and one.exited is None for one in self._workers.values()):
+            now = self._clock.elapsed
+            self._log.write(server.fault.record("end", [SERVER_NUMBER], now, self._version))
+        elif self._workers.any_dying:
             return  # killed workers must be gone before the server starts
-        server.start_again(self._training)
+        server.start_again()
 
     def restored(
-        self, version: int, there: Sequence[int], incarnations: Sequence[int] | None
+        self, version: int, connected: Sequence[int], incarnations: Sequence[int] | None
     ) -> None:
         """Start and kill workers so that the restored server finds the incarnations that it expects.
 
         Args:
             version: the version of the checkpoint.
-            there: the numbers of the workers that were connected when the checkpoint was written.
+            connected: the numbers of the workers connected when the checkpoint was written.
             incarnations: each worker's incarnation at that time, or that in which it comes back; None
                 under the wall clock, where workers stay as they are.
         """
-        self._server.coming = False
+        self._server.restoring = False
         if incarnations is None:
             self._version = version
             if not self._over:
-                self._bring_back()
+                self._bring_workers_back()
             return
-        for number, worker in self._workers.items():
-            alive, expected = worker.killed is None, number in there
-            if alive and expected and worker.incarnation == incarnations[number]:
-                continue
-            if alive:
-                self._kill(number)
-            worker.killed = 0.0 if expected else math.inf
-            worker.incarnation = incarnations[number] - 1
-        self._bring_back()
-
-    def stands(self, record: Mapping[str, Any]) -> None:
-        """Apply a fault that was active when the checkpoint was written."""
-        self._impairments.begin(_fault(record), record["devices"])
-
-    def release(self) -> None:
-        """Note that training has ended: no fault begins any more, and none may delay the run's end."""
-        self._over = True
-        self._agenda.clear()
         for number in self._names:
-            self._release(number)
+            expected, incarnation = number in connected, incarnations[number]
+            if self._workers.is_alive(number):
+                if expected and self._workers.incarnation(number) == incarnation:
+                    continue
+                self._kill(number)
+            self._workers.expect(number, incarnation, back=expected)
+        self._bring_workers_back()
+
+    def restore_fault(self, record: Mapping[str, Any]) -> None:
+        """Apply a fault that was active when the checkpoint was written."""
+        self._impairments.begin(Fault.of_record(record), record["devices"])
 
     # -- what is done
 
     def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         if SERVER_NUMBER in devices:
-            self._kill_server_now(fault, when, version)
+            self._begin_server_kill(fault, when, version)
             return
         devices = [number for number in devices if self._can_be_struck(number)]
         if self._over or not devices:
             return
-        self._write("begin", fault, devices, when, version)
+        self._log.write(fault.record("begin", devices, when, version))
         if fault.kind == "kill":
             for number in devices:
                 self._kill(number)
         else:
             self._impairments.begin(fault, devices)
         if self._wall:
-            self._end_at(time.monotonic(), fault, devices)
+            self._schedule_end(self._clock.now(), fault, devices)
         if self._wall and all(map(self._is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # so that the server finds that no worker is left
 
     def _can_be_struck(self, number: int) -> bool:
         """Return True if a fault may strike a worker: it is neither killed nor lost."""
-        return self._workers[number].killed is None and not self._is_lost(number)
+        return self._workers.is_alive(number) and not self._is_lost(number)
 
     def _lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
         """Return True if a fault is still active; a freeze ends when the frozen process is killed."""
-        worker = self._workers[number]
-        alive = worker.killed is None and worker.incarnation == incarnation
+        alive = self._workers.is_alive(number) and self._workers.incarnation(number) == incarnation
         return alive or fault.kind != "freeze"
 
     def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
-        self._write("end", fault, devices, when, version)
+        self._log.write(fault.record("end", devices, when, version))
         if fault.kind == "kill":
             for number in devices:
-                self._workers[number].killed = 0.0
-            self._bring_back()
+                self._workers.end_kill(number)
+            self._bring_workers_back()
             return
         self._impairments.end(fault, devices)
-        if fault.kind in UNHEARD and fault.duration is not None:
+        if fault.kind in UNREACHABLE and fault.duration is not None:
             for number in devices:
-                behind = time.monotonic() + fault.duration + SETTLED
-                self._workers[number].unsettled = behind
+                self._workers.end_outage(number, fault.duration)
 
     def _kill(self, number: int) -> None:
-        worker = self._workers[number]
-        worker.killed, worker.exited, worker.closed = math.inf, None, False
-        self._ask({"kill": self._names[number]})
+        self._workers.kill(number)
         # After the kill, so that this incarnation does not run on; the next one is not frozen.
         self._impairments.forget(number, ("freeze",))
 
-    def _bring_back(self) -> None:
-        """Start the killed workers that are due to come back and whose process is gone."""
-        if (self._server.killed or self._server.coming) and not self._wall:
+    def _bring_workers_back(self) -> None:
+        if (self._server.killed or self._server.restoring) and not self._wall:
             return  # the restored server says which workers it expects
-        now = time.monotonic()
-        for number, worker in self._workers.items():
-            if worker.killed is None or worker.killed > now or worker.exited is None:
-                continue
-            if not worker.closed and now - worker.exited < CLOSING_TIMEOUT and self._wall:
-                continue
-            worker.killed = worker.exited = None
-            worker.incarnation += 1
-            worker.started = now
-            role = {
-                "role": "worker",
-                "number": number,
-                "incarnation": worker.incarnation,
-                "kills": self._server.kills,
-                "pushes": max(worker.pushes, worker.applied),
-            }
-            self._start(self._names[number], role)
+        self._workers.bring_back(self._server.kills)
 
     def _is_lost(self, number: int) -> bool:
         """Return True if a worker can never send again: killed, frozen or disconnected for good."""
-        if self._workers[number].killed == math.inf:
+        if self._workers.is_killed_for_good(number):
             return not self._agenda.has_end(number)
-        return self._impairments.has(number, ("freeze", *UNHEARD), for_good=True)
+        return self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
+
+    def _is_deaf(self, number: int, kinds: Sequence[Kind]) -> bool:
+        """Return True if a worker cannot receive, under faults of some kinds or after an outage."""
+        return self._impairments.has(number, kinds) or self._workers.is_unsettled(number)
 
     def _release(self, number: int) -> None:
-        worker, now = self._workers[number], time.monotonic()
-        deaf = self._impairments.has(number, ("freeze", *UNHEARD)) or now < worker.unsettled
-        connecting = now - worker.started < CONNECT_TIMEOUT
+        """Undo what would keep a worker from hearing of the end, and kill it if it could not."""
+        deaf = self._is_deaf(number, ("freeze", *UNREACHABLE))
+        connecting = self._workers.is_connecting(number)
         # Before the kill, so that the last packets of a killed worker's kernel reach the server.
-        self._impairments.forget(number, (*UNHEARD, "slow", "corrupt"))
-        if worker.killed is None and (deaf or connecting):
+        self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
+        if self._workers.is_alive(number) and (deaf or connecting):
             self._kill(number)
-
-    # -- what is recorded
-
-    def _now(self) -> float:
-        """Return the seconds of the host's clock since training began."""
-        return 0.0 if self._training is None else time.monotonic() - self._training
-
-    def _write(
-        self,
-        phase: Phase,
-        fault: Fault,
-        devices: Sequence[int],
-        when: float,
-        version: int,
-    ) -> None:
-        if not self._deduplication.is_new("faults"):
-            return
-        names = [SERVER_NAME if one == SERVER_NUMBER else self._names[one] for one in devices]
-        record = fault.record(phase, devices, when, version)
-        self._log.fault(record, names, self._now())
-        self._event("info", told(record, names), names[0] if len(names) == 1 else None)

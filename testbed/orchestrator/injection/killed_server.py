@@ -1,13 +1,12 @@
 """Kill the parameter server's process and start it again, as faults demand."""
 
 import math
-import time
-from collections.abc import Callable
-from typing import Any
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.orchestrator.injection.impairments import Ask
+from testbed.orchestrator.injection.training_clock import TrainingClock
+from testbed.orchestrator.injection.workers import Start
 
 
 class KilledServer:
@@ -16,24 +15,22 @@ class KilledServer:
     Attributes:
         kills: how often the server was killed, in all sessions of the run.
         killed: whether its kill was requested, and it was not started again since.
-        coming: whether it was started again, and has not yet reported which workers it expects.
+        restoring: whether it was started again, and has not yet reported which workers it expects.
         fault: the fault that killed it, under the wall clock.
         last_end: when the last killed server process had ended.
     """
 
-    def __init__(self, ask: Ask, start: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, ask: Ask, start: Start, clock: TrainingClock) -> None:
         """Begin with a server that was never killed.
 
         Args:
             ask: sends a request to the agent.
-            start: starts a device in a role.
         """
         self.kills = 0
-        self.killed = self.coming = False
+        self.killed = self.restoring = False
         self.fault: Fault | None = None
         self.last_end = -math.inf
-        self._ask = ask
-        self._start = start
+        self._ask, self._start, self._clock = ask, start, clock
         self._back = -math.inf
         self._exited = False
 
@@ -45,16 +42,16 @@ class KilledServer:
             fault: the fault whose duration says when the server is started again; None: as soon as
                 possible.
         """
-        self.kills, self.killed, self.coming, self.fault = kills, True, False, fault
+        self.kills, self.killed, self.restoring, self.fault = kills, True, False, fault
         self._exited = False
-        self._back = time.monotonic() + (fault.duration or 0.0) if fault else -math.inf
+        self._back = self._clock.now() + (fault.duration or 0.0) if fault else -math.inf
         self._ask({"kill": SERVER_NAME})
 
     def exited(self) -> bool:
         """Note that the server's process has ended; return True if a fault killed it."""
         if self.killed:
             self._exited = True
-            self.last_end = time.monotonic()
+            self.last_end = self._clock.now()
         return self.killed
 
     @property
@@ -62,13 +59,9 @@ class KilledServer:
         """The time of the server's next start; infinite if it is alive, or has not ended yet."""
         return self._back if self._exited else math.inf
 
-    def start_again(self, training: float | None) -> None:
-        """Start the server again; it restores its last checkpoint.
-
-        Args:
-            training: when training began.
-        """
+    def start_again(self) -> None:
+        """Start the server again; it restores its last checkpoint."""
         self.killed = self._exited = False
-        self.coming = True
+        self.restoring = True
         role = {"role": "server", "number": SERVER_NUMBER, "restore": True, "kills": self.kills}
-        self._start(SERVER_NAME, role | {"training": training})
+        self._start(SERVER_NAME, role | {"training": self._clock.began})

@@ -489,7 +489,7 @@ class VirtualServer(Server):
     def fault(self, record: dict[str, Any]) -> None:
         """Report the begin or end of a fault to the orchestrator, which carries it out."""
         self._counts["faults"] += 1
-        self._active_faults.told(record)
+        self._active_faults.take(record)
         self._report.flush()
         self._report.send(**record)
 

@@ -3,8 +3,8 @@
 import math
 
 from testbed.faults.fault import Fault
-from testbed.faults.schedule import Schedule
-from testbed.orchestrator.injection.agenda import Agenda, Beginning, End
+from testbed.faults.schedule import Schedule, TimedFault
+from testbed.orchestrator.injection.agenda import Agenda, End
 
 FREEZE, KILL = Fault(0, "freeze", 2.0), Fault(1, "kill", 2.0)
 
@@ -24,7 +24,7 @@ def test_events_come_in_order_and_an_end_before_a_beginning_at_once() -> None:
     assert (mine.due, mine.take(1e9)) == (math.inf, None)  # training has not begun
     mine.begin(100.0, -math.inf)
     assert (mine.due, mine.take(100.9)) == (101.0, None)
-    assert mine.take(101.0) == Beginning(FREEZE, (0,))
+    assert mine.take(101.0) == TimedFault(1.0, (0,), FREEZE)
     mine.end_at(103.0, FREEZE, {0: 0})
     mine.end_at(102.5, KILL, {1: 4})
     assert mine.due == 102.5 and mine.has_end(1) and not mine.has_end(0)
@@ -33,7 +33,7 @@ def test_events_come_in_order_and_an_end_before_a_beginning_at_once() -> None:
         (KILL, {1: 4}),
         (FREEZE, {0: 0}),
     ]
-    assert taken[2] == Beginning(KILL, (1,))
+    assert taken[2] == TimedFault(3.0, (1,), KILL)
     assert (mine.due, mine.take(1e9)) == (math.inf, None)
 
 

@@ -9,7 +9,7 @@ from testbed.roles.pace import Paces
 NAMES = {0: "worker-0", 1: "worker-1"}
 
 
-def standings(*, wall: bool = True) -> tuple[Impairments, list[dict[str, Any]], Paces | None]:
+def impairments(*, wall: bool = True) -> tuple[Impairments, list[dict[str, Any]], Paces | None]:
     asked: list[dict[str, Any]] = []
     paces = Paces(None, 2) if wall else None
     return Impairments(NAMES, asked.append, paces), asked, paces
@@ -22,7 +22,7 @@ def taken(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_link_is_down_until_the_last_fault_is_over() -> None:
-    mine, asked, _ = standings()
+    mine, asked, _ = impairments()
     first, second = Fault(0, "stop-network", 5.0), Fault(1, "stop-network", 1.0)
     mine.begin(first, [0])
     assert taken(asked) == [{"link": "worker-0", "up": False}]
@@ -37,7 +37,7 @@ def test_a_link_is_down_until_the_last_fault_is_over() -> None:
 
 
 def test_the_same_rule_may_strike_twice_at_once() -> None:
-    mine, asked, _ = standings()
+    mine, asked, _ = impairments()
     fault = Fault(0, "freeze", 5.0)
     mine.begin(fault, [0])
     mine.begin(fault, [0])
@@ -48,14 +48,14 @@ def test_the_same_rule_may_strike_twice_at_once() -> None:
 
 
 def test_all_devices_of_a_partition_are_cut_off_in_one_request() -> None:
-    mine, asked, _ = standings()
+    mine, asked, _ = impairments()
     mine.begin(Fault(0, "partition"), [0, 1])
     assert taken(asked) == [{"cut": ["worker-0", "worker-1"], "yes": True}]
     assert mine.has(0, ("partition",), for_good=True) and not mine.has(0, ("freeze",))
 
 
 def test_several_slow_faults_give_the_least_rate_and_the_product() -> None:
-    mine, asked, paces = standings()
+    mine, asked, paces = impairments()
     assert paces is not None
     first = Fault(0, "slow", 5.0, factor=2.0, uplink=10)
     second = Fault(1, "slow", 5.0, factor=3.0, uplink=5, cpus=0.5)
@@ -75,7 +75,7 @@ def test_several_slow_faults_give_the_least_rate_and_the_product() -> None:
 
 
 def test_under_the_virtual_clock_nothing_is_slowed_down_for_real() -> None:
-    mine, asked, _ = standings(wall=False)
+    mine, asked, _ = impairments(wall=False)
     mine.begin(Fault(0, "slow", 5.0, factor=2.0, uplink=10), [0])
     assert not asked
     mine.begin(Fault(0, "freeze", 5.0), [0])

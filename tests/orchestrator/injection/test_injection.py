@@ -1,7 +1,7 @@
 """Fault injection under the wall clock: requests to the agent, and the time until the next one."""
 
+import json
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ import pytest
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.orchestrator.injection.injection import Injection
+from testbed.orchestrator.injection.workers import CLOSING_TIMEOUT
+from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.run_log import RunLog
 from tests.roles.server.test_server import settings
@@ -29,11 +31,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replace ``time.monotonic`` by a clock that the test advances."""
-    one = Clock()
-    monkeypatch.setattr(time, "monotonic", one)
-    return one
+def clock() -> Clock:
+    return Clock()
 
 
 def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Make:
+def make(tmp_path: Path, clock: Clock) -> Make:
     def made(*rules: dict[str, Any]) -> tuple[Injection, list[dict[str, Any]]]:
         asked: list[dict[str, Any]] = []
         injection = Injection(
@@ -56,7 +55,8 @@ def make(tmp_path: Path) -> Make:
             start=lambda device, role: asked.append({"start": device, "role": role}),
             event=lambda level, text, device: None,
             log=RunLog(tmp_path / "run", "", {}),
-            once=Deduplication(),
+            deduplication=Deduplication(),
+            clock=clock,
         )
         return injection, asked
 
@@ -141,5 +141,54 @@ def test_a_worker_that_freezes_or_dies_after_training_is_killed(
     injection.training(clock.now - 30)
     injection.release()
     assert asked == []
-    injection.told(fault.record("begin", [0], 0.0, 7) | {"pushes": 3})
+    injection.reported(fault.record("begin", [0], 0.0, 7) | {"pushes": 3})
     assert asked == asked_for
+
+
+def test_the_record_of_a_fault_has_the_time_of_the_clock_that_was_handed_in(
+    make: Make, clock: Clock, tmp_path: Path
+) -> None:
+    injection, asked = make(rule(0, Fault(0, "freeze", 5.0), 1.0))
+    injection.training(clock.now)
+    clock.now += 1.25
+    injection.turn()
+    clock.now += 5.0
+    injection.turn()
+    assert asked == [{"freeze": "worker-0"}, {"thaw": "worker-0"}]
+    lines = (tmp_path / "run" / "faults.jsonl").read_text().splitlines()
+    told = [(one["phase"], one["time"], one["host_time"]) for one in map(json.loads, lines)]
+    assert told == [("begin", 1.25, 1.25), ("end", 6.25, 6.25)]
+
+
+def test_a_worker_comes_back_without_a_report_of_its_connection_after_a_while(
+    make: Make, clock: Clock
+) -> None:
+    injection, asked = make(rule(0, Fault(0, "kill", 0.5), 1.0))
+    injection.training(clock.now - 2)
+    injection.turn()
+    injection.exited("worker-0")
+    clock.now += CLOSING_TIMEOUT - 0.01
+    injection.turn()
+    assert asked == [{"kill": "worker-0"}]
+    clock.now += 0.02
+    injection.turn()
+    assert asked[-1]["start"] == "worker-0"
+    assert injection.explains("worker-0")  # an older connection of it may still end
+    clock.now += CONNECT_TIMEOUT
+    assert not injection.explains("worker-0")
+
+
+@pytest.mark.parametrize(("waited", "killed"), [(2.9, True), (3.1, False)])
+def test_training_ends_while_tcp_suffers_from_an_outage(
+    make: Make, clock: Clock, waited: float, killed: bool
+) -> None:
+    """TCP needs the outage's length once more, and ``SETTLED`` seconds."""
+    injection, asked = make(rule(0, Fault(0, "stop-network", 1.0), 1.0))
+    injection.training(clock.now - 1)
+    injection.turn()
+    clock.now += 1.0
+    injection.turn()
+    clock.now += waited
+    injection.release()
+    link = [{"link": "worker-0", "up": up} for up in (False, True)]
+    assert asked == link + [{"kill": "worker-0"}] * killed

@@ -22,7 +22,7 @@ _OVER = {
 _FEW = 5
 
 
-def told(record: Mapping[str, Any], names: Sequence[str]) -> str:
+def describe(record: Mapping[str, Any], names: Sequence[str]) -> str:
     """Describe the record of a fault in one line.
 
     Args:

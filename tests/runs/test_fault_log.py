@@ -1,0 +1,34 @@
+"""The log of a run's faults: names in place of numbers, and each record once."""
+
+import json
+from pathlib import Path
+
+from testbed.device_names import SERVER_NUMBER
+from testbed.faults.fault import Fault
+from testbed.runs.deduplication import Deduplication
+from testbed.runs.fault_log import FaultLog
+from testbed.telemetry.run_log import RunLog
+
+
+def test_a_record_is_written_with_names_and_not_a_second_time(tmp_path: Path) -> None:
+    events: list[tuple[str, str, str | None]] = []
+    deduplication = Deduplication({"faults": 1})
+    faults = FaultLog(
+        RunLog(tmp_path / "run", "", {}),
+        lambda *event: events.append(event),
+        lambda: 7.5,
+        deduplication,
+    )
+    deduplication.back_to({"faults": 0})
+    record = Fault(3, "kill", 2.0).record("begin", [SERVER_NUMBER, 4], 6.0, 90)
+    faults.write(record)
+    assert events == []  # it is on record already
+    faults.write(record)
+    faults.write(Fault(1, "freeze").record("begin", [4], 6.0, 90))
+    lines = (tmp_path / "run" / "faults.jsonl").read_text().splitlines()
+    written = [(one["fault"], one["devices"], one["host_time"]) for one in map(json.loads, lines)]
+    assert written == [("kill", ["server", "worker-4"], 7.5), ("freeze", ["worker-4"], 7.5)]
+    assert events == [
+        ("info", "server, worker-4: killed for 2 s", None),
+        ("info", "worker-4: frozen for good", "worker-4"),
+    ]
