@@ -92,7 +92,7 @@ def test_without_the_dataset_the_rest_is_shown(
     monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
     one = planned(20, dataset="mnist", partition=DIRICHLET)
     (line,) = lines(one)
-    assert line.startswith("images: dirichlet, alpha 0.5; not looked at: dataset mnist is not in ")
+    assert line.startswith("images: dirichlet, alpha 0.5; not counted: dataset mnist is not in ")
     assert as_json(one)["partition"] == DIRICHLET | {"images": None, "labels": None}
     with pytest.raises(DataError):
         check_data(one)

@@ -368,4 +368,4 @@ def test_limits_without_containers_and_too_little_memory_are_refused(command: Co
 
 def test_the_plan_names_containers_and_forked_roles(command: CommandLine) -> None:
     said = command.do("plan", command.spec(RUNNING)).stdout
-    assert "each run makes, of Docker containers, roles forked into them:" in said
+    assert "each run makes these devices, each in a Docker container, roles forked into it:" in said
