@@ -25,7 +25,7 @@ DEVICE_INDEX = 2
 index + i. Indices are chosen here: looking each one up by name would list all the others, and building
 the star would take time quadratic in its size."""
 
-TOLD = 50
+LINKS_PER_CHECK = 50
 """Links built between two calls of ``abandoned``."""
 
 
@@ -56,7 +56,7 @@ def build(
     apart = [link.device_address for link in links if link.device in uncounted]
     with Requests() as core:
         for number, link in enumerate(links):
-            if number % TOLD == 0 and abandoned(number):
+            if number % LINKS_PER_CHECK == 0 and abandoned(number):
                 return
             _attach(core, link, namespaces[link.device], shaped=link.device not in counted)
     with IPRoute() as netlink:

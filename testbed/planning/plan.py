@@ -90,8 +90,8 @@ def plan(spec: Spec) -> list[Plan]:
     """
     if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
         raise SpecError(
-            f"devices.workers: {spec.devices.workers} is more than the {MOST_LINKS - 2} that one "
-            "host's address plan has links for; use fewer"
+            f"devices.workers: {spec.devices.workers:,} is more than the {MOST_LINKS - 2:,} for which "
+            "the address plan has links: use fewer"
         )
     return [_plan_one(run, label) for label, run in spec.runs().items()]
 

@@ -105,7 +105,7 @@ def test_a_worker_that_cannot_draw_a_mini_batch_is_named() -> None:
     )
     one = planned(6, devices={"workers": 6, "classes": classes}, partition="sizes")
     tiny = one.settings.class_of.index(1)
-    with pytest.raises(SpecError, match=f"are 3 for worker {tiny}, fewer than a mini-batch of 10"):
+    with pytest.raises(SpecError, match=f"worker {tiny} has 3, fewer than a mini-batch of 10"):
         check_data(one)
     with pytest.raises(SpecError, match="1442 training images cannot be split among 145 workers"):
         check_data(planned(145, partition=DIRICHLET))
