@@ -28,7 +28,11 @@ def test_the_file_that_comes_with_compose_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("waiting:", "network: {uplink: 5mbit}\nwaiting:", "network.uplink: .* does not shape links"),
+        (
+            "waiting:",
+            "network: {uplink: 5mbit}\nwaiting:",
+            "network.uplink: .* does not shape links",
+        ),
         ("waiting:", "network: {delay: 5ms}\nwaiting:", "network.delay: .* does not shape links"),
         ("waiting:", "clock: virtual\nwaiting:", "clock: .* only the wall clock"),
         ("waiting:", "engine: simulation\nwaiting:", "engine: .* cannot simulate"),
