@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
 	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
-agree: install ## run one experiment in namespaces, Docker and the simulator: the same to the bit?
+agree: install ## run one experiment in namespaces, Docker and the simulator, and compare the results to the bit
 	$(BIN)/python -m bench.agree
 
 PAPER ?= adacomp
@@ -54,30 +54,30 @@ adacomp: reproduce ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation
 adacomp-pages: reproduce-pages ## write its pages into docs/reproduction: SCALE=quick
 adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
-adacomp-fig3-even: ## beside it: waiting times of which hardly any is short
-adacomp-fig3-rate: ## beside it: these waiting times, and a smaller learning rate
-adacomp-fig3-per-tensor: ## beside it: Comp-ASGD that selects per tensor
+adacomp-fig3-even: ## a variant of Fig. 3: waiting times of which hardly any is short
+adacomp-fig3-rate: ## a variant of Fig. 3: these waiting times, and a smaller learning rate
+adacomp-fig3-per-tensor: ## a variant of Fig. 3: Comp-ASGD that selects per tensor
 adacomp-fig4: ## Fig. 4: one class of workers and three
 adacomp-table2: ## Table II: workers that crash
 $(ADACOMP:%=adacomp-%): adacomp-%: install
 	$(MAKE) reproduce PAPER=adacomp PART=$*
 
 .PHONY: dashboards
-dashboards: install ## generate the Grafana dashboards, and say how to look at them
+dashboards: install ## generate the Grafana dashboards, and print how to open them
 	$(BIN)/python -m dashboards
-	@echo 'to look at them:  docker compose -f compose/observability.yml up -d   and open http://127.0.0.1:3000'
-	@echo 'with a run:       $(BIN)/testbed run $(SPEC) --metrics-port 9464'
+	@echo 'to open them:  docker compose -f compose/observability.yml up -d   and open http://127.0.0.1:3000'
+	@echo 'with a run:    $(BIN)/testbed run $(SPEC) --metrics-port 9464'
 
 test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest -n 2 --dist loadscope
 
-lint: install ## ruff, mypy (strict), and which rooms may import which
+lint: install ## run ruff, mypy (strict) and the check of imports between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-format: install ## put the code into ruff's format
+format: install ## format the code with ruff
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -86,7 +86,7 @@ architecture: install ## draw docs/architecture.svg from the import contract and
 	$(BIN)/python -m website.architecture
 
 .PHONY: docs
-docs: architecture ## build the documentation's site into build/docs
+docs: architecture ## build the documentation's site in build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo 'open build/docs/index.html'
 
@@ -95,29 +95,29 @@ bench: install ## measure efficiency, set-up time and memory; writes bench.json
 
 RECORDS ?=
 .PHONY: records
-records: install ## measure again what the pages print, into docs/records: RECORDS="encodings agree"
+records: install ## measure the numbers of the pages anew, into docs/records: RECORDS="encodings agree"
 	$(BIN)/python -m bench.records $(RECORDS)
 
 .PHONY: scale
-scale: install ## up to 2,000 devices: set-up time and memory; writes docs/scale.json and its table
+scale: install ## measure set-up time and memory with up to 2,000 devices; writes docs/scale.json and its table
 	$(BIN)/python -m bench.scale --record docs/scale.json --page docs/scale.md $(if $(ROWS),--rows $(ROWS))
 
-chaos: install ## random faults against 50 workers, and every invariant of the ledgers: make chaos CHAOS=1-100
+chaos: install ## strike 50 workers with random faults, and check every invariant of the ledgers: CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
 
-mixtures: install ## random faults that overlap, simulated, half of them emulated, to the bit: make mixtures MIXTURES=1-2000
+mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)
 
-kernels: install ## boot Debian's kernels in QEMU, and run there what needs netem and cgroup v2: KERNELS=backports
+kernels: install ## boot Debian's kernels in QEMU for the tests that need netem and cgroup v2: KERNELS=backports
 	$(BIN)/python -m kernels test $(KERNELS)
 
-traffic: install ## measure the capture's cost and check its counts; the encodings' sizes
+traffic: install ## measure the cost of capture and the sizes of encodings, and check the capture's counts
 	$(BIN)/python -m bench.traffic
 
 images: install ## build the Docker image: make images BASE=... IMAGE=...
 	PIP_ARGS='$(PIP_ARGS)' $(BIN)/python -m images build $(if $(BASE),--base $(BASE)) $(if $(IMAGE),--tag $(IMAGE))
 
-base-image: install ## make a base for it without a registry, by debootstrap: make base-image MIRROR=...
+base-image: install ## make a base image without a registry, by debootstrap: make base-image MIRROR=...
 	$(BIN)/python -m images base $(if $(MIRROR),--mirror $(MIRROR))
 
 clean: ## remove what killed runs left on this host, and the virtual environment

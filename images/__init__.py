@@ -1,1 +1,1 @@
-"""Builds the Docker image that serves all roles."""
+"""Build the Docker image that serves all roles."""

@@ -25,7 +25,7 @@ def main() -> int:
 
     client = connect()
     if options.what == "base":
-        say(f"debootstrap for {BASE_IMAGE}")
+        say(f"making {BASE_IMAGE} by debootstrap")
         made, name = make_base(client, _PROJECT / WHEELS, options.mirror), BASE_IMAGE
     else:
         base = choose_base(client, options.base, say)
@@ -43,13 +43,13 @@ def main() -> int:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m images", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
-    base = what.add_parser("base", help="make a Debian base image by debootstrap (as root)")
-    base.add_argument("--mirror", help="where Debian's packages come from")
-    for name, does in (("wheels", "get what a build needs"), ("build", "build the image")):
-        one = what.add_parser(name, help=does)
-        one.add_argument("--base", help="the image to build on")
-        if name == "build":
-            one.add_argument("--tag", help=f"name of the image; default: {default_image()}")
+    base = what.add_parser("base", help="make a Debian base image by debootstrap, as root")
+    base.add_argument("--mirror", help="the mirror of Debian's packages")
+    wheels = what.add_parser("wheels", help="download the wheels that a build needs")
+    build_image = what.add_parser("build", help="build the image")
+    build_image.add_argument("--tag", help=f"the image's name; default: {default_image()}")
+    for command in (wheels, build_image):
+        command.add_argument("--base", help="the image to build on")
     return parser
 
 

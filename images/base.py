@@ -79,15 +79,14 @@ def make_base(client: docker.DockerClient, cache: Path, mirror: str | None = Non
     """
     if os.geteuid() != 0:
         raise HostError(
-            "debootstrap needs root to make a base image: run `sudo make base-image`, or name an "
-            "image with Python by BASE"
+            "debootstrap needs root: run `sudo make base-image`, or name an image with Python by BASE"
         )
     if shutil.which("debootstrap") is None:
         raise HostError("debootstrap is not installed: apt-get install debootstrap")
     if not _KEYRING.exists():
         raise HostError(
-            f"{_KEYRING} is missing, without which Debian's packages cannot be checked: "
-            "apt-get install debian-archive-keyring"
+            f"{_KEYRING}, which checks Debian's packages, is missing: apt-get install "
+            "debian-archive-keyring"
         )
     packages = (cache / "debian").absolute()
     packages.mkdir(parents=True, exist_ok=True)

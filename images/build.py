@@ -1,4 +1,4 @@
-"""Builds the image through the Docker SDK, by the engine's own (classic) builder.
+"""Build the image through the Docker SDK, by the engine's own (classic) builder.
 
 The context holds the Dockerfile and the wheels. Every build sends all of it and takes unchanged layers
 from the engine's cache: with the same dependencies only labels and the testbed's own small layer are
@@ -52,8 +52,8 @@ def choose_base(client: docker.DockerClient, wanted: str | None, say: Callable[[
     except DockerException as error:
         why = " ".join(str(getattr(error, "explanation", None) or error).split())
         raise HostError(
-            f"the base image {name} is not there and cannot be pulled ({why}): `make base-image` makes "
-            "one of Debian's packages, BASE names another"
+            f"the engine has no base image {name} and cannot pull it ({why}): make one of Debian's "
+            "packages (make base-image), or name another by BASE"
         ) from error
     return name
 
@@ -64,7 +64,7 @@ def target_of(client: docker.DockerClient, base: str) -> Target:
     Raises:
         HostError: the image has no Python on glibc with venv, or one that is too old.
     """
-    needs = f"the base image {base} must have Python 3.11 or newer with venv, on glibc"
+    needs = f"the base image {base} must have Python 3.11 or newer with venv and glibc"
     container = client.containers.create(
         base, ["-c", _FACTS], entrypoint="python3", network_mode="none"
     )
@@ -107,11 +107,11 @@ def build(
     Raises:
         HostError: a wheel is not available, the code changes meanwhile, or a step fails.
     """
-    say(f"wheels for {base}")
+    say(f"making wheels for {base}")
     digest = package_digest()
     wheels = prepare(project, project / WHEELS, target_of(client, base))
     if package_digest() != digest:
-        raise HostError("the code was changed while its wheel was made: run `make images` again")
+        raise HostError("the code changed while its wheel was made: run `make images` again")
     with tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for path in (project / _DOCKERFILE, *wheels):
@@ -141,7 +141,7 @@ def build(
             said = said if not line or line.startswith(("--->", "Removing")) else line
             if "error" in answer:
                 error = " ".join(str(answer["error"]).split())
-                raise HostError(f"{name} could not be built: {error} (it said last: {said})")
+                raise HostError(f"{name} could not be built: {error} (its last output: {said})")
     return str(client.images.get(name).id)
 
 

@@ -1,4 +1,4 @@
-"""Connects to the Docker engine that builds images, and reads its answers."""
+"""Connect to the Docker engine that builds images, and read its answers."""
 
 import json
 from collections.abc import Iterable, Iterator

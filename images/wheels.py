@@ -155,7 +155,7 @@ def _pip(arguments: Sequence[str]) -> None:
         said = result.stdout.decode(errors="replace").strip().splitlines()
         errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
         raise HostError(
-            f"pip could not {arguments[0]} what the image is made of "
-            f"({errors[0] if errors else said[-1] if said else 'no reason given'}); PIP_ARGS may name "
+            f"pip could not {arguments[0]} the packages of the image "
+            f"({errors[0] if errors else said[-1] if said else 'without a reason'}): PIP_ARGS may name "
             "another index"
         )

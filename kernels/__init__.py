@@ -1,4 +1,4 @@
-"""Kernels that users have, booted in QEMU to run the tests that need them.
+"""Boot kernels that users have in QEMU, and run the tests that need them.
 
 ``debian`` fetches and unpacks a kernel package, ``initramfs`` packs the files that the kernel starts
 with, ``machine`` boots it, ``in_guest`` runs tests in it, and ``results`` reads their results. Nothing

@@ -1,4 +1,4 @@
-"""``python -m kernels``: fetch kernels, boot them, run the tests that need them, print the results."""
+"""``python -m kernels``: fetch kernels, boot them, and run the tests that need them."""
 
 import argparse
 import sys
@@ -19,8 +19,7 @@ def main() -> int:
     names = options.kernel.split(",")
     for name in names:
         if name not in debian.KERNELS:
-            known = ", ".join(debian.KERNELS)
-            raise SpecError(f"there is no kernel {name!r}: known are {known}")
+            raise SpecError(f"there is no kernel {name!r}: use {' or '.join(debian.KERNELS)}")
     failed = False
     for name in names:
         kernel = debian.KERNELS[name]
@@ -30,16 +29,16 @@ def main() -> int:
             print(f"{kernel.title}: fetching its kernel", flush=True)
             ready = debian.fetch(kernel, CACHE, options.mirror)
         if options.what == "fetch":
-            print(f"{kernel.title}: {ready.version} lies in {ready.folder}")
+            print(f"{kernel.title}: {ready.version} is in {ready.folder}")
             continue
         print(f"{kernel.title}: booting {ready.version}", flush=True)
         began = time.monotonic()
 
-        def tell(line: str, began: float = began) -> None:
+        def show(line: str, began: float = began) -> None:
             print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
         tests = options.test or ["tests/kernels"]
-        tested = run_tests(ready, sys.executable, tests, options.limit, tell)
+        tested = run_tests(ready, sys.executable, tests, options.limit, show)
         print(f"\n{kernel.title} ({tested.version}), {tested.seconds:.0f} s\n")
         for one in tested.results:
             print(f"{one.outcome:<8} {one.seconds:6.1f} s  {one.name}  {one.why[:100]}".rstrip())
@@ -53,15 +52,17 @@ def _arguments() -> argparse.ArgumentParser:
     what = parser.add_subparsers(dest="what", required=True)
     for name, does in (
         ("fetch", "download and unpack kernels"),
-        ("test", "and run the tests in them"),
+        ("test", "run tests in kernels, which are fetched if necessary"),
     ):
         one = what.add_parser(name, help=does)
-        one.add_argument("kernel", help=f"which, separated by commas: {', '.join(debian.KERNELS)}")
-        one.add_argument("--mirror", help=f"where the packages come from; default: {debian.MIRROR}")
+        one.add_argument(
+            "kernel", help=f"kernels, separated by commas: {', '.join(debian.KERNELS)}"
+        )
+        one.add_argument("--mirror", help=f"the mirror of the packages; default: {debian.MIRROR}")
         if name == "test":
             one.add_argument("--limit", type=float, default=LIMIT, help="seconds for each kernel")
             one.add_argument(
-                "--test", action="append", help="one of pytest's arguments; default: tests/kernels"
+                "--test", action="append", help="an argument for pytest; default: tests/kernels"
             )
     return parser
 

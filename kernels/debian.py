@@ -1,4 +1,4 @@
-"""Debian's kernel packages: fetched with apt, checked by its signatures, unpacked and never installed.
+"""Fetch Debian's kernel packages with apt, check their signatures and unpack them without installing.
 
 apt gets folders of its own, so that neither the host's package lists nor its sources change, and a
 Debian 12 kernel is the same on every Debian. Only files that the guest may load are unpacked, and they
@@ -104,8 +104,8 @@ class Unpacked:
                 add(files[name])
             elif not re.search(rf"/{name.replace('_', '[-_]')}\.ko$", builtin, re.MULTILINE):
                 raise HostError(
-                    f"the kernel {self.version} has no module {name}, without which a guest cannot "
-                    "see this host's files: choose another kernel"
+                    f"the kernel {self.version} has no module {name}, which gives a guest this host's "
+                    "files: choose another kernel"
                 )
         return [folder / file for file in order]
 
@@ -124,16 +124,16 @@ def fetch(kernel: Kernel, cache: Path, mirror: str | None = None) -> Unpacked:
         HostError: the package is not available, or a program that is needed is missing.
     """
     for program, provider in (
-        ("apt-get", "apt (this is for Debian and its descendants)"),
+        ("apt-get", "apt (on Debian and its descendants)"),
         ("dpkg-deb", "dpkg"),
         ("busybox", "busybox-static"),
     ):
         if shutil.which(program) is None:
-            raise HostError(f"{program} is missing, to fetch a kernel: install {provider}")
+            raise HostError(f"{program}, which fetches kernels, is missing: install {provider}")
     if not _KEYRING.exists():
         raise HostError(
-            f"{_KEYRING} is missing, without which Debian's packages cannot be checked: "
-            "apt-get install debian-archive-keyring"
+            f"{_KEYRING}, which checks Debian's packages, is missing: apt-get install "
+            "debian-archive-keyring"
         )
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetching-") as made:
@@ -209,7 +209,7 @@ def _unpack(package: Path, folder: Path) -> str:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(lzma.decompress(data) if name.endswith(".xz") else data)
     if not version:
-        raise HostError(f"{package.name} holds no kernel")
+        raise HostError(f"the package {package.name} has no kernel")
     return version
 
 

@@ -1,4 +1,4 @@
-"""Runs tests of this checkout under another kernel, in a guest."""
+"""Run tests of this checkout under another kernel, in a guest."""
 
 import os
 import shlex
@@ -40,7 +40,7 @@ def run_tests(
     python: str,
     arguments: Sequence[str],
     limit: float,
-    told: Callable[[str], None],
+    show: Callable[[str], None],
 ) -> Tested:
     """Boot a kernel and run pytest in it, with this checkout and its virtual environment.
 
@@ -48,7 +48,7 @@ def run_tests(
         python: the interpreter, which has the testbed's requirements.
         arguments: more arguments for pytest.
         limit: seconds after which the guest is killed.
-        told: called with each line of the guest's console.
+        show: called with each line of the guest's console.
 
     Raises:
         HostError: no guest can be booted here.
@@ -90,6 +90,6 @@ def run_tests(
     )
     with tempfile.TemporaryDirectory(prefix="testbed-kernels-") as made:
         folder = Path(made)
-        booted = boot(kernel, script, folder, limit, told)
+        booted = boot(kernel, script, folder, limit, show)
         found = read(folder / "junit.xml")
     return Tested(os.fspath(kernel.version), booted.seconds, found)

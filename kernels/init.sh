@@ -30,7 +30,7 @@ mount --move /dev /new/dev
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts devpts /new/dev/pts
 mount -t tmpfs -o mode=1777 tmpfs /new/dev/shm
-# /tmp is the overlay's, because the checkout may lie there; what tests make is in memory.
+# /tmp is the overlay's, because the checkout may be there; what tests make is in memory.
 mount -t tmpfs -o mode=755 tmpfs /new/run
 mkdir -m 1777 /new/run/tmp
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup || stop "cgroup2 cannot be mounted"

@@ -1,4 +1,4 @@
-"""Boots a kernel in QEMU once, to run a script; what the script writes is in a folder afterwards.
+"""Boot a kernel in QEMU to run a script, and leave the files that the script writes in a folder.
 
 The guest always ends: by itself, killed at a limit, or killed with the process that started it. It has
 no network device; its files are the host's, read-only. It uses no hardware virtualisation, so that it
@@ -43,18 +43,18 @@ def check() -> Path:
     """Check that a guest can be booted here; return busybox's path.
 
     Raises:
-        HostError: something is missing; the message says how to get it.
+        HostError: a program or memory is missing.
     """
     if shutil.which(QEMU) is None:
         raise HostError(f"{QEMU} is not installed: apt-get install qemu-system-x86")
     busybox = shutil.which("busybox")
     if busybox is None or b"/ld-linux" in Path(busybox).read_bytes():
-        raise HostError("no busybox that is linked statically: apt-get install busybox-static")
+        raise HostError("a static busybox is not installed: apt-get install busybox-static")
     available = _memory_available()
     if available < MEMORY + 512:
         raise HostError(
-            f"the guest has {MEMORY} MiB of memory and {available} MiB are available here: end "
-            "something that takes memory"
+            f"the guest needs {MEMORY + 512:,} MiB of memory and {available:,} MiB are available: end "
+            "other programs"
         )
     return Path(busybox)
 
@@ -68,7 +68,7 @@ def _memory_available() -> int:
 
 
 def boot(
-    kernel: Unpacked, script: str, results: Path, limit: float, told: Callable[[str], None]
+    kernel: Unpacked, script: str, results: Path, limit: float, show: Callable[[str], None]
 ) -> Booted:
     """Boot a kernel, run a script in it as root, and wait for its end.
 
@@ -76,7 +76,7 @@ def boot(
         script: for sh; what it writes below /run/kernels/results is in ``results`` afterwards.
         results: an empty folder.
         limit: seconds after which the guest is killed.
-        told: called with each line of the guest's console.
+        show: called with each line of the guest's console.
 
     Raises:
         HostError: no guest can be booted here.
@@ -103,12 +103,12 @@ def boot(
         )
         lines: list[str] = []
 
-        def tell(line: str) -> None:
+        def keep(line: str) -> None:
             lines.append(line)
-            told(line)
+            show(line)
 
         try:
-            in_time = _follow(process, console, began + limit, tell)
+            in_time = _follow(process, console, began + limit, keep)
         finally:
             process.kill()
             complaint = process.communicate()[0].decode(errors="replace").strip()
@@ -117,10 +117,10 @@ def boot(
         return Booted(int(status.read_text()), time.monotonic() - began)
     last = "\n".join(lines[-40:])
     if not in_time:
-        raise RunError(f"{kernel.version} did not end within {limit:g} s; it printed last:\n{last}")
+        raise RunError(f"{kernel.version} did not end within {limit:g} s; its last output:\n{last}")
     raise RunError(
-        f"{kernel.version} ended before its script ({complaint or 'QEMU says nothing'}); it printed "
-        f"last:\n{last}"
+        f"{kernel.version} ended before its script ({complaint or 'without a message of QEMU'}); its "
+        f"last output:\n{last}"
     )
 
 
@@ -149,7 +149,7 @@ def _command(kernel: Unpacked, initramfs: Path, console: Path, results: Path) ->
 
 
 def _follow(
-    process: subprocess.Popen[bytes], console: Path, deadline: float, tell: Callable[[str], None]
+    process: subprocess.Popen[bytes], console: Path, deadline: float, show: Callable[[str], None]
 ) -> bool:
     """Pass on the console by lines until the guest ends (True) or the deadline has passed (False)."""
     with console.open("rb") as reading:
@@ -158,9 +158,9 @@ def _follow(
             ended = process.poll() is not None
             *complete, rest = (rest + reading.read()).split(b"\n")
             for line in complete:
-                tell(line.decode(errors="replace").rstrip("\r"))
+                show(line.decode(errors="replace").rstrip("\r"))
             if ended or time.monotonic() > deadline:
                 if rest:
-                    tell(rest.decode(errors="replace"))
+                    show(rest.decode(errors="replace"))
                 return ended
             time.sleep(0.1)

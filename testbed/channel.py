@@ -82,7 +82,9 @@ class Channel:
             OSError: no process has the other end open, or there is no memory for a long message.
         """
         if len(descriptors) > MOST_DESCRIPTORS:
-            raise ValueError(f"{len(descriptors)} descriptors are over {MOST_DESCRIPTORS}")
+            raise ValueError(
+                f"{len(descriptors)} descriptors are more than the {MOST_DESCRIPTORS} of a message"
+            )
         head = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
         if len(head) + len(raw) <= LARGEST:
             self._send([head, raw], descriptors)
@@ -135,8 +137,8 @@ class Channel:
                 os.close(fd)
             raise OSError(
                 errno.EMFILE,
-                "no room for the descriptors that came with a message: raise the limit on open files "
-                "(ulimit -n)",
+                "this process has no room for the descriptors of a message: raise the limit on open "
+                "files (ulimit -n)",
             )
         if data == _IN_FILE:
             data = _read(descriptors.pop())

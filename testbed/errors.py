@@ -1,13 +1,13 @@
-"""The errors that a person sees: raised where the cause is known, and caught once.
+"""The errors that a person sees, raised where the cause is known and caught at the command line.
 
-Every message is one sentence (two at most) that says what is wrong, where, and what to do. The
-command line prints it without a traceback and exits with the class's ``exit_status``; any other
-exception is a bug and keeps its traceback.
+Every message is one sentence that says what is wrong, where, and what to do. The command line prints it
+without a traceback and exits with the class's ``exit_status``; any other exception is a bug and keeps
+its traceback.
 """
 
 
 class TestbedError(Exception):
-    """Base of every error whose message is meant for the person who runs the command."""
+    """An error with a message for the person who runs the command."""
 
     __test__ = False  # the name starts with "Test": pytest must not collect it
     exit_status = 1

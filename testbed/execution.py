@@ -61,8 +61,7 @@ def execute(
         watcher: makes a run's watcher from its plan, its number from 1 and the number of runs.
         began: CLOCK_MONOTONIC when the command began; None for now.
         exporter: serves the metrics of the runs, if they are wanted.
-        report: whether to draw the figures and write the report at the end, which takes seconds;
-            ``testbed report`` does it at any time.
+        report: True to draw the figures and write the report at the end, which takes seconds.
 
     Raises:
         SpecError: the plan cannot be made, or the folder cannot be written.
@@ -83,7 +82,7 @@ def resume(
     *,
     report: bool = True,
 ) -> Execution:
-    """Carry out the rest of an execution, in its own directory, and write the report anew.
+    """Carry out the rest of an execution in its own directory, and write a new report.
 
     Args:
         directory: the execution's.
@@ -126,8 +125,8 @@ def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: boo
         return Execution(directory, tuple(summaries), write_results(directory))
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"interrupted while the report was written; the runs are whole, and `testbed report "
-            f"{directory}` writes it",
+            f"interrupted while the report was written; the runs are complete: `testbed report "
+            f"{directory}` writes the report",
             signal.SIGINT,
         ) from None
     except TestbedError as error:
@@ -145,7 +144,7 @@ class _Executable(Protocol):
 def _made(
     job: Job, directory: Path
 ) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
-    """Yield what makes the object that begins a job's run, or resumes it."""
+    """Yield the function that makes a job's run, which begins or resumes when it is executed."""
     make: Callable[..., _Executable]
     types: Collection[type]
     if job.plan.spec.engine == "emulation":
@@ -186,11 +185,11 @@ def _make_directory(parent: Path, seed: int) -> Path:
             directory.mkdir(parents=True)
         except FileExistsError:
             if not parent.is_dir():
-                raise SpecError(f"{parent} is in the way: --out must name a folder") from None
+                raise SpecError(f"{parent} is not a folder: name another by --out") from None
             continue
         except OSError as error:  # no permission, no folder, read-only, full
             raise SpecError(
-                f"{directory} cannot be made ({error.strerror}): name a folder of yours by --out"
+                f"{directory} cannot be made ({error.strerror}): name another folder by --out"
             ) from error
         return directory
-    raise SpecError(f"{parent / name} and 98 more exist already; wait a second")
+    raise SpecError(f"{parent / name} and 98 more of that second exist: run it again")

@@ -48,6 +48,11 @@ def as_count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def as_number(count: int, noun: str) -> str:
+    """Return ``1 run`` or ``1,200 runs`` for the noun ``run``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def as_decimal(value: float | None, digits: int) -> str:
     """Return a number with ``digits`` decimals; a dash for NaN, infinity and None."""
     return UNKNOWN if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""Counting the bytes between hosts: from which address to which, when, and of what kind.
+"""Count the bytes between hosts: from which address to which, when, and of what kind.
 
 This package knows nothing of training or of the testbed: it is given a network interface, or a pcap
 or pcapng file. ``capture`` writes the headers of what passes an interface into files (``ring``,
@@ -10,4 +10,4 @@ or pcapng file. ``capture`` writes the headers of what passes an interface into 
 
 
 class TrafficError(Exception):
-    """A problem with a capture or an interface, as one sentence for the user."""
+    """A problem with a capture or an interface; the message is one sentence for the user."""

@@ -1,4 +1,4 @@
-"""Counting the packets of a capture: bytes by pair of addresses, by second and by kind.
+"""Count the packets of a capture: bytes by pair of addresses, by second and by kind.
 
 *Wire bytes* are what a link with an MTU of 1,500 bytes carries: a packet that segmentation offload
 kept together, up to 64 KiB, is counted as the frames into which it is split, of at most one segment
@@ -112,8 +112,8 @@ def account(paths: Iterable[Path]) -> Account:
             damage.append(str(error))
         except LinkTypeError as error:
             raise TrafficError(f"{path}: {error}") from None
-        told = [i.dropped for i in file.interfaces if i.dropped is not None]
-        dropped += [sum(told)] if told else []
+        known = [i.dropped for i in file.interfaces if i.dropped is not None]
+        dropped += [sum(known)] if known else []
     # Each file holds the drops of its capture so far: the largest number is the total.
     return ledger.account(max(dropped, default=None), tuple(damage))
 
@@ -213,18 +213,19 @@ class Ledger:
             by_key.setdefault(flow.key, []).append(number)
         end = self._positions.end
         for number, flow in enumerate(self._flows.all):
-            told = int(self._acknowledgement[number])
+            acknowledged = int(self._acknowledgement[number])
             others = by_key.get(reverse(flow.key), [])
-            if told == _NONE or not others:
+            if acknowledged == _NONE or not others:
                 continue
             # A FIN takes a number, too. Where ports were used again, several streams match: the one
             # that was acknowledged is the one whose end is nearest.
-            behind = {
-                one: (self._flows.all[one].first + int(end[one]) + 1 - told) % 2**32
-                for one in others
+            missing = {
+                stream: (self._flows.all[stream].first + int(end[stream]) + 1 - acknowledged)
+                % 2**32
+                for stream in others
             }
-            nearest = min(behind, key=behind.__getitem__)
-            result[nearest] = max(0, min(end[nearest], end[nearest] + 1 - behind[nearest]))
+            nearest = min(missing, key=missing.__getitem__)
+            result[nearest] = max(0, min(end[nearest], end[nearest] + 1 - missing[nearest]))
         return result
 
     def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:

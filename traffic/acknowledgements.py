@@ -1,4 +1,4 @@
-"""Counting pure ACKs during a capture: TCP segments over IPv4 that only acknowledge.
+"""Count pure ACKs during a capture: TCP segments over IPv4 that only acknowledge.
 
 It is one pass over the kept bytes of a batch, for a count that is needed at once. Later
 ``traffic.accounting`` finds the same in the files (its ``ack_bytes``), except for packets with IP

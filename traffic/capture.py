@@ -1,4 +1,4 @@
-"""Capturing headers into files until told to stop, up to the last packet that passed before.
+"""Capture headers into files, up to the last packet that passed before a request to stop.
 
 The files are pcapng, complete after each block that the kernel hands over, so that a capture that is
 killed leaves the packets it had. A new file is begun when one is full. At the bound on their total
@@ -36,7 +36,7 @@ class Capture:
         left_out: packets that came after the files had reached their bound, or after an error.
         bytes: size of the files.
         files: their names, in order.
-        error: why it stopped keeping packets before it was told to (a full disk); None if it did not.
+        error: why it stopped to keep packets early, e.g. a full disk; None if it did not.
         acknowledgements: pure ACKs to the address asked for; None if they were not counted.
     """
 
@@ -66,13 +66,13 @@ class Reporting:
     """Progress reports of a capture.
 
     Attributes:
-        period: seconds between two reports, at least; there is none while nothing passes.
-        tell: called with the packets kept, the packets dropped and the pure ACKs so far.
+        period: the least seconds between two reports; there is none while nothing passes.
+        report: called with the packets kept, the packets dropped and the pure ACKs so far.
         acknowledgements: the counter of pure ACKs.
     """
 
     period: float
-    tell: Callable[[int, int, int], None]
+    report: Callable[[int, int, int], None]
     acknowledgements: Acknowledgements
 
 
@@ -142,7 +142,9 @@ class Files:
             file = path.open("xb", buffering=0)
             self._append(file, memoryview(self._head))
         except OSError as error:
-            raise TrafficError(f"{path} cannot be made: {error.strerror}") from error
+            raise TrafficError(
+                f"{path} cannot be made ({error.strerror}): name another file"
+            ) from error
         self._paths.append(path)
         return file
 
@@ -233,7 +235,7 @@ def capture(
 def _follow(
     ring: Ring, files: Files, stop: Sequence[int], reporting: Reporting | None
 ) -> str | None:
-    """Keep packets until told to stop; return why it ended earlier, or None if it did not."""
+    """Keep packets until a request to stop; return why it ended earlier, or None if it did not."""
     next_report = 0.0
 
     def keep_all() -> None:
@@ -252,7 +254,7 @@ def _follow(
         if reporting is not None and time.monotonic() >= next_report:
             next_report = time.monotonic() + reporting.period
             ring.statistics()
-            reporting.tell(files.records, ring.dropped, reporting.acknowledgements.count)
+            reporting.report(files.records, ring.dropped, reporting.acknowledgements.count)
         if not ready.keys().isdisjoint(stop):
             break
         if ready.get(ring.socket.fileno(), 0) & select.POLLERR and (gone := ring.trouble()):

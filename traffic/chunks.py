@@ -1,4 +1,4 @@
-"""Reading a file in parts of a few MiB, so that memory does not grow with the file."""
+"""Read a file in parts of a few MiB, so that memory does not grow with the file."""
 
 import io
 import sys
@@ -22,7 +22,7 @@ class Chunk:
         start: its place in the file.
         bytes: its content; ``end`` is the number of bytes.
         last: True if the file ends with it.
-        used: number of bytes used, set by the reader; the rest comes again in the next chunk.
+        used: number of bytes used, set by the reader; the next chunk begins with the rest.
     """
 
     def __init__(self, start: int, data: bytes, last: bool) -> None:
@@ -52,7 +52,7 @@ class Chunk:
 
 
 def chunks(file: IO[bytes], start: int) -> Iterator[Chunk]:
-    """Yield parts of a file from ``start`` on; unused bytes of one come again in the next.
+    """Yield parts of a file from ``start`` on; each begins with the unused bytes of the one before.
 
     The last one is marked as such and may hold nothing new.
     """

@@ -18,10 +18,11 @@ from traffic.ring import BLOCKS
 
 app = typer.Typer(
     name="traffic",
-    help="Capture headers at an interface, and say who sent how many bytes to whom.",
+    help="Capture headers at an interface, and count the bytes that each address sent to each other.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # which joins the lines of a paragraph
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -30,46 +31,58 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 @app.command()
 def capture(  # noqa: PLR0917 -- typer calls it by name
-    interface: Annotated[str, typer.Option("--interface", "-i", help="Where to capture.")],
+    interface: Annotated[
+        str, typer.Option("--interface", "-i", help="The interface to capture at.")
+    ],
     write: Annotated[
         Path, typer.Option("--write", "-w", metavar="FILE", help="The pcapng file to make.")
     ] = Path("capture.pcapng"),
     expression: Annotated[
-        str, typer.Argument(metavar="FILTER", help="What to keep, in tcpdump's language.")
+        str, typer.Argument(metavar="FILTER", help="The packets to keep, in tcpdump's language.")
     ] = "",
     exclude_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="Leave out an IPv4 host; may be repeated."),
+        typer.Option(
+            metavar="ADDRESS", help="Leave out an IPv4 host; may be given more than once."
+        ),
     ] = None,
     snap_length: Annotated[
-        int, typer.Option(min=54, max=1024, help="Bytes to keep of each packet.")
+        int, typer.Option(min=54, max=1024, help="Keep this many bytes of each packet.")
     ] = SNAP_LENGTH,
     file_size: Annotated[
         int,
-        typer.Option(min=2**16, metavar="BYTES", help="Begin another file after so many bytes."),
+        typer.Option(min=2**16, metavar="BYTES", help="Begin another file after this many bytes."),
     ] = FILE_SIZE,
     total_size: Annotated[
-        int, typer.Option(min=2**16, metavar="BYTES", help="Keep no more than this in all files.")
+        int,
+        typer.Option(min=2**16, metavar="BYTES", help="Keep at most this many bytes in all files."),
     ] = TOTAL_SIZE,
     ring: Annotated[
         int,
-        typer.Option(min=1, max=2048, metavar="MIB", help="Memory for packets that wait."),
+        typer.Option(
+            min=1, max=2048, metavar="MIB", help="Memory for packets that are not yet read."
+        ),
     ] = BLOCKS,
     promiscuous: Annotated[
-        bool, typer.Option(help="Also frames that are not for this interface.")
+        bool, typer.Option(help="Capture frames for other interfaces, too.")
     ] = False,
     until_input_ends: Annotated[
         bool,
-        typer.Option(help="Stop when standard input ends, too (for programs that start this)."),
+        typer.Option(help="Stop when standard input ends, too; for programs that start a capture."),
     ] = False,
     report_every: Annotated[
         float | None,
         typer.Option(
-            min=0.1, metavar="SECONDS", help="With --json: a line on how far it is, this often."
+            min=0.1,
+            metavar="SECONDS",
+            help="With --json: print a line on the progress, this often.",
         ),
     ] = None,
     acknowledgements_to: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Whose pure ACKs (IPv4) such lines count.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="The IPv4 address to which such lines count pure ACKs."
+        ),
     ] = "0.0.0.0",
     as_json: AsJson = False,
 ) -> None:
@@ -89,13 +102,13 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
         line = json.dumps({"capturing": interface}) if as_json else f"capturing on {interface}"
         print(line, file=sys.stdout if as_json else sys.stderr, flush=True)
 
-    def tell(records: int, dropped: int, acknowledgements: int) -> None:
+    def print_progress(records: int, dropped: int, acknowledgements: int) -> None:
         line = {"records": records, "dropped": dropped, "acknowledgements": acknowledgements}
         print(json.dumps(line), flush=True)
 
     reporting = None
     if report_every is not None and as_json:
-        reporting = Reporting(report_every, tell, Acknowledgements(acknowledgements_to))
+        reporting = Reporting(report_every, print_progress, Acknowledgements(acknowledgements_to))
     result = run_capture(
         interface,
         write,
@@ -113,7 +126,7 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
     if as_json:
         print(json.dumps(result.to_json()), flush=True)
     else:
-        _tell(result, write)
+        _print_result(result, write)
     if result.error:
         raise TrafficError(result.error)
 
@@ -133,11 +146,9 @@ def summarize(
     as_json: AsJson = False,
 ) -> None:
     """Count the bytes that each address sent to each other address, at an MTU of 1,500 bytes."""
-    again = [
-        str(file) for i, file in enumerate(files) if file.resolve() in map(Path.resolve, files[:i])
-    ]
-    if again:
-        raise TrafficError(f"{again[0]} is given twice and would be counted twice: name it once")
+    for i, file in enumerate(files):
+        if file.resolve() in map(Path.resolve, files[:i]):
+            raise TrafficError(f"{file} is given twice and would be counted twice: name it once")
     account = accounting.account(files)
     if per_second:
         try:
@@ -162,15 +173,16 @@ def _on_signals() -> int:
     return reading
 
 
-def _tell(result: Captured, write: Path) -> None:
-    size = f"{result.bytes:,} bytes in {len(result.files)} file(s)"
+def _print_result(result: Captured, write: Path) -> None:
+    files = f"{len(result.files)} file{'s' if len(result.files) > 1 else ''}"
+    size = f"{result.bytes:,} bytes in {files}"
     typer.echo(f"{result.records:,} packets kept, {result.dropped:,} dropped; {size}: {write}")
     if result.dropped:
-        typer.echo("the capture is incomplete: give it more memory with --ring")
+        typer.echo("the capture is incomplete: give it more memory by --ring")
     if result.left_out and not result.error:
         typer.echo(
-            f"the capture is incomplete: {result.left_out:,} packets came after the bound on the "
-            "size was reached; raise it with --total-size"
+            f"the capture is incomplete: {result.left_out:,} packets arrived after the files had their "
+            "largest size: raise it by --total-size"
         )
 
 

@@ -1,4 +1,4 @@
-"""Telling connections apart: a number for each direction of each TCP connection, and its segment size.
+"""Number the directions of TCP connections, and find the segment size of each.
 
 A direction is known by its addresses and ports. If the same addresses and ports occur again with
 another initial sequence number, it is another connection. Packets that are not TCP have a number for
@@ -139,7 +139,7 @@ class Flows:
 
     def _open(self, records: Records, headers: Headers, key: Integers, flows: Integers) -> None:
         """Handle the SYNs of a batch; in ``flows``, renumber packets of connections that begin anew."""
-        again: dict[int, int] = {}
+        renewed: dict[int, int] = {}
         for row in np.flatnonzero((headers.kind == TCP) & (headers.flags & SYN != 0)).tolist():
             number = int(self._current[key[row]])
             flow = self.all[number]
@@ -151,23 +151,23 @@ class Flows:
                 continue  # a damaged flag in mid-stream: this host's SYNs have an MSS option
             anew = flow.opened or flow.initial != initial
             if anew:
-                number = again[row] = self._add(flow.key, int(key[row]), initial)
+                number = renewed[row] = self._add(flow.key, int(key[row]), initial)
                 flow = self.all[number]
             flow.opened = True
             flow.tells_segment = bool(segment)
             flow.limit = DEFAULT_SEGMENT[flow.version] if segment == 0 else segment
             # When a connection begins, the other direction's flow, if any, is an earlier connection's.
-            first = not headers.flags[row] & ACK and not self._is_met_behind(flow.key, row)
+            first = not headers.flags[row] & ACK and not self._is_met_later(flow.key, row)
             self._agree(number, alone=first and (anew or not self._answered(flow.key)))
-        if again:
-            rows = np.flatnonzero(np.isin(key, key[list(again)]))
+        if renewed:
+            rows = np.flatnonzero(np.isin(key, key[list(renewed)]))
             rows = rows[np.argsort(key[rows], kind="stable")]
-            flows[list(again)] = list(again.values())
+            flows[list(renewed)] = list(renewed.values())
             # Numbers rise: from a SYN on, a key's packets have that flow's number or a later flow's.
             apart = key[rows] * len(self.all)
             flows[rows] = np.maximum.accumulate(flows[rows] + apart) - apart
 
-    def _is_met_behind(self, key: Key, row: int) -> bool:
+    def _is_met_later(self, key: Key, row: int) -> bool:
         """Return True if the other direction was first seen in the current batch, after a row."""
         other = self._places.get(reverse(key))
         return other is not None and self._met.get(int(self._current[other]), -1) > row

@@ -1,4 +1,4 @@
-"""Sampling the kernel's counters of an interface and of one class of its queueing discipline.
+"""Sample the kernel's counters of an interface and of one class of its queueing discipline.
 
 A class counts a segmentation-offload packet of up to 64 KiB as the frames of at most MTU bytes into
 which it is split, with the headers of each: what an ordinary link would carry. The interface's own

@@ -54,7 +54,7 @@ def excluding_hosts(addresses: Sequence[str], snap_length: int) -> list[Instruct
     """
     if len(addresses) > 100:
         raise TrafficError(
-            f"{len(addresses)} hosts are more than a filter can leave out: at most 100"
+            f"{len(addresses)} hosts are more than the 100 that a filter can leave out: name fewer"
         )
     try:
         hosts = [int(ipaddress.IPv4Address(address)) for address in addresses]
@@ -114,7 +114,8 @@ def attach(packets: socket.socket, program: Sequence[Instruction]) -> None:
         packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_program)
     except OSError as error:
         raise TrafficError(
-            f"the kernel refuses a filter of {len(program):,} instructions: {error.strerror}"
+            f"the kernel refuses a filter of {len(program):,} instructions ({error.strerror}): use a "
+            "simpler one"
         ) from error
     packets.setsockopt(socket.SOL_SOCKET, _SO_LOCK_FILTER, 1)
 
@@ -143,6 +144,6 @@ def _libpcap() -> ctypes.CDLL:
         ]
         return library
     raise TrafficError(
-        "a filter expression is compiled by libpcap, which is not installed: install it (Debian: "
-        "apt-get install libpcap0.8) or capture without an expression"
+        "libpcap, which compiles filter expressions, is not installed: install it (apt-get install "
+        "libpcap0.8), or capture without an expression"
     )

@@ -1,4 +1,4 @@
-"""Reading the headers of many packets at once: Ethernet, VLAN tags, ARP, IPv4, IPv6, TCP.
+"""Read the headers of many packets at once: Ethernet, VLAN tags, ARP, IPv4, IPv6, TCP.
 
 Every step is one array operation on the packets of a batch. A packet whose headers were not all kept
 by the capture, or contradict each other, is of the kind ``OTHER``: it is counted, and nothing is
@@ -101,8 +101,7 @@ def dissect(records: Records) -> Headers:
     """
     if records.link_type not in _LINK_HEADERS:
         raise LinkTypeError(
-            f"packets of link type {records.link_type} are not understood: capture at an Ethernet "
-            "interface"
+            f"packets of link type {records.link_type} cannot be read: capture at an Ethernet interface"
         )
     return _Dissection(records).headers()
 

@@ -1,4 +1,4 @@
-"""Reading pcap files: each packet follows 16 bytes that hold its time and length."""
+"""Read pcap files: each packet follows 16 bytes that hold its time and length."""
 
 import struct
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reading pcapng files (IETF draft-ietf-opsawg-pcapng): sections, interfaces, enhanced packet blocks.
+"""Read pcapng files (IETF draft-ietf-opsawg-pcapng): sections, interfaces, enhanced packet blocks.
 
 Packets come in runs of enhanced packet blocks, which have a loop of their own; every other block is
 rare. Blocks that hold no packet, interface or count are skipped.
@@ -97,7 +97,7 @@ class _Reader:
         elif kind == _SIMPLE:
             return "a packet without its time (a simple packet block)"
         elif kind == _PACKET:
-            return "a packet block of a kind that is obsolete"
+            return "an obsolete packet block"
         return None
 
     def _describe_interface(self, body: bytes) -> str | None:
@@ -171,7 +171,7 @@ def _misfit(words: memoryview, place: int) -> str | None:
         return f"a block of {length:,} bytes"
     following = place + (length >> 2)
     if following <= len(words) and words[following - 1] != length:
-        return f"a block that says it has {length:,} bytes and ends otherwise"
+        return f"a block whose two lengths differ ({length:,} and {words[following - 1]:,} bytes)"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Writing pcapng: times in nanoseconds of UTC, the interface's name, filter and drops in the file.
+"""Write pcapng files with times in nanoseconds, the interface's name, the filter and the drops.
 
 The format is pcapng (IETF draft-ietf-opsawg-pcapng) and not pcap, because a capture's drops must
 travel with it: they are in an interface statistics block at the end of the file.

@@ -1,7 +1,7 @@
-"""Opening a capture file, pcap or pcapng, and reading its packets in batches.
+"""Open a capture file, pcap or pcapng, and read its packets in batches.
 
-A file that is cut off or damaged yields every packet before the damage, and then an error that says
-where the damage is.
+A file that is cut off or damaged yields the packets before the damage, and then an error that names the
+place.
 """
 
 import struct
@@ -30,7 +30,7 @@ class CaptureFile:
         """Yield the packets in batches of one link type, which keep the file's order within each type.
 
         Raises:
-            DamagedError: raised after the last readable packet; says where the damage is, and what.
+            DamagedError: the file is damaged; raised after the last readable packet.
             TrafficError: the file cannot be opened or is no capture at all.
         """
         try:
@@ -42,14 +42,14 @@ class CaptureFile:
                 elif head == struct.pack("<I", pcapng_reading.SECTION):
                     yield from pcapng_reading.read(file, self.interfaces)
                 else:
-                    what = f"begins with {head.hex(' ')}" if head else "is empty"
+                    content = f"begins with {head.hex(' ')}" if head else "is empty"
                     raise TrafficError(
-                        f"{self.path} is neither a pcap nor a pcapng file: it {what}"
+                        f"{self.path} is neither a pcap nor a pcapng file: it {content}"
                     )
         except pcap_reading.Damage as damage:
             raise DamagedError(
-                f"{self.path} is damaged at byte {damage.place:,}: {damage.why}; "
-                "what is before it was read"
+                f"{self.path} is damaged at byte {damage.place:,}: {damage.why}; the packets before it "
+                "were read"
             ) from None
         except OSError as error:
             raise TrafficError(f"{self.path} cannot be read: {error.strerror}") from error

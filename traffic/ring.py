@@ -96,15 +96,13 @@ class Ring:
             self._index = socket.if_nametoindex(interface)
         except OSError as error:
             names = ", ".join(name for _, name in socket.if_nameindex())
-            raise TrafficError(
-                f"there is no interface {interface} here; there are {names}"
-            ) from error
+            raise TrafficError(f"there is no interface {interface}: use one of {names}") from error
         try:
             # Without a protocol nothing is received before the filter and the interface are set.
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         except PermissionError as error:
             raise TrafficError(
-                f"no permission to capture on {interface}: run it as root or with CAP_NET_RAW"
+                f"this user may not capture on {interface}: run it as root or with CAP_NET_RAW"
             ) from error
         try:
             self._open(interface, program, blocks, promiscuous)
@@ -141,14 +139,17 @@ class Ring:
             self.socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
         except OSError as error:
             raise TrafficError(
-                f"the kernel has no {BLOCK_SIZE * blocks >> 20} MiB for the capture's ring: {error}"
+                f"the kernel has no {BLOCK_SIZE * blocks >> 20} MiB for the capture's ring ({error}): "
+                "use a smaller one"
             ) from error
         self._memory = mmap.mmap(self.socket.fileno(), BLOCK_SIZE * blocks)
         self._ring = np.frombuffer(self._memory, np.uint8)
         self._status = self._ring.view(np.uint32)[_BLOCK_STATUS // 4 :: BLOCK_SIZE // 4]
         hardware = self._bind(interface)
         if hardware not in (_ARPHRD_ETHER, _ARPHRD_LOOPBACK):
-            raise TrafficError(f"{interface} is not an Ethernet interface (ARP type {hardware})")
+            raise TrafficError(
+                f"{interface} is not an Ethernet interface (ARP type {hardware}): use another"
+            )
         if promiscuous:
             membership = struct.pack("iHH8s", self._index, _PROMISCUOUS, 0, b"")
             self.socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)

@@ -1,4 +1,4 @@
-"""Following TCP streams: which bytes of a packet's payload are seen for the first time.
+"""Follow TCP streams: find the bytes of a packet's payload that are seen for the first time.
 
 A stream (one direction of a connection) is a range of sequence numbers. Almost every packet begins
 where the one before it ended; such packets, and the new bytes of packets that reach beyond the end,

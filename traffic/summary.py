@@ -1,4 +1,4 @@
-"""The account of a capture as a table, as JSON and as CSV."""
+"""Show the account of a capture as a table, as JSON and as CSV."""
 
 import csv
 from datetime import UTC, datetime
@@ -84,14 +84,14 @@ def show(account: Account, connections: bool) -> None:
     )
     if account.dropped:
         console.print(
-            f"[bold red]{account.dropped:,} packets were dropped by the kernel while capturing: "
-            "every number here is too small[/]"
+            f"[bold red]the kernel dropped {account.dropped:,} packets of the capture: every number "
+            "here is too small[/]"
         )
     elif account.dropped is None:
-        console.print("the files do not say whether packets were dropped while capturing")
+        console.print("the files do not record whether the kernel dropped packets")
     if account.assumed:
         console.print(
-            f"{account.assumed} directions of connections have no SYN here: their packets are "
+            f"{account.assumed} directions of connections have no SYN in the files: their packets are "
             "split at the segment size of an MTU of 1,500"
         )
     table = Table(box=None, pad_edge=False)

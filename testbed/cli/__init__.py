@@ -19,6 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # which joins the lines of a paragraph
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run.run)
@@ -34,7 +35,7 @@ app.command()(metrics.replay)
 app.command()(traffic_command.traffic)
 app.command()(host.clean)
 app.command()(host.doctor)
-app.add_typer(data.app, name="data", help="Fetch datasets, and see which are at hand.")
+app.add_typer(data.app, name="data", help="List the datasets on this host, and fetch missing ones.")
 
 
 def main() -> None:

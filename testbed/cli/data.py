@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Datasets: which are at hand, and fetching them.", no_args_is_help=True)
+from testbed.cli.options import AsJson
+
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
@@ -38,9 +40,9 @@ def fetch(
 
 @app.command("ls")
 def list_datasets(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the datasets that have a name: where they are, their size, and whether they are verified."""
+    """List the datasets that have a name: the place, the size and the state of each."""
     from testbed.learning.data.holdings import holdings
 
     found = holdings()

@@ -2,17 +2,15 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
+from testbed.cli.options import AsJson
 from testbed.errors import HostError
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Show what this host can do, what is missing and how to get it."""
+    """Check what this host can do, and say how to get what is missing."""
     from testbed.doctor.examination import examine
 
     findings = examine()
@@ -26,11 +24,11 @@ def doctor(as_json: AsJson = False) -> None:
                 typer.echo(f"{'':<8}{'':<{width}}  → {finding.remedy}")
     missing = [finding.what for finding in findings if finding.state == "missing"]
     if missing:
-        raise HostError(f"experiments cannot run here: {', '.join(missing)}")
+        raise HostError(f"this host cannot run experiments; it lacks: {', '.join(missing)}")
 
 
 def clean() -> None:
-    """Remove what killed runs left: containers, folders, control groups. Run directories are kept."""
+    """Remove containers, folders and control groups that killed runs left; keep run directories."""
     from testbed.doctor import containers
     from testbed.nodes.control_group import left_over
 
@@ -39,7 +37,7 @@ def clean() -> None:
         group.remove()
         typer.echo(f"removed {group.path}")
     removed = containers.clean()
-    for what in removed:
-        typer.echo(f"removed {what}")
+    for name in removed:
+        typer.echo(f"removed {name}")
     if not groups and not removed:
-        typer.echo("nothing to clean: no killed run left anything")
+        typer.echo("nothing to remove: no killed run left anything")

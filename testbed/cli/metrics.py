@@ -1,4 +1,4 @@
-"""``testbed replay``, and the options that serve metrics: ``--metrics-port`` and its companions."""
+"""``testbed replay``, and serving metrics while a command runs: ``--metrics-port``."""
 
 import contextlib
 import sys
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.results import WHICH, RunsRoot, all_runs
+from testbed.cli.options import WHICH, MetricsWorkers, RunsRoot
+from testbed.cli.results import all_runs
 from testbed.errors import SpecError
 
 if TYPE_CHECKING:
@@ -17,25 +18,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 9464
 """The default port of ``testbed replay``."""
-
-MetricsPort = Annotated[
-    int | None,
-    typer.Option(
-        metavar="PORT",
-        help="Serve Prometheus metrics of the runs at http://127.0.0.1:PORT/metrics; 0 for any free "
-        "port, which is printed. Off by default.",
-    ),
-]
-MetricsLinger = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="Keep the final values up for so long, e.g. 30s; Ctrl-C ends that early.",
-    ),
-]
-MetricsWorkers = Annotated[
-    bool, typer.Option("--metrics-workers", help="Export series for each worker as well.")
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +41,13 @@ class Serving:
         Raises:
             SpecError: the duration is invalid, or an option is given without ``--metrics-port``.
         """
-        seconds = 0.0 if linger is None else duration(linger)
-        if port is None:
-            asked = (("--metrics-linger", linger is not None), ("--metrics-workers", workers))
-            for option, given in asked:
-                if given:
-                    raise SpecError(
-                        f"{option}: no metrics are served without --metrics-port; give it as well, "
-                        "e.g. --metrics-port 9464"
-                    )
+        seconds = 0.0 if linger is None else _duration(linger)
+        for option, given in (("linger", linger is not None), ("workers", workers)):
+            if port is None and given:
+                raise SpecError(
+                    f"--metrics-{option}: metrics are served only with --metrics-port: give that "
+                    f"option, too, e.g. --metrics-port {DEFAULT_PORT}"
+                )
         return cls(port, seconds, workers)
 
     @contextlib.contextmanager
@@ -107,16 +87,22 @@ def replay(
     speed: Annotated[
         float,
         typer.Option(
-            min=0, metavar="X", help="So many seconds of training in one; 0: the end at once."
+            min=0,
+            metavar="X",
+            help="Seconds of training to replay per second; 0 shows the final values at once.",
         ),
     ] = 1.0,
     metrics_port: Annotated[
-        int, typer.Option(metavar="PORT", help="Where to serve, on 127.0.0.1; 0 for any free port.")
+        int,
+        typer.Option(
+            metavar="PORT", help="The port of 127.0.0.1 to serve at; 0 takes any free port."
+        ),
     ] = DEFAULT_PORT,
     metrics_linger: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="Keep the final values up for so long; default: until Ctrl-C."
+            metavar="DURATION",
+            help="Serve the final values for this long, e.g. 30s; by default until Ctrl-C.",
         ),
     ] = None,
     metrics_workers: MetricsWorkers = False,
@@ -129,12 +115,12 @@ def replay(
     from testbed.metrics.player import play
     from testbed.metrics.replay import replayed
 
-    linger = None if metrics_linger is None else duration(metrics_linger)
+    linger = None if metrics_linger is None else _duration(metrics_linger)
     found = replayed(all_runs(run, runs))
     with Serving(metrics_port, 0, metrics_workers).exporter() as exporter:
         assert exporter is not None
-        for one in found:
-            exporter.add(one)
+        for replayed_run in found:
+            exporter.add(replayed_run)
         caught = play(found, speed)
         if caught is not None:
             raise typer.Exit(128 + caught)
@@ -142,7 +128,7 @@ def replay(
         exporter.linger(linger)
 
 
-def duration(text: str) -> float:
+def _duration(text: str) -> float:
     """Return the value of ``--metrics-linger`` in seconds.
 
     Raises:

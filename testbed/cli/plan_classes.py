@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
     from testbed.planning.plan import Plan
 
-_NONE = "-"
+_NO_VALUE = "-"
 _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "uplink": ("network", format_rate),
     "downlink": ("network", format_rate),
@@ -51,7 +51,7 @@ def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
         row["devices"] = f"{size:,}"
     for row, of_class in zip(rows, images, strict=False):
         row["images"] = of_class
-    kept = [key for key in rows[0] if any(row[key] != _NONE for row in rows)]
+    kept = [key for key in rows[0] if any(row[key] != _NO_VALUE for row in rows)]
     return plain_text(kept, [[row[key] for key in kept] for row in rows]).splitlines()
 
 
@@ -65,7 +65,9 @@ def records(plan: "Plan") -> list[dict[str, Any]]:
             **{
                 key: devices.classes[i].of(key, getattr(devices, key)) for key in ("cpus", "memory")
             },
-            "devices": [number for number, of in enumerate(plan.settings.class_of) if of == i],
+            "devices": [
+                number for number, index in enumerate(plan.settings.class_of) if index == i
+            ],
         }
         for i, one in enumerate(plan.settings.classes)
     ]
@@ -75,9 +77,9 @@ def _row(spec: "Spec", one: DeviceClassSpec) -> dict[str, str]:
     row = {"class": one.name, "devices": ""}
     for key, heading in (("compute", "computing"), ("waiting", "waiting")):
         times = one.of(key, getattr(spec, key))
-        row[heading] = law(times.model_dump(mode="json")) if times.takes_time else _NONE
+        row[heading] = law(times.model_dump(mode="json")) if times.takes_time else _NO_VALUE
     for key, (section, write) in _COLUMNS.items():
         value = one.of(key, getattr(getattr(spec, section), key))
-        row[key] = write(value) if value else _NONE
-    row["images"] = _NONE
+        row[key] = write(value) if value else _NO_VALUE
+    row["images"] = _NO_VALUE
     return row

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.experiment.units import format_percentage, format_rate
+from testbed.quantities import as_number
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
@@ -24,7 +25,7 @@ def describe(plan: "Plan") -> list[str]:
     """Return a heading and a line for each rule; no lines without rules."""
     rules = plan.settings.faults.rules
     lines = [f"  {i}. {_rule(rule, plan)}" for i, rule in enumerate(rules)]
-    return [f"faults: {len(rules)} rule(s)", *lines] if lines else []
+    return [f"faults: {as_number(len(rules), 'rule')}", *lines] if lines else []
 
 
 def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
@@ -32,15 +33,15 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
     if "trace" in rule:
         return _of_trace(rule, plan)
     if devices == [SERVER_NUMBER]:
-        who = "the server"
+        target = "the server"
     elif len(devices) == plan.settings.workers:
-        who = "each worker"
+        target = "each worker"
     else:
-        who = f"{len(devices)} of {plan.settings.workers} workers"
+        target = f"{len(devices)} of {plan.settings.workers} workers"
     options = [f"{key} {_OPTIONS[key](fault[key])}" for key in _OPTIONS if key in fault]
     how = " ".join([fault["kind"], *options])
     lasting = "for good" if fault["duration"] is None else f"for {fault['duration']:g} s"
-    return f"{who}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}"
+    return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}"
 
 
 def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
@@ -53,9 +54,10 @@ def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
     lasting = [f"for {known[0]:g} to {known[-1]:g} s"] if len(known) > 1 else []
     lasting += [f"for {known[0]:g} s"] if len(known) == 1 else []
     lasting += ["for good"] if None in durations else []
-    how = ", ".join(f"{kind} {times} time(s)" for kind, times in kinds.items())
-    who = f"{count} of {plan.settings.workers} workers"
-    return f"{who}: as its trace says, {how}, {' or '.join(lasting)}"
+    how = ", ".join(f"{kind} {as_number(times, 'time')}" for kind, times in kinds.items())
+    return (
+        f"{count} of {plan.settings.workers} workers: from a trace, {how}, {' or '.join(lasting)}"
+    )
 
 
 def _when(rule: Mapping[str, Any]) -> str:

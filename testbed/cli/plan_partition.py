@@ -38,7 +38,7 @@ def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
     options = [f"{key} {value}" for key, value in section.items() if key != "kind"]
     title = ", ".join([f"images: {section['kind']}", *options])
     if isinstance(shared, DataError):
-        return [f"{title}; not looked at: {shared}"]
+        return [f"{title}; not counted: {shared}"]
     spread = f"{title}; each worker has {_spread(shared.images)}"
     if shared.by_label is None:
         return [spread]

@@ -8,6 +8,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
 from testbed.planning.times import means
+from testbed.quantities import as_number
 
 
 def as_json(one: Plan) -> dict[str, Any]:
@@ -44,17 +45,17 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     ]
     simulated = spec.engine == "simulation"
     made = (
-        ["simulated in one process under the virtual clock: no node, no network is made"]
+        ["simulated in one process under the virtual clock, without nodes and network"]
         if simulated
         else [
             f"clock: {spec.clock}" + _about_clock(spec),
-            f"each run makes, {_what_of(spec)}:",
+            f"each run makes these devices, {_nodes(spec)}:",
             "  core          routes between the links below",
             *_devices(plans),
         ]
     )
     return [
-        f"{spec.name}: {len(plans)} run(s), one after the other, seed {spec.seed}",
+        f"{spec.name}: {as_number(len(plans), 'run')}, one after the other, seed {spec.seed}",
         *runs,
         f"model {spec.model.name}, dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
@@ -69,24 +70,23 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     ]
 
 
-def _what_of(spec: Spec) -> str:
+def _nodes(spec: Spec) -> str:
     devices = spec.devices
     if devices.runtime == "namespaces":
-        return "in namespaces of its own"
-    how = {"image": "roles started by the image", "fork": "roles forked into them"}
+        return "each in namespaces of its own"
+    how = {"image": "roles started by the image", "fork": "roles forked into it"}
     limits = [
         f"{key} {value}"
         for key, value in spec.model_dump(mode="json")["devices"].items()
         if key in ("cpus", "memory") and value is not None
     ]
-    limited = [f"{', '.join(limits)} each"] if limits else []
-    return ", ".join(["of Docker containers", how[devices.launched], *limited])
+    return ", ".join(["each in a Docker container", how[devices.launched], *limits])
 
 
 def _about_clock(spec: Spec) -> str:
     if spec.clock == "wall":
         return ""
-    return " (nothing is waited for; links are not shaped, the time of a message is computed)"
+    return " (times are computed instead of waited for, and links are not shaped)"
 
 
 def _devices(plans: Sequence[Plan]) -> list[str]:
@@ -121,18 +121,18 @@ def _mesh(one: Plan) -> list[str]:
     ]
 
 
-def _many(one: Plan, what: str) -> str:
+def _many(one: Plan, device: str) -> str:
     network = one.spec.model_dump(mode="json")["network"]
     rate = {key: _rate(one, key, network[key]) for key in ("uplink", "downlink")}
     links = one.links[-one.settings.workers :]
     return (
-        f"{len(links)} {what}(s)   {links[0].device_address} to {links[-1].device_address}"
+        f"{as_number(len(links), device):<14}{links[0].device_address} to {links[-1].device_address}"
         f"  uplink {rate['uplink']}, downlink {rate['downlink']}"
     )
 
 
 def _rate(one: Plan, key: str, general: str | None) -> str:
-    own = {getattr(of, key) for of in one.spec.devices.classes} - {None}
+    own = {getattr(section, key) for section in one.spec.devices.classes} - {None}
     return "by class" if own else general or "not shaped"
 
 
@@ -146,5 +146,5 @@ def _traffic(spec: Spec) -> str:
     if not how["capture"]:
         return f"traffic: {counters}; not captured"
     return (
-        f"traffic: headers captured at the server's link, {how['total_size']} at most; {counters}"
+        f"traffic: headers captured at the server's link, at most {how['total_size']}; {counters}"
     )

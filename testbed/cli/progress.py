@@ -1,4 +1,4 @@
-"""The progress of a run: a live line on a terminal, a plain line every few seconds in a pipe."""
+"""Display a run's progress: a live line on a terminal, a plain line every few seconds in a pipe."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ PLAIN_PERIOD = 5.0
 
 _PHASES = {
     "loading": "loading libraries and data",
-    "devices": "bringing devices up",
+    "devices": "connecting workers",
     "training": "training",
     "finishing": "finishing",
 }
@@ -82,7 +82,7 @@ def describe(progress: Progress) -> str:
     if progress.phase == "loading" and progress.linked:
         parts.append(f"{progress.linked:,} links up")
     if progress.phase == "devices":
-        parts.append(f"{progress.devices}/{progress.all_devices} up")
+        parts.append(f"{progress.devices}/{progress.all_devices} connected")
     if progress.phase in ("training", "finishing") and progress.updates:
         parts += [
             f"{progress.updates:,}/{progress.all_updates:,} updates",

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from testbed import quantities as q
+from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
 from testbed.quantities import Measure
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import alive, went_down
@@ -31,22 +32,17 @@ from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _DIFFERENCES = 5
 """The most differences between ledgers that are shown for a run."""
-WHICH = (
-    "A run or an execution: its path; experiment/time-seed, with /algorithm behind it for one run; "
-    "an experiment's name for its newest execution; or 'latest'."
-)
-RunsRoot = Annotated[
-    Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Accuracy = Annotated[
     float,
-    typer.Option(min=0, max=100, metavar="PERCENT", help="The accuracy of 'ingress to reach'."),
+    typer.Option(
+        min=0, max=100, metavar="PERCENT", help="The accuracy that 'ingress to reach' means."
+    ),
 ]
 Baseline = Annotated[
     str | None,
     typer.Option(
-        metavar="LABEL", help="What the ratios refer to; without it asgd, or else the first run."
+        metavar="LABEL",
+        help="The run that ratios refer to; by default asgd, or without asgd the first run.",
     ),
 ]
 
@@ -55,7 +51,7 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
     """List the runs, oldest first."""
     if not runs.is_dir():
         raise NoRunError(
-            f"there is no folder {runs}: name the folder of the runs by --runs, or make a run with "
+            f"there is no folder {runs}: name the folder of the runs by --runs, or start a run with "
             "`testbed run`"
         )
     executions = find(runs)
@@ -63,7 +59,7 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
         _print_json([_listed(execution) for execution in executions])
         return
     if not executions:
-        typer.echo(f"no runs under {runs} yet")
+        typer.echo(f"there is no run in {runs} yet")
         return
     headings = ("run", "state", "started (UTC)", "updates", "best %", "wire")
     rows = []
@@ -87,7 +83,7 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
 
 
 def show(
-    run: Annotated[str, typer.Argument(help=WHICH)] = "latest",
+    run: AnyRun = "latest",
     runs: RunsRoot = Path("runs"),
     accuracy: Accuracy = ACCURACY,
     as_json: AsJson = False,
@@ -125,14 +121,16 @@ def compare(
     accuracy: Accuracy = ACCURACY,
     out: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Where the figure goes: .svg, .png or .pdf."),
+        typer.Option(metavar="FILE", help="The figure's file: .svg, .png or .pdf."),
     ] = Path("compare.svg"),
     ingress: Annotated[
         Measure,
-        typer.Option(help="The bytes to compare: gradients, with framing, or all."),
+        typer.Option(
+            help="The bytes to compare: of gradients, with the framing, or with all headers."
+        ),
     ] = "wire",
     linear: Annotated[
-        bool, typer.Option("--linear", help="A linear axis of bytes in the figure.")
+        bool, typer.Option("--linear", help="Draw the bytes on a linear axis.")
     ] = False,
     baseline: Baseline = None,
     as_json: AsJson = False,
@@ -167,14 +165,14 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where the report goes, figures/ beside it. Without it: in the directory of the "
-            "run or the execution; for several, report.html here.",
+            help="The report's file, with figures/ beside it; by default report.html in the directory "
+            "of the run or execution, or for several of them in the current directory.",
         ),
     ] = None,
     baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html and figures/ of runs again."""
+    """Write report.html and figures/ of runs anew."""
     from testbed.results.figures.figures import write_figures
     from testbed.results.report.report import write_report
 
@@ -303,11 +301,11 @@ def _facts(run: Run) -> dict[str, str]:
         whose = f", {one.device}" if one.device else ""
         facts[f"{one.ledgers}{whose}: "] = f"{one.expected:,} and {one.found:,}: {one.reason}"
     if len(differences) > _DIFFERENCES:
-        facts["and"] = f"{len(differences) - _DIFFERENCES} more: `testbed traffic` tells all"
+        facts["and"] = f"{len(differences) - _DIFFERENCES} more: `testbed traffic` lists all"
     if diverged_at is not None:
-        facts["diverged"] = f"the loss was no finite number at iteration {diverged_at:,}"
+        facts["diverged"] = f"the loss was not finite at iteration {diverged_at:,}"
     if summary.reconstructed:
-        facts["numbers"] = "from the journals: the run left no summary (yet)"
+        facts["numbers"] = "from the journals: the run has no summary (yet)"
     for level in ("warning", "error"):
         events = [event for event in run.events if event.level == level]
         if events:

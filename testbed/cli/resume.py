@@ -2,17 +2,22 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
-from testbed.cli.results import WHICH, RunsRoot
-from testbed.cli.run import AsJson, Report, displayed, tell
+from testbed.cli.metrics import Serving
+from testbed.cli.options import (
+    AnyRun,
+    AsJson,
+    MetricsLinger,
+    MetricsPort,
+    MetricsWorkers,
+    Report,
+    RunsRoot,
+)
+from testbed.cli.run import displayed, show_results
 
 
 def resume(
-    run: Annotated[str, typer.Argument(help=WHICH)] = "latest",
+    run: AnyRun = "latest",
     *,
     runs: RunsRoot = Path("runs"),
     report: Report = True,
@@ -37,13 +42,13 @@ def resume(
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
     found = resolve(run, runs)
     directory = found[0].directory.parent
-    whole = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))
-    jobs = resuming.left(found, whole)
+    is_execution = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))
+    jobs = resuming.left(found, is_execution)
     plans = [job.plan for job in jobs]
     requirements.check(plans, directory)
-    for one in plans:
-        check_data(one)
+    for plan in plans:
+        check_data(plan)
     with serving.exporter() as exporter:
         with displayed() as watch:
             carried_out = execution.resume(directory, jobs, watch, began, exporter, report=report)
-        tell(carried_out, as_json, serving, exporter)
+        show_results(carried_out, as_json, serving, exporter)

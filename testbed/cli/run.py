@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.metrics import MetricsLinger, MetricsPort, MetricsWorkers, Serving
+from testbed.cli.metrics import Serving
+from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
+from testbed.quantities import as_number
 
 if TYPE_CHECKING:
     from testbed.cli.progress import Display
@@ -29,14 +31,6 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
-Report = Annotated[
-    bool,
-    typer.Option(
-        "--report/--no-report",
-        help="Draw the figures and write the report in the end; `testbed report` does it at any time.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def run(
@@ -52,9 +46,24 @@ def run(
     metrics_workers: MetricsWorkers = False,
 ) -> None:
     """Run an experiment and write its report."""
+    began = time.monotonic()
     serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
-    overrides = tuple(set_ or ())
-    _carry_out(spec, overrides, seed=seed, out=out, report=report, as_json=as_json, serving=serving)
+    from testbed.doctor import requirements
+    from testbed.execution import execute
+    from testbed.experiment.load import load
+    from testbed.planning import plan as planning
+    from testbed.planning.data import check_data
+
+    loaded = load(spec, set_ or (), seed)
+    plans = planning.plan(loaded)
+    requirements.check(plans, out)
+    # For this check, runs differ only in the number of devices that compute.
+    for one in {one.computing: one for one in reversed(plans)}.values():
+        check_data(one)
+    with serving.exporter() as exporter:
+        with displayed() as watch:
+            execution = execute(loaded, out, watch, began, exporter, report=report)
+        show_results(execution, as_json, serving, exporter)
 
 
 def simulate(
@@ -75,41 +84,20 @@ def simulate(
     payload and message bytes equal those of an emulation under that clock to the bit; wire bytes are
     modelled.
     """
-    overrides = (*(set_ or ()), "engine=simulation", "clock=virtual")
-    serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
-    _carry_out(spec, overrides, seed=seed, out=out, report=report, as_json=as_json, serving=serving)
+    run(
+        spec,
+        set_=[*(set_ or ()), "engine=simulation", "clock=virtual"],
+        seed=seed,
+        out=out,
+        report=report,
+        as_json=as_json,
+        metrics_port=metrics_port,
+        metrics_linger=metrics_linger,
+        metrics_workers=metrics_workers,
+    )
 
 
-def _carry_out(
-    spec: Path,
-    overrides: tuple[str, ...],
-    *,
-    seed: int | None,
-    out: Path,
-    report: bool,
-    as_json: bool,
-    serving: Serving,
-) -> None:
-    began = time.monotonic()
-    from testbed.doctor import requirements
-    from testbed.execution import execute
-    from testbed.experiment.load import load
-    from testbed.planning import plan as planning
-    from testbed.planning.data import check_data
-
-    loaded = load(spec, overrides, seed)
-    plans = planning.plan(loaded)
-    requirements.check(plans, out)
-    # For this check, runs differ only in the number of devices that compute.
-    for one in {one.computing: one for one in reversed(plans)}.values():
-        check_data(one)
-    with serving.exporter() as exporter:
-        with displayed() as watch:
-            execution = execute(loaded, out, watch, began, exporter, report=report)
-        tell(execution, as_json, serving, exporter)
-
-
-def tell(
+def show_results(
     execution: "Execution", as_json: bool, serving: Serving, exporter: "Exporter | None"
 ) -> None:
     """Print the results of an execution, and keep its final metrics available.
@@ -187,17 +175,12 @@ def _print_table(execution: "Execution") -> None:
     else:
         found = [(row.name, verdict(run)) for row, run in zip(comparison.rows, runs, strict=True)]
         agreed = sum(one.state == "good" for _, one in found)
-        typer.echo(f"\nbytes: the three ledgers agree in {agreed} of {len(runs)} run(s)")
+        typer.echo(f"\nbytes: the three ledgers agree in {agreed} of {as_number(len(runs), 'run')}")
         for name, one in found:
             if one.state == "unknown":
                 typer.echo(f"  {name}: {one.text}")
-    typer.echo(_where_the_report_is(execution))
-
-
-def _where_the_report_is(execution: "Execution") -> str:
-    return (
-        f"report: {execution.report or f'none; `testbed report {execution.directory}` writes it'}"
-    )
+    none = f"none; `testbed report {execution.directory}` writes it"
+    typer.echo(f"report: {execution.report or none}")
 
 
 def _as_json(execution: "Execution") -> dict[str, Any]:

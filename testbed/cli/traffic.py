@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from testbed import quantities as q
-from testbed.cli.results import AsJson, RunsRoot
+from testbed.cli.options import AnyRun, AsJson, RunsRoot
 from testbed.results.reading.finding import resolve
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
@@ -31,13 +31,11 @@ _COLUMNS = {
 
 
 def traffic(
-    run: Annotated[str, typer.Argument(help="A run or an execution; 'latest' for the newest.")] = (
-        "latest"
-    ),
+    run: AnyRun = "latest",
     runs: RunsRoot = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Count a run's captured traffic again, compare its three ledgers, and show each device's bytes."""
+    """Count a run's captured traffic, compare its three ledgers, and show each device's bytes."""
     found = resolve(run, runs)
     counted: list[tuple[Run, dict[str, Any]]] = []
     for one in found:
@@ -48,10 +46,10 @@ def traffic(
                 raise
             typer.echo(f"left out: {error}", err=True)
     if as_json:
-        typer.echo(json.dumps([what for _, what in counted], indent=2))
+        typer.echo(json.dumps([counts for _, counts in counted], indent=2))
         return
-    for one, what in counted:
-        _show(one, what)
+    for one, counts in counted:
+        _show(one, counts)
 
 
 def _count(run: Run) -> dict[str, Any]:
@@ -77,7 +75,7 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
     capture, server = counted["capture"], "the server"
     wide.print(
         f"{run.id}: {capture['records']:,} packets captured, {capture['dropped']:,} dropped, "
-        f"{q.as_bytes(capture['bytes'])} in {len(capture['files'])} file(s)"
+        f"{q.as_bytes(capture['bytes'])} in {q.as_number(len(capture['files']), 'file')}"
     )
     for problem in counted["damage"]:
         wide.print(problem)
@@ -97,8 +95,10 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
             table.add_row("", row["device"], *_cells(row, used, direction))
     wide.print(table)
     if len(counted["devices"]) > 16:
-        wide.print("(of each direction the three busiest devices and the idlest; --json has all)")
-    wide.print("(pushes that came after the last update are among these bytes)")
+        wide.print(
+            "(the three busiest devices of each direction and the least busy; --json has all)"
+        )
+    wide.print("(these bytes include pushes that arrived after the last update)")
     wide.print(_verdict(counted))
     for one in counted["differences"]:
         whose = f" of {one['device']}" if one["device"] else ""
@@ -121,8 +121,8 @@ def _verdict(counted: dict[str, Any]) -> str:
                 "counter, to the byte"
             )
         case False if only_untold(one["reason"] for one in counted["differences"]):
-            return "reconciled, but for streams of a server that was killed:"
+            return "reconciled, except for streams of a server that was killed:"
         case False:
             return "NOT reconciled:"
         case _:
-            return "not compared: the run did not get to its end"
+            return "not compared: the run did not finish"

@@ -1,7 +1,7 @@
 """Devices as containers of a Docker engine.
 
-``engine`` finds the engine and says what is wrong with it, ``image`` finds the image of this code,
-``fleet`` holds the containers of one run, and ``nodes`` makes nodes of them. ``gate`` and ``inside``
-are the two ends of starting a role by a container's own Python. ``processors`` limits a container,
-``memory`` finds out if it ran out of memory, and ``left_over`` finds what killed runs left.
+``engine`` finds the engine and explains its errors, ``image`` finds the image of this code, ``fleet``
+holds the containers of one run, and ``nodes`` makes nodes of them. ``gate`` and ``inside`` are the two
+ends of starting a role by a container's own Python. ``processors`` limits a container, ``memory`` finds
+out if it ran out of memory, and ``left_over`` finds what killed runs left.
 """

@@ -1,4 +1,4 @@
-"""The Docker engine: finding it, and saying in one sentence what is wrong with it.
+"""Find the Docker engine, and explain its errors in one sentence.
 
 The engine must be this host's, because the testbed moves network interfaces into its containers and
 its processes enter their namespaces. It must be rootful, because a rootless engine's containers are in
@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException
 from testbed.errors import HostError
 
 OLDEST_API = (1, 41)
-"""The oldest version of the API that will do: engine 20.10's."""
+"""The oldest version of the API that is enough: engine 20.10's."""
 CONNECTIONS = 32
 PATIENCE = 120
 """Seconds that a request may take: an engine that starts many containers is slow to answer."""
@@ -26,11 +26,12 @@ DISK_PER_CONTAINER = 2**20
 """Bytes to expect per container in the engine's data directory; its layer holds a few empty files."""
 DISK_LEAST = 64 * 2**20
 
-_OTHERWISE = "do without it (--set devices.runtime=namespaces)"
+_WITHOUT = "run without it (--set devices.runtime=namespaces)"
+_FREE_SPACE = "free some space (docker system prune)"
 
 
 def address() -> str:
-    """Return where the engine is looked for: $DOCKER_HOST, or Docker's own socket."""
+    """Return the engine's address: $DOCKER_HOST, or Docker's own socket."""
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
@@ -38,13 +39,13 @@ def connect() -> docker.DockerClient:
     """Connect to this host's engine.
 
     Raises:
-        HostError: there is no usable engine; the message says what to do.
+        HostError: there is no usable engine.
     """
     where = address()
     if not where.startswith("unix://"):
         raise HostError(
-            f"the Docker engine at {where} is not this host's (DOCKER_HOST): the testbed moves "
-            f"interfaces into its containers; name a local socket, unix://…, or {_OTHERWISE}"
+            f"the Docker engine at {where} (DOCKER_HOST) is not this host's, and the testbed moves "
+            f"interfaces into its containers: name a local socket, unix://…, or {_WITHOUT}"
         )
     try:
         client = docker.DockerClient(
@@ -56,8 +57,8 @@ def connect() -> docker.DockerClient:
         version = client.version()
     except (DockerException, requests.RequestException, OSError) as error:
         raise HostError(_unreachable(where, error)) from error
-    told = tuple(map(int, re.findall(r"\d+", str(version.get("ApiVersion", "0")))[:2]))
-    if told < OLDEST_API:
+    api_version = tuple(map(int, re.findall(r"\d+", str(version.get("ApiVersion", "0")))[:2]))
+    if api_version < OLDEST_API:
         raise HostError(_too_old(str(version.get("Version", "?"))))
     return client
 
@@ -76,21 +77,20 @@ def check(client: docker.DockerClient, containers: int) -> None:
             "runtime docker needs root, because it moves network interfaces into containers: run it "
             "with sudo, or as this user with --set devices.runtime=namespaces"
         )
-    told = client.info()
-    if any("rootless" in option for option in told.get("SecurityOptions") or ()):
+    info = client.info()
+    if any("rootless" in option for option in info.get("SecurityOptions") or ()):
         raise HostError(
-            f"the Docker engine at {address()} is rootless, and its containers' namespaces are not "
-            f"this host's to wire: use the system's engine, or {_OTHERWISE}"
+            f"the Docker engine at {address()} is rootless, so that the testbed cannot move interfaces "
+            f"into its containers: use the system's engine, or {_WITHOUT}"
         )
-    root = Path(told.get("DockerRootDir", "/"))
+    root = Path(info.get("DockerRootDir", "/"))
     if root.exists():
         free = shutil.disk_usage(root).free
         needed = DISK_LEAST + containers * DISK_PER_CONTAINER
         if free < needed:
             raise HostError(
-                f"the Docker engine's disk is full: {root} has {free / 2**20:.0f} MiB free and "
-                f"{containers} containers may take {needed / 2**20:.0f} MiB; free some "
-                "(docker system prune)"
+                f"the Docker engine's disk is full: {root} has {free / 2**20:.0f} MiB free, and "
+                f"{containers} containers may take {needed / 2**20:.0f} MiB: {_FREE_SPACE}"
             )
 
 
@@ -99,11 +99,11 @@ def explain(error: Exception) -> str:
     if isinstance(error, APIError):
         text = str(error.explanation or error)
         if "no space left" in text:
-            return f"the Docker engine's disk is full ({text}): free some (docker system prune)"
-        return f"the Docker engine refuses: {text}"
+            return f"the Docker engine's disk is full ({text}): {_FREE_SPACE}"
+        return f"the Docker engine refuses the request: {text}"
     return (
-        f"the Docker engine at {address()} answers no more ({_cause(error)}): see its log "
-        "(journalctl -u docker), start it again, and run `testbed clean`"
+        f"the Docker engine at {address()} no longer answers ({_cause(error)}): see its log "
+        "(journalctl -u docker), restart it, and run `testbed clean`"
     )
 
 
@@ -113,21 +113,21 @@ def _unreachable(where: str, error: Exception) -> str:
     if number in (errno.EACCES, errno.EPERM):
         return (
             f"this user may not use the Docker engine's socket {where}: run it with sudo (the group "
-            f"docker alone is not enough, as interfaces are moved), or {_OTHERWISE}"
+            f"docker is not enough, because interfaces are moved), or {_WITHOUT}"
         )
     if "is too new" in text or "client version" in text:
         found = re.search(r"Maximum supported API version is (\S+?)[\s\"')]", text)
         return _too_old(f"with API {found[1]}" if found else text)
     return (
         f"no Docker engine answers at {where} ({_cause(error)}): start it (systemctl start docker), "
-        f"install it (apt-get install docker.io), or {_OTHERWISE}"
+        f"install it (apt-get install docker.io), or {_WITHOUT}"
     )
 
 
 def _too_old(version: str) -> str:
     return (
         f"the Docker engine {version} is too old, 20.10 or newer is needed: upgrade it "
-        f"(apt-get install docker.io), or {_OTHERWISE}"
+        f"(apt-get install docker.io), or {_WITHOUT}"
     )
 
 

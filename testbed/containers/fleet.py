@@ -41,7 +41,7 @@ TAKE_DOWN_TIMEOUT = 60.0
 """Seconds that the engine has to remove a run's containers."""
 FREEZE_TIMEOUT = 20.0
 """Seconds that the engine has to freeze a container."""
-_LONGEST_LIVES = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
+_WAITS = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Container:
 
 
 class Fleet:
-    """A run's containers: makes, freezes and removes them."""
+    """The containers of a run, which it makes, freezes and removes."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class Fleet:
         Args:
             run: the run's name.
             image: id of the image.
-            command: the containers' first process; None for one that only waits.
+            command: the containers' first process; None for one that only waits for the run's end.
             mounts: paths of the host, with their paths inside, read-only.
             environment: environment variables of the command.
         """
         self._api = client.api
         self._run = run
         self._image = image
-        self._command = list(command or _LONGEST_LIVES)
+        self._command = list(command or _WAITS)
         self._environment = dict(environment or {})
         self._containers: dict[str, Container] = {}
         self._limited: dict[str, int] = {}
@@ -178,7 +178,7 @@ class Fleet:
         self._api.start(container)
         first = int(self._api.inspect_container(container)["State"]["Pid"])
         if not first:
-            raise ProcessLookupError(f"{device.name} ended as soon as it was started")
+            raise ProcessLookupError(f"the container of {device.name} ended at once")
         network = os.open(f"/proc/{first}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         return Container(container, first, network)
 
@@ -191,7 +191,7 @@ class Fleet:
         deadline = time.monotonic() + FREEZE_TIMEOUT
         while True:
             try:
-                self._asked(self._api.pause, device)
+                self._request(self._api.pause, device)
                 return
             except APIError as error:
                 if "unable to freeze" not in str(error) or time.monotonic() > deadline:
@@ -201,12 +201,12 @@ class Fleet:
     def thaw(self, device: str) -> None:
         """Unpause a container; one that is not paused just goes on."""
         with contextlib.suppress(APIError):
-            self._asked(self._api.unpause, device)
+            self._request(self._api.unpause, device)
 
     def kill(self, device: str) -> None:
         """Kill a container, paused or not, if it has not ended already."""
         with contextlib.suppress(APIError):
-            self._asked(self._api.kill, device)
+            self._request(self._api.kill, device)
 
     def ran_out_of_memory(self, device: str) -> int | None:
         """Find out if the kernel killed a process of a device for using too much memory.
@@ -225,13 +225,13 @@ class Fleet:
         except OSError:  # the container has ended with its process
             pass
         try:
-            return limit if memory.engine_tells(self._api, container.id, self._begun) else None
+            return limit if memory.engine_reports(self._api, container.id, self._begun) else None
         except (DockerException, requests.RequestException):
             return None  # the next request to the engine reports that it does not answer
 
-    def _asked(self, ask: Callable[[str], None], device: str) -> None:
+    def _request(self, send: Callable[[str], None], device: str) -> None:
         try:
-            ask(self._containers[device].id)
+            send(self._containers[device].id)
         except APIError:
             raise
         except (DockerException, requests.RequestException, OSError) as error:
@@ -249,7 +249,7 @@ class Fleet:
         except (DockerException, requests.RequestException, OSError) as error:
             return engine.explain(error)
         shutil.rmtree(FOLDERS / self._run, ignore_errors=True)
-        return f"{left} containers are left: run `testbed clean`" if left else None
+        return f"{left} containers could not be removed: run `testbed clean`" if left else None
 
     def _remove(self) -> int:
         """Wait for the engine to remove them, then remove them by force; return how many are left."""

@@ -86,7 +86,8 @@ class Gate:
             if isinstance(key.fileobj, int):
                 self._selector.unregister(key.fileobj)
                 os.close(key.fileobj)
-                yield from self._ended_outside(key.data)
+                if key.data not in self._connected:  # a connection reports the end itself
+                    yield from self._gone(key.data)
                 continue
             channel: Channel = key.fileobj  # type: ignore[assignment]
             message = channel.receive()
@@ -96,7 +97,7 @@ class Gate:
                 self._close(channel)
                 yield from self._gone(key.data)
             else:
-                yield from self._told(key.data, message.fields)
+                yield from self._events_of(key.data, message.fields)
 
     def _greeted(self, channel: Channel, message: Message | None) -> None:
         device = None if message is None else message.fields.get("device")
@@ -107,7 +108,7 @@ class Gate:
         self._connected[device] = channel
         channel.send({"load": self._load}, descriptors=[2])
 
-    def _told(self, device: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _events_of(self, device: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         match fields:
             case {"loaded": _}:
                 self._loaded.add(device)
@@ -120,15 +121,10 @@ class Gate:
                 self._ended.add(device)
                 yield {"exited": device, "status": status}
 
-    def _ended_outside(self, device: str) -> Iterator[dict[str, Any]]:
-        """Handle the end of a first process that is not connected; a connection reports it itself."""
-        if device not in self._connected:
-            yield from self._gone(device)
-
     def _too_early(self, device: str) -> str:
         limit = self._memory.get(device)
-        of = "" if limit is None else f", with {limit / 2**20:.0f} MiB of memory for all it loads"
-        return f"the container of {device} ended before its role could begin{of}"
+        memory = "" if limit is None else f"; it had {limit / 2**20:.0f} MiB of memory to load in"
+        return f"the container of {device} ended before its role began{memory}"
 
     def _gone(self, device: str) -> Iterator[dict[str, Any]]:
         self._connected.pop(device, None)

@@ -37,11 +37,10 @@ def find_image(client: docker.DockerClient, name: str, *, of_this_code: bool = T
     except ImageNotFound:
         raise HostError(f"there is no image {name}: {_remedy(name)}") from None
     if of_this_code and image.labels.get(DIGEST_LABEL) != package_digest():
-        raise HostError(f"image {name} was built from other code than this: {_remedy(name)}")
+        raise HostError(f"the image {name} was built from other code: {_remedy(name)}")
     return image
 
 
 def _remedy(name: str) -> str:
-    if name == default_image():
-        return "`make images` builds it"
-    return f"`make images IMAGE={name}` builds one of this code by that name"
+    argument = "" if name == default_image() else f" IMAGE={name}"
+    return f"build it from this code (make images{argument})"

@@ -1,4 +1,4 @@
-"""A role started by its container's own Python: ``python -m testbed.containers.inside``.
+"""Run a role by its container's own Python: ``python -m testbed.containers.inside``.
 
 This is the container's end of ``testbed.containers.gate``. Libraries are the image's own, and libraries
 and data are loaded here; everything else is as in a forked role.
@@ -23,10 +23,10 @@ def main() -> int:
     connection.connect(f"{INSIDE}/{SOCKET}")
     agent = Channel(connection)
     agent.send({"device": socket.gethostname()})
-    told = _next(agent)
+    first = _next(agent)
     for standard in (1, 2):
-        os.dup2(told.descriptors[0], standard)
-    load: dict[str, Any] = told.fields["load"]
+        os.dup2(first.descriptors[0], standard)
+    load: dict[str, Any] = first.fields["load"]
     try:
         prepared = entry_point.resolve(load["entry"])(load["arguments"])
     except Exception as error:

@@ -47,9 +47,11 @@ def folders() -> list[Path]:
     ]
 
 
-def remove_folders(of: int | None = None) -> list[str]:
-    """Remove the folders of ended runs, or only those of process ``of``; return their paths."""
-    removed = [path for path in folders() if of is None or path.match(run_names.of(of))]
+def remove_folders(process: int | None = None) -> list[str]:
+    """Remove the folders of ended runs, or only those that a process drove; return their paths."""
+    removed = [
+        path for path in folders() if process is None or path.match(run_names.pattern(process))
+    ]
     for path in removed:
         shutil.rmtree(path)
     return list(map(str, removed))

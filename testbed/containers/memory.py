@@ -1,4 +1,4 @@
-"""Finding out if the kernel killed a container's processes for using more memory than they may.
+"""Find out if the kernel killed a container's processes for using more memory than they may.
 
 Such a process dies of SIGKILL, like any other that is killed. Only its control group counts it
 separately, and the engine, which watches the group, reports it as an event.
@@ -36,7 +36,7 @@ def kills(process: int) -> int:
     raise FileNotFoundError(f"no control group of process {process} counts oom_kill")
 
 
-def engine_tells(api: docker.APIClient, container: str, since: float) -> bool:
+def engine_reports(api: docker.APIClient, container: str, since: float) -> bool:
     """Return True if the engine has seen a container run out of memory.
 
     The engine may report it a moment after the container has ended, so this waits for it.

@@ -13,10 +13,10 @@ from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device, Nodes
 
 
-def containers(
+def container_nodes(
     chosen: Mapping[str, Any], load: Mapping[str, Any], report: Channel, not_theirs: Channel
 ) -> Nodes:
-    """Make the nodes of a run.
+    """Make the nodes of a run, which have no containers yet.
 
     Args:
         chosen: ``launch``, ``image`` (its id), ``mounts`` and ``environment`` of the run's plan.
@@ -43,7 +43,7 @@ def containers(
 
 
 class _ContainerNodes:
-    """The part that is the same for forked and for started roles."""
+    """What forked and started roles have in common."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -71,9 +71,9 @@ class _ContainerNodes:
         """Return an event, with the memory limit if its process was killed for exceeding that."""
         match event:
             case {"exited": device, "status": status}:
-                asked = device in self._killed
+                killed = device in self._killed
                 self._killed.discard(device)
-                if status == -signal.SIGKILL and not asked:
+                if status == -signal.SIGKILL and not killed:
                     limit = self._fleet.ran_out_of_memory(device)
                     return event if limit is None else event | {"out_of_memory": limit}
         return event

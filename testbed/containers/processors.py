@@ -1,6 +1,6 @@
-"""Changing how many processors a running container may use, by its control group.
+"""Change how many processors a running container may use, by its control group.
 
-An engine can set a limit as well, but it cannot lift one: it takes "no limit" for "no change".
+An engine can set a limit, too, but cannot lift it: it takes "no limit" for "no change".
 """
 
 from pathlib import Path
@@ -25,16 +25,17 @@ def limit(process: int, cpus: float | None) -> None:
     quota = None if cpus is None else round(cpus * PERIOD)
     try:
         for members in entering.control_groups(process):
-            if _limited(members.parent, quota):
+            if _set_quota(members.parent, quota):
                 return
     except OSError as error:
         raise HostError(f"a container's processors cannot be limited: {error}") from error
     raise HostError(
-        "a container's processors cannot be limited: its control group has no cpu controller here"
+        "a container's processors cannot be limited: its control group has no cpu controller on this "
+        "host"
     )
 
 
-def _limited(group: Path, quota: int | None) -> bool:
+def _set_quota(group: Path, quota: int | None) -> bool:
     """Write the quota of a group of cgroup v2 or v1; return False if it has none."""
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {PERIOD}")

@@ -1,1 +1,1 @@
-"""Check what this host can do, and whether that is enough for a run."""
+"""Check what this host can do, and that it is enough for a run."""

@@ -1,4 +1,4 @@
-"""Attempts at what runs need of the kernel, each in a child process that it changes."""
+"""Try what runs need of the kernel, each in a child process, which the attempt changes."""
 
 import errno
 import os
@@ -25,10 +25,11 @@ def make_namespaces() -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise HostError(
-                "the limit on namespaces is reached (sysctl user.max_net_namespaces and its like)"
+                "the limit on namespaces is reached: raise it (sysctl user.max_net_namespaces, "
+                "user.max_pid_namespaces, …)"
             ) from error
         raise HostError(
-            f"{error}; inside another container, start it with --privileged or CAP_SYS_ADMIN"
+            f"{error}: run it as root, and a container around it with --privileged or CAP_SYS_ADMIN"
         ) from error
 
 
@@ -44,20 +45,16 @@ def open_capture() -> None:
 def missing_disciplines() -> dict[str, str]:
     from testbed.network.shaping import missing_disciplines
 
-    missing: dict[str, str] = {}
-
-    def ask() -> str:
+    def attempt() -> str:
         make_namespaces()
         return "\n".join(f"{name}\t{why}" for name, why in missing_disciplines().items())
 
-    for line in try_in_child(ask).splitlines():
-        name, _, why = line.partition("\t")
-        missing[name] = why
-    return missing
+    lines = (line.partition("\t") for line in try_in_child(attempt).splitlines())
+    return {name: why for name, _, why in lines}
 
 
 def try_in_child(attempt: Callable[[], str | None]) -> str:
-    """Run an attempt that changes its process in a child; return its text, or that of its error."""
+    """Run an attempt in a child process; return its text, or its error's."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,6 +1,7 @@
-"""Check this host's Docker engine: before a run, for ``testbed doctor`` and ``testbed clean``."""
+"""Check this host's Docker engine before a run and for ``testbed doctor``; clean up after runs."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from docker.errors import DockerException
@@ -16,10 +17,10 @@ _NOT_NEEDED = "only devices.runtime=docker needs it"
 
 
 def check(plans: list[Plan]) -> None:
-    """Check that there is a Docker engine with the image, and that it can make the runs' containers.
+    """Check that a Docker engine has the image and can make the runs' containers.
 
     Raises:
-        HostError: there is none, or it cannot; the message says what to do.
+        HostError: it has not, or cannot, or there is no engine.
     """
     section = plans[0].spec.devices
     with contextlib.closing(engine.connect()) as client:
@@ -33,55 +34,58 @@ def check(plans: list[Plan]) -> None:
         _check_limits(section, client.info())
 
 
-def _check_limits(section: DevicesSpec, told: dict[str, Any]) -> None:
-    """Check limits of processors and memory against what the engine reports of its host."""
+def _check_limits(section: DevicesSpec, host: dict[str, Any]) -> None:
+    """Check limits of processors and memory against the engine's report on its host."""
     parts = (section, *section.classes)
     cpus, memory = (max(getattr(one, key) or 0 for one in parts) for key in ("cpus", "memory"))
-    if cpus and not told.get("CpuCfsQuota"):
+    if cpus and not host.get("CpuCfsQuota"):
         raise HostError(
             "devices.cpus: this kernel cannot limit processors (it was built without "
-            "CONFIG_CFS_BANDWIDTH): take it out"
+            "CONFIG_CFS_BANDWIDTH): remove the key"
         )
-    if cpus > told["NCPU"]:
+    if cpus > host["NCPU"]:
         raise HostError(
-            f"devices.cpus: {cpus:g} is more than the {told['NCPU']} processors of this host: use "
-            "fewer, or take it out for all of them"
+            f"devices.cpus: {cpus:g} is more than the {host['NCPU']} processors of this host: use "
+            "fewer, or remove the key to allow all of them"
         )
-    if memory > told["MemTotal"]:
+    if memory > host["MemTotal"]:
         raise HostError(
             f"devices.memory: {memory / 2**30:.1f} GiB is more than the "
-            f"{told['MemTotal'] / 2**30:.1f} GiB of this host: use less, or take it out"
+            f"{host['MemTotal'] / 2**30:.1f} GiB of this host: use less, or remove the key"
         )
 
 
 def findings() -> list[Finding]:
     """Return findings about the engine, and about the image that belongs to this code."""
-    what = "Docker engine"
     try:
         client = engine.connect()
     except HostError as error:
-        return [Finding(what, "limited", str(error), _NOT_NEEDED)]
+        return [Finding("Docker engine", "limited", str(error), _NOT_NEEDED)]
     with contextlib.closing(client):
-        try:
-            version = client.version()["Version"]
+
+        def engine_found() -> str:
             engine.check(client, 0)
-            found = [Finding(what, "ok", f"{version} answers at {engine.address()}")]
-        except HostError as error:
-            found = [Finding(what, "limited", str(error), _NOT_NEEDED)]
-        name = image.default_image()
-        try:
-            made = image.find_image(client, name)
-            found.append(Finding("Docker image", "ok", f"{name} ({made.short_id}) is of this code"))
-        except HostError as error:
-            found.append(Finding("Docker image", "limited", str(error), _NOT_NEEDED))
-    return found
+            return f"{client.version()['Version']} answers at {engine.address()}"
+
+        def image_found() -> str:
+            name = image.default_image()
+            return f"{name} ({image.find_image(client, name).short_id}) has this code"
+
+        return [_found("Docker engine", engine_found), _found("Docker image", image_found)]
+
+
+def _found(what: str, examine: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, "ok", examine())
+    except HostError as error:
+        return Finding(what, "limited", str(error), _NOT_NEEDED)
 
 
 def clean() -> list[str]:
     """Remove containers and folders of runs that are over; return what was removed.
 
     Raises:
-        HostError: there is such a folder, and so perhaps containers, but no engine to ask.
+        HostError: there is such a folder, so there may be containers, and no engine answers.
     """
     try:
         with contextlib.closing(engine.connect()) as client:

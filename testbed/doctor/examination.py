@@ -1,8 +1,9 @@
-"""``testbed doctor``: what this host can do, thing by thing."""
+"""``testbed doctor``: examine everything on this host that runs depend on."""
 
 import os
 import platform
 import resource
+from typing import Literal
 
 import psutil
 
@@ -21,14 +22,21 @@ from testbed.planning import capacity, memory
 
 LARGEST_DEVICE = memory.NODE + 3 * 4 * memory.PARAMETERS["cnn"]
 """Bytes of memory assumed for a device: the CNN with AdaComp."""
+ENOUGH_WORKERS = 200
+"""The number of workers of the AdaComp paper's experiments."""
+_DISCIPLINES: tuple[tuple[str, Literal["limited", "missing"], str], ...] = (
+    ("htb", "missing", "rates and the ingress counter"),
+    ("u32", "missing", "counting the evaluator's traffic apart from the workers'"),
+    ("netem", "limited", "network.delay, network.loss and faults that corrupt packets"),
+)
+"""Modules of the kernel, with the state of a host that lacks one, and their uses."""
 
 
 def examine() -> list[Finding]:
-    """Check everything that runs depend on."""
-    root = os.geteuid() == 0
+    """Return a finding for everything that runs depend on."""
     found = [Finding("kernel", "ok", f"{platform.system()} {platform.release()}")]
     problem = try_in_child(make_namespaces)
-    how = "as root" if root else "in a user namespace"
+    how = "as root" if os.geteuid() == 0 else "in a user namespace"
     found.append(
         Finding("namespaces", "missing", problem, REMEDY)
         if problem
@@ -52,38 +60,40 @@ def examine() -> list[Finding]:
 def _capacity() -> list[Finding]:
     """Return how much there is of each resource that devices take, and for how many it is enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = psutil.virtual_memory()
-    limits = {
-        f"{soft} (may be raised to {hard})": capacity.files(),
-        "left": capacity.processes(),
-        f"of {room.total / 2**30:.1f} GiB available": capacity.memory(
-            memory.SHARED, LARGEST_DEVICE
-        ),
-        "links": capacity.addresses(),
-    }
-    found = []
-    for how, limit in limits.items():
-        workers = max(0, limit.devices - 2)
-        told = {"memory": f"{limit.room / 2**30:.1f} {how}", "open files": how}
-        text = told.get(limit.what, f"{limit.room:,.0f} {how}")
-        enough = workers >= 200
-        found.append(
-            Finding(
-                limit.what,
-                "ok" if enough else "limited",
-                f"{text}: up to {workers:,} workers",
-                "" if enough else limit.remedy,
-            )
-        )
-    least = capacity.least(limits.values())
-    fit = max(0, least.devices - 2)
-    text = f"up to {fit:,} in namespaces with the CNN and AdaComp; what ends it is {least.what}"
-    found.append(Finding("workers", "ok" if fit >= 200 else "limited", text, least.remedy))
-    return found
+    most = "without limit" if hard == resource.RLIM_INFINITY else f"to {hard}"
+    available = capacity.memory(memory.SHARED, LARGEST_DEVICE)
+    total = psutil.virtual_memory().total
+    processes, addresses = capacity.processes(), capacity.addresses()
+    amounts = [
+        (capacity.files(), f"{soft} (may be raised {most})"),
+        (processes, f"{processes.room:,.0f} left"),
+        (available, f"{available.room / 2**30:.1f} of {total / 2**30:.1f} GiB available"),
+        (addresses, f"{addresses.room:,.0f} links"),
+    ]
+    found = [
+        _room(limit.what, limit, f"{amount}: up to {_workers(limit):,} workers")
+        for limit, amount in amounts
+    ]
+    least = capacity.least(limit for limit, _ in amounts)
+    text = (
+        f"up to {_workers(least):,} in namespaces with the CNN and AdaComp, limited by {least.what}"
+    )
+    return [*found, _room("workers", least, text)]
+
+
+def _workers(limit: capacity.Limit) -> int:
+    """Return the number of workers that there is room for beside the server and the evaluator."""
+    return max(0, limit.devices - 2)
+
+
+def _room(what: str, limit: capacity.Limit, text: str) -> Finding:
+    """Return a finding that is ``ok`` if there is room for ``ENOUGH_WORKERS``."""
+    enough = _workers(limit) >= ENOUGH_WORKERS
+    return Finding(what, "ok" if enough else "limited", text, "" if enough else limit.remedy)
 
 
 def _control_groups() -> Finding:
-    places = control_group.hierarchies()
+    places = control_group.own_groups()
     group = control_group.create()
     if group is not None:
         group.remove()
@@ -93,25 +103,21 @@ def _control_groups() -> Finding:
         "control groups",
         "limited",
         f"{versions}, not writable: devices are frozen by SIGSTOP",
-        "run as root, or delegate a cgroup to this user (systemd-run --user --scope -p Delegate=yes)",
+        "run it as root, or delegate a control group to this user (systemd-run --user --scope "
+        "-p Delegate=yes)",
     )
 
 
 def _disciplines(unknown: bool) -> list[Finding]:
-    uses = {
-        "htb": ("missing", "rates and the ingress counter"),
-        "u32": ("missing", "telling the evaluator's traffic from the workers'"),
-        "netem": ("limited", "network.delay, network.loss and faults that corrupt"),
-    }
     if unknown:
         return [Finding("queueing disciplines", "missing", "unknown without namespaces", REMEDY)]
     missing = missing_disciplines()
     found = []
-    for name, (state, use) in uses.items():
+    for name, state, use in _DISCIPLINES:
         module = f"{'cls' if name == 'u32' else 'sch'}_{name}"
         if name in missing:
-            remedy = f"modprobe {module}, or a kernel built with it; it is for {use}"
-            found.append(Finding(module, state, f"absent ({missing[name]})", remedy))  # type: ignore[arg-type]
+            remedy = f"load it (modprobe {module}), or use a kernel built with it, for {use}"
+            found.append(Finding(module, state, f"missing ({missing[name]})", remedy))
         else:
-            found.append(Finding(module, "ok", f"present; for {use}"))
+            found.append(Finding(module, "ok", f"present, for {use}"))
     return found

@@ -1,4 +1,4 @@
-"""The result of one check of the doctor."""
+"""What the doctor finds."""
 
 from dataclasses import dataclass
 from typing import Literal

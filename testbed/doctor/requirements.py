@@ -1,4 +1,4 @@
-"""Checks, before anything is started, that this host can carry runs out."""
+"""Check, before anything is started, that this host can carry out runs."""
 
 import resource
 import shutil
@@ -27,10 +27,10 @@ CAPTURE_PER_UPDATE = 8_000
 
 
 def check(plans: list[Plan], directory: Path) -> None:
-    """Check, before anything is started, that this host can carry the runs out.
+    """Check that this host can carry out the runs.
 
     Raises:
-        HostError: it cannot; the message says what to do.
+        HostError: it cannot.
     """
     if plans[0].spec.engine == "emulation":
         _check_nodes(plans)
@@ -45,40 +45,40 @@ def _check_nodes(plans: list[Plan]) -> None:
     check_processes(max(len(one.links) for one in plans))
     problem = try_in_child(make_namespaces)
     if problem:
-        raise HostError(f"namespaces cannot be made here: {problem}")
+        raise HostError(f"this host cannot make namespaces: {problem}")
     if plans[0].spec.devices.runtime == "docker":
         containers.check(plans)
     if any(link.uplink.needs_netem for one in plans for link in one.links):
-        _need_netem("network.delay and network.loss", "delay and loss")
+        _check_netem("network.delay and network.loss", "delay and loss")
     _check_faults(plans)
     if any(one.spec.traffic.capture for one in plans):
         problem = try_in_child(open_capture)
         if problem:
-            raise HostError(f"packets cannot be captured here: {problem}; {WITHOUT_CAPTURE}")
+            raise HostError(f"this host cannot capture packets: {problem}; {WITHOUT_CAPTURE}")
 
 
 def _check_faults(plans: list[Plan]) -> None:
-    """Check that this host can make every fault of the runs happen."""
+    """Check that this host can carry out every fault of the runs."""
     for one in plans:
         schedule = Schedule(one.settings.faults.rules, one.settings.seed, one.settings.workers)
         kinds = {fault.kind for _, fault in schedule.faults()}
         if "corrupt" in kinds:
-            _need_netem("faults that corrupt", "them")
+            _check_netem("faults that corrupt packets", "them")
         devices = one.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         if alone and (schedule.longest_absence or one.settings.faults.server_absence is not None):
             raise HostError(
-                "a container that has started its own role is removed when that is killed, and cannot "
-                "come back: use `launch: fork`, or kill workers for good (without lasting)"
+                "devices.launch is image, and a container is removed when its role is killed, so that "
+                "it cannot be restarted: use `launch: fork`, or kill workers for good (without lasting)"
             )
 
 
-def _need_netem(what: str, these: str) -> None:
+def _check_netem(features: str, removable: str) -> None:
     missing = missing_disciplines()
     if "netem" in missing:
         raise HostError(
-            f"{what} need the kernel's network emulator, which this kernel lacks (sch_netem: "
-            f"{missing['netem']}): load or build sch_netem, or take {these} out of the experiment"
+            f"{features} need the network emulator, which this kernel lacks (sch_netem: "
+            f"{missing['netem']}): load or build sch_netem, or remove {removable} from the experiment"
         )
 
 
@@ -88,8 +88,8 @@ def _check_accelerator() -> None:
 
     if not torch.cuda.is_available():
         raise HostError(
-            "simulation.device is cuda, and torch sees no GPU here: use `simulation.device: cpu`, or "
-            "install a torch that was built for this machine's GPU"
+            "simulation.device is cuda, but torch finds no GPU on this host: use `simulation.device: "
+            "cpu`, or install a torch that was built for this host's GPU"
         )
 
 
@@ -101,8 +101,8 @@ def check_room(plans: list[Plan], directory: Path) -> None:
         each = memory.of_device(max(plans, key=lambda one: one.memory).spec)
         fit = max(0, int((available - memory.SHARED) // each) - 2)
         raise HostError(
-            f"{plans[0].settings.workers} workers need about {needed / 2**30:.1f} GiB of memory "
-            f"and {available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
+            f"{plans[0].settings.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, and "
+            f"{available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
             "(devices.workers)"
         )
     existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
@@ -110,8 +110,8 @@ def check_room(plans: list[Plan], directory: Path) -> None:
     room = sum(_room(one) for one in plans)
     if free < room:
         raise HostError(
-            f"the disk is full: {existing} has {free / 2**20:.0f} MiB free and the runs may take "
-            f"{room / 2**20:.0f} MiB; free some or use --out on another disk"
+            f"the disk is full: {existing} has {free / 2**20:.0f} MiB free, and the runs may take "
+            f"{room / 2**20:.0f} MiB: free some space, or name a folder on another disk by --out"
         )
 
 
@@ -130,8 +130,8 @@ def check_processes(devices: int) -> None:
     if limit.devices < devices:
         needed = limit.once + limit.each * devices
         raise HostError(
-            f"{devices} devices need {needed:,} processes and threads, and {limit.room:,.0f} more may "
-            f"be started here: {limit.remedy}, or use fewer workers"
+            f"{devices:,} devices need {needed:,} processes and threads, and this host allows "
+            f"{limit.room:,.0f} more: {limit.remedy}, or use fewer workers (devices.workers)"
         )
 
 
@@ -140,8 +140,8 @@ def _raise_open_files(needed: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise HostError(
-            f"so many devices need {needed} open files and this user may have {hard}: raise the "
-            "hard limit (ulimit -Hn as root, or /etc/security/limits.conf) or use fewer workers"
+            f"the run needs {needed:,} open files, and this user may have {hard:,}: "
+            f"{capacity.files().remedy}, or use fewer workers (devices.workers)"
         )
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -18,9 +18,9 @@ from pyroute2 import IPRoute
 from testbed.network.addresses import PREFIX_LENGTH, Link
 from testbed.network.star import DEVICE_INDEX, add_neighbour
 
-_BEHIND = 1000
+_LOWEST_PREFERENCE = 1000
 """Metric of a black hole, which is used only while no interface has a route."""
-_BEFORE = 100
+_BEFORE_MAIN_TABLE = 100
 """Priority of a cut's rules: before that of the main routing table."""
 
 
@@ -30,13 +30,13 @@ def set_link(link: Link, *, up: bool) -> None:
     prefix = f"{link.core_address}/{PREFIX_LENGTH}"
     with IPRoute() as core:
         if not up:
-            core.route("add", dst=prefix, type="blackhole", priority=_BEHIND)
+            core.route("add", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
             core.link("set", index=interface, state="down")
             return
         # Before the link is up: otherwise a packet on its way would make the kernel send ARP requests.
         add_neighbour(core, interface, link.device_address, link.device_mac)
         core.link("set", index=interface, state="up")
-        core.route("del", dst=prefix, type="blackhole", priority=_BEHIND)
+        core.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
 
 
 def set_cut(device: str, server: str, *, cut: bool) -> None:
@@ -50,5 +50,5 @@ def set_cut(device: str, server: str, *, cut: bool) -> None:
                 dst=destination,
                 dst_len=32,
                 action="FR_ACT_BLACKHOLE",
-                priority=_BEFORE,
+                priority=_BEFORE_MAIN_TABLE,
             )

@@ -1,4 +1,4 @@
-"""Measuring links by sending trains of packets over them, from the core's namespace.
+"""Measure links by sending trains of packets over them, from the core's namespace.
 
 Every direction that shapes something gets a train (``testbed.network.trains``): the uplink's is sent
 inside the device's namespace, the downlink's in the core. Both are seen on the core's end of the link,
@@ -38,9 +38,6 @@ DRAINING = 4.0
 LONGEST = 10.0
 """Seconds after which no further try is begun."""
 _POLL = 0.003
-_RETIRE = 0.01
-_BLOCKS = 16
-_SNAP_LENGTH = 50
 _NUMBERS = struct.Struct("!II")
 """The beginning of every datagram: the train's number and the packet's."""
 _NUMBERS_AT = 42
@@ -121,7 +118,7 @@ class _Way:
             self.shape,
             self.measured,
             self.tries,
-            failed=self.refused or (None if self.measured else "it was given up"),
+            failed=self.refused or (None if self.measured else "the probe was given up"),
             off=tuple(self.off),
             drained=self.drained,
         )

@@ -12,8 +12,6 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR = 16, 20, 24, 28
 _ERROR = 2
@@ -43,15 +41,8 @@ class Requests:
         self._messages: list[tuple[str, bytes]] = []
         self._numbers = itertools.count(1)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the socket."""
         self._socket.close()
 
     def add_veth(
@@ -115,7 +106,7 @@ class Requests:
         """Send all requests added since the last call, in order; return when all are done.
 
         Raises:
-            OSError: a request failed; says which. The requests after it are carried out anyway.
+            OSError: a request failed; the message names it. Later requests are carried out anyway.
         """
         messages, self._messages = self._messages, []
         numbered: dict[int, str] = {}

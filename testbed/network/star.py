@@ -1,4 +1,4 @@
-"""Building the star from inside the core's network namespace.
+"""Build the star from inside the core's network namespace.
 
 One netlink socket in the core makes every veth pair with the far end already in the device's
 namespace; one more per device, opened inside it, gives the far end its address and route. The requests
@@ -25,7 +25,7 @@ DEVICE_INDEX = 2
 index + i. Indices are chosen here: looking each one up by name would list all the others, and building
 the star would take time quadratic in its size."""
 
-TOLD = 50
+LINKS_PER_CHECK = 50
 """Links built between two calls of ``abandoned``."""
 
 
@@ -54,9 +54,9 @@ def build(
         abandoned: called now and then with the number of links so far; True stops the building.
     """
     apart = [link.device_address for link in links if link.device in uncounted]
-    with Requests() as core:
+    with contextlib.closing(Requests()) as core:
         for number, link in enumerate(links):
-            if number % TOLD == 0 and abandoned(number):
+            if number % LINKS_PER_CHECK == 0 and abandoned(number):
                 return
             _attach(core, link, namespaces[link.device], shaped=link.device not in counted)
     with IPRoute() as netlink:
@@ -79,7 +79,7 @@ def _attach(core: Requests, link: Link, namespace: int, *, shaped: bool) -> None
     if shaped:
         core.shape(near, packed_egress(link.downlink))
     core.carry_out()
-    with device:
+    with contextlib.closing(device):
         device.set_up(far)
         device.add_address(far, link.device_address, PREFIX_LENGTH)
         device.add_neighbour(far, link.core_address, link.core_mac)

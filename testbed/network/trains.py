@@ -1,4 +1,4 @@
-"""Trains of packets: composing them to measure one direction of a link, and computing the result.
+"""Compose trains of packets that measure one direction of a link, and compute the result.
 
 A train begins with a few small packets, which pass a full token bucket at once: the time that they take
 is the link's delay. The packets after them overrun the bucket, so that the rest leaves at the link's
@@ -147,9 +147,9 @@ def unmeasurable(shape: Shape) -> str | None:
     if shape.rate is not None and shape.rate < SLOWEST:
         return "too slow to be measured in a second"
     if shape.rate is not None and shape.rate > FASTEST:
-        return "faster than this measures: it would be the host's speed"
+        return "too fast: the measurement would be the host's speed"
     if shape.loss > HIGHEST_LOSS:
-        return f"it loses more than {HIGHEST_LOSS:.0%} of its packets"
+        return f"its loss is more than {HIGHEST_LOSS:.0%}"
     if shape.delay > LONGEST_DELAY:
         return f"its delay is longer than {LONGEST_DELAY:g} s"
     return None

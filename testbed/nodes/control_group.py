@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +49,15 @@ class ControlGroup:
 
     def _set_frozen(self, *, frozen: bool) -> None:
         if self.version == 1:
-            wanted, told = ("FROZEN" if frozen else "THAWED"), self.path / "freezer.state"
-            told.write_text(wanted)
+            wanted, state = ("FROZEN" if frozen else "THAWED"), self.path / "freezer.state"
+            state.write_text(wanted)
         else:
-            wanted, told = f"frozen {int(frozen)}", self.path / "cgroup.events"
+            wanted, state = f"frozen {int(frozen)}", self.path / "cgroup.events"
             (self.path / "cgroup.freeze").write_text(str(int(frozen)))
         deadline = time.monotonic() + 5
-        while wanted not in told.read_text():
+        while wanted not in state.read_text():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.path} did not change its frozen state within 5 s")
+                raise TimeoutError(f"{self.path} was not {'frozen' if frozen else 'thawed'} in 5 s")
             time.sleep(0.001)
 
     def remove(self) -> None:
@@ -82,41 +83,51 @@ def _remove_empty(path: Path) -> None:
             return
 
 
-def hierarchies() -> list[ControlGroup]:
-    """Return the groups below which a group that can be frozen may be made, in mount order."""
-    places = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, tail = line.partition(" - ")
-        kind, _, options = tail.split(" ", 2)
-        point = Path(fields.split(" ")[4])
-        if kind == "cgroup" and "freezer" in options.split(" ")[-1].split(","):
-            places.append(ControlGroup(point / _own("freezer"), 1))
-        elif kind == "cgroup2":
-            places.append(ControlGroup(point / _own(""), 2))
-    return places
+def own_groups(controller: str = "freezer") -> list[ControlGroup]:
+    """Return this process's groups in the hierarchies that may have a controller, in mount order.
 
-
-def with_controller(controller: str) -> list[Path]:
-    """Return this process's own groups in the hierarchies (v1 or v2) that may have a controller."""
+    Groups that can be frozen may be made below those with the freezer.
+    """
+    own: dict[str, str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
     found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, tail = line.partition(" - ")
-        kind, _, options = tail.split(" ", 2)
-        point = Path(fields.split(" ")[4])
-        if kind == "cgroup" and controller in options.split(" ")[-1].split(","):
-            found.append(point / _own(controller))
-        elif kind == "cgroup2":
-            found.append(point / _own(""))
+    for mount in mounts():
+        if controller in mount.controllers:
+            found.append(ControlGroup(mount.point / own.get(controller, ""), 1))
+        elif mount.version == 2:
+            found.append(ControlGroup(mount.point / own.get("", ""), 2))
     return found
 
 
-def _own(controller: str) -> str:
-    """Return this process's group in a hierarchy, relative to where the hierarchy is mounted."""
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            return path.lstrip("/")
-    return ""
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted cgroup hierarchy.
+
+    Attributes:
+        root: the group that is mounted, as /proc names it.
+        point: the folder where it is mounted.
+        version: 1 or 2.
+        controllers: the mount's options, among them the controllers of v1; of v2 only "".
+    """
+
+    root: str
+    point: Path
+    version: int
+    controllers: Sequence[str]
+
+
+def mounts() -> Iterator[Mount]:
+    """Yield the hierarchies that this process sees, in mount order."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, tail = line.partition(" - ")
+        kind, _, options = tail.split(" ", 2)
+        root, point = fields.split(" ")[3:5]
+        if kind == "cgroup":
+            yield Mount(root, Path(point), 1, options.split(" ")[-1].split(","))
+        elif kind == "cgroup2":
+            yield Mount(root, Path(point), 2, ("",))
 
 
 def create(name: str | None = None) -> ControlGroup | None:
@@ -126,7 +137,7 @@ def create(name: str | None = None) -> ControlGroup | None:
         name: the run's name, of ``run_names``; None for a new one.
     """
     name = name or run_names.new()
-    for place in hierarchies():
+    for place in own_groups():
         group = ControlGroup(place.path / name, place.version)
         with contextlib.suppress(OSError):
             group.path.mkdir()
@@ -137,19 +148,19 @@ def create(name: str | None = None) -> ControlGroup | None:
     return None
 
 
-def of(process: int) -> list[ControlGroup]:
+def made_by(process: int) -> list[ControlGroup]:
     """Return the groups that a process has made for its runs, even if it has ended."""
     return [
         ControlGroup(path, place.version)
-        for place in hierarchies()
-        for path in sorted(place.path.glob(f"{run_names.of(process)}/"))
+        for place in own_groups()
+        for path in sorted(place.path.glob(f"{run_names.pattern(process)}/"))
     ]
 
 
 def left_over() -> list[ControlGroup]:
     """Return the groups of ended runs: they are empty and the process that made them has ended."""
     found = []
-    for place in hierarchies():
+    for place in own_groups():
         for path in sorted(place.path.glob(f"{run_names.PREFIX}*/")):
             members = [*path.glob("cgroup.procs"), *path.glob("*/cgroup.procs")]
             if run_names.is_over(path.name) and not any(

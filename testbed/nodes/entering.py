@@ -1,4 +1,4 @@
-"""Making a process part of a container that an engine made, as the engine's exec does.
+"""Make a process part of a container that an engine made, as the engine's exec does.
 
 The container's first process gives its namespaces, control groups and user. The pid namespace is set
 before the fork, by the forking process: only the children of a process enter one.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.nodes import linux
+from testbed.nodes.control_group import mounts
 
 _NAMESPACES = {
     "net": linux.CLONE_NEWNET,
@@ -54,18 +55,13 @@ def control_groups(process: int) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         groups |= dict.fromkeys(controllers.split(","), path)
     done = set()
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, tail = line.partition(" - ")
-        kind, _, options = tail.split(" ", 2)
-        root, point = fields.split(" ")[3:5]
-        named = options.split(" ")[-1].split(",")
-        names = {"cgroup": named, "cgroup2": [""]}.get(kind, [])
-        for name in names:
-            group = groups.get(name)
-            if group is None or point in done or not group.startswith(root):
+    for mount in mounts():
+        for controller in mount.controllers:
+            group = groups.get(controller)
+            if group is None or mount.point in done or not group.startswith(mount.root):
                 continue
-            done.add(point)
-            yield Path(point, group.removeprefix(root).lstrip("/"), "cgroup.procs")
+            done.add(mount.point)
+            yield mount.point / group.removeprefix(mount.root).lstrip("/") / "cgroup.procs"
 
 
 def _ids(process: int, which: str) -> int:

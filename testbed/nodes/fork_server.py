@@ -17,6 +17,7 @@ Trap: a forked child has only the forking thread. Nothing imported or run before
 leave a lock held by another thread; the warm-up therefore runs with one compute thread.
 """
 
+import contextlib
 import errno
 import gc
 import os
@@ -65,21 +66,21 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     control.send({"loaded": True})
 
     children: dict[int, str] = {}
-    with selectors.DefaultSelector() as selector, Deaths() as deaths:
+    with selectors.DefaultSelector() as selector, contextlib.closing(Deaths()) as deaths:
         selector.register(control, selectors.EVENT_READ)
         selector.register(deaths, selectors.EVENT_READ)
         own = (selector.fileno(), own_pids, control.fileno())
 
         def forget() -> None:
             """Release, in a forked node, what belongs to the fork server only."""
-            deaths.forget()
+            deaths.close()
             for fd in own:
                 os.close(fd)
 
         while True:
             for key, _ in selector.select():
                 if key.fileobj is deaths:
-                    _tell(control, children, deaths.read())
+                    _report_ended(control, children, deaths.read())
                     continue
                 message = control.receive()
                 if message is None:
@@ -99,7 +100,9 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                             os.kill(pid, int(message.fields["signal"]))
 
 
-def _tell(control: Channel, children: dict[int, str], deaths: Iterable[tuple[int, int]]) -> None:
+def _report_ended(
+    control: Channel, children: dict[int, str], deaths: Iterable[tuple[int, int]]
+) -> None:
     """Report the nodes that have ended and remove them from ``children``."""
     for pid, status in deaths:
         if pid in children:  # others are orphans that the kernel has made children of this process

@@ -1,4 +1,4 @@
-"""Starting a fork server, and the messages to it."""
+"""Start a fork server, and send messages to it."""
 
 import os
 import signal
@@ -20,14 +20,14 @@ class ForkServer:
     """
 
     def __init__(
-        self, load: Mapping[str, Any], report: Channel, not_its: Channel, *, apart: bool
+        self, load: Mapping[str, Any], report: Channel, own: Channel, *, apart: bool
     ) -> None:
         """Fork the server; the calling process must have one thread.
 
         Args:
             load: ``entry``, a "module:function" that makes the ``Role`` from ``arguments``.
             report: the channel on which roles report.
-            not_its: the caller's own channel, closed in the server so that it ends with the caller.
+            own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
         """
         self.channel, theirs = Channel.pair()
@@ -42,7 +42,7 @@ class ForkServer:
         try:
             linux.die_with_parent(signal.SIGKILL, parent)
             self.channel.close()
-            not_its.close()
+            own.close()
             linux.unshare(linux.CLONE_NEWNS)
             fork_server.serve(
                 theirs, report, lambda: entry_point.resolve(load["entry"])(load["arguments"])

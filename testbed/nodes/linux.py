@@ -87,28 +87,31 @@ def inside_network(namespace: int) -> Iterator[None]:
 
     Only the calling thread moves.
     """
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _away_from_home():
         setns(namespace, CLONE_NEWNET)
-        try:
-            yield
-        finally:
-            setns(home, CLONE_NEWNET)
-    finally:
-        os.close(home)
+        yield
 
 
 def new_network() -> int:
     """Make a network namespace and return its descriptor; the caller stays in its own."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _away_from_home():
         unshare(CLONE_NEWNET)
-        try:
-            return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            setns(home, CLONE_NEWNET)
+        return _own_network()
+
+
+@contextmanager
+def _away_from_home() -> Iterator[None]:
+    """Bring this thread back into its network namespace after the body."""
+    home = _own_network()
+    try:
+        yield
     finally:
+        setns(home, CLONE_NEWNET)
         os.close(home)
+
+
+def _own_network() -> int:
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def set_sysctl(name: str, value: str) -> None:

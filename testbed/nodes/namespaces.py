@@ -11,7 +11,7 @@ from testbed.nodes import control_group, linux
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
 
-TOLD = 100
+NODES_PER_CHECK = 100
 """Nodes made between two calls of ``abandoned``."""
 
 
@@ -39,7 +39,7 @@ class NamespaceNodes:
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         for number, device in enumerate(devices):
-            if number % TOLD == 0 and abandoned(number):
+            if number % NODES_PER_CHECK == 0 and abandoned(number):
                 return
             self._networks[device.name] = linux.new_network()
 
@@ -73,8 +73,8 @@ class NamespaceNodes:
 
     def limit(self, device: str, cpus: float | None) -> None:
         raise HostError(
-            "processors are limited by a container engine: use devices.runtime docker, or slow the "
-            "device down by a factor"
+            "only a container engine limits processors: use devices.runtime docker, or slow the device "
+            "down by a factor"
         )
 
     def take_down(self) -> str | None:

@@ -1,7 +1,7 @@
 """The name of a run on its host: of its control group, its folder and its containers.
 
-It contains the id of the process that drives the run, so that what a killed run left can be told from
-what a live run uses, without keeping a list.
+It contains the id of the process that drives the run. So what a killed run left can be distinguished
+from what a live run uses, without keeping a list.
 """
 
 import os
@@ -17,8 +17,8 @@ def new() -> str:
     return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def of(process: int) -> str:
-    """Return a glob pattern of the names of runs that a process drives."""
+def pattern(process: int) -> str:
+    """Return a glob pattern that matches the names of runs that a process drives."""
     return f"{PREFIX}{process}-*"
 
 

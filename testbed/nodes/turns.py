@@ -42,28 +42,31 @@ class Turns:
             most: the largest number of turns: a token is one byte, and 278 fill a socket's buffer.
         """
         self._locks = os.memfd_create("turns")
-        self._tokens, self._given = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._tokens, self._returned = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._count(most)
         os.ftruncate(self._locks, _WHEN.size * self.count)
         # The kernel's own timeout: Python's would poll, and a poll wakes every waiter.
         timeout = struct.pack("ll", int(LOOK_AROUND), int(LOOK_AROUND % 1 * 1e6))
         self._tokens.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
         for turn in range(self.count):
-            self._given.send(bytes((turn,)))
+            self._returned.send(bytes((turn,)))
 
     @classmethod
     def handed(cls, descriptors: Sequence[int]) -> Self:
         """Return the turns whose ``descriptors`` another process on this host has sent."""
         turns = cls.__new__(cls)
-        turns._locks, tokens, given = descriptors
-        turns._tokens, turns._given = socket.socket(fileno=tokens), socket.socket(fileno=given)
+        turns._locks, tokens, returned = descriptors
+        turns._tokens, turns._returned = (
+            socket.socket(fileno=tokens),
+            socket.socket(fileno=returned),
+        )
         turns._count(200)
         return turns
 
     @property
     def descriptors(self) -> Sequence[int]:
         """The descriptors that another process needs to use the turns, too."""
-        return self._locks, self._tokens.fileno(), self._given.fileno()
+        return self._locks, self._tokens.fileno(), self._returned.fileno()
 
     def _count(self, most: int) -> None:
         self._processors = sorted(os.sched_getaffinity(0))[:most]
@@ -87,7 +90,7 @@ class Turns:
             if turn is not None:
                 os.pwrite(self._locks, _WHEN.pack(time.monotonic()), _WHEN.size * turn)
                 fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, turn)
-                self._given.send(bytes((turn,)))
+                self._returned.send(bytes((turn,)))
 
     def _acquire(self) -> int | None:
         deadline = time.monotonic() + self._patience

@@ -1,8 +1,8 @@
 """The number of devices that this host has room for, and the resource that limits it.
 
-Each resource is checked before anything is started: memory, the descriptors that one process may have,
-processes. No other limit is known but addresses, at 32,768 links; the kernel's neighbour tables are
-none, because their entries are permanent and not counted.
+The resources are memory, the descriptors that one process may have, processes, and addresses, of which
+there are 32,768 links. The kernel's neighbour tables are no limit, because their entries are permanent
+and not counted.
 """
 
 import os
@@ -78,8 +78,8 @@ def processes() -> Limit:
 
 def _of_groups() -> Iterable[tuple[int, Path]]:
     """Yield how many more processes this process's control group, and each above it, allows."""
-    for folder in control_group.with_controller("pids"):
-        for path in (folder, *folder.parents):
+    for group in control_group.own_groups("pids"):
+        for path in (group.path, *group.path.parents):
             try:
                 most, now = ((path / f"pids.{name}").read_text() for name in ("max", "current"))
             except OSError:  # the root of the hierarchy has no limit

@@ -21,7 +21,7 @@ def check_data(one: Plan) -> None:
         if settings.timing.clock == "virtual" and not takes_time:
             where = f"devices.classes.{i}" if settings.classes else "clock"
             raise SpecError(
-                f"{where}: nothing takes any time (the trace holds only zeros), and the virtual clock "
-                "would stand still: give computing or waiting a duration"
+                f"{where}: nothing takes any time (the trace holds only zeros), so the virtual clock "
+                "would never advance: give computing or waiting a duration"
             )
     images.check(one)

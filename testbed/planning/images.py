@@ -65,8 +65,8 @@ def check(plan: Plan) -> None:
     worker, fewest = int(images.argmin()), int(images.min())
     if fewest < settings.training.batch_size:
         raise SpecError(
-            f"dataset {settings.data.dataset}: {int(images.sum())} training images among {len(images)} "
-            f"workers are {fewest} for worker {worker}, fewer than a mini-batch of "
-            f"{settings.training.batch_size}; use fewer workers (devices.workers), a smaller "
+            f"dataset {settings.data.dataset}: of {int(images.sum()):,} training images for "
+            f"{len(images):,} workers, worker {worker} has {fewest}, fewer than a mini-batch of "
+            f"{settings.training.batch_size}: use fewer workers (devices.workers), a smaller "
             "training.batch_size, or another partition"
         )

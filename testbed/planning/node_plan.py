@@ -6,7 +6,7 @@ from typing import Any
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
 from testbed.learning.data import sources
-from testbed.network.addresses import Link
+from testbed.network.addresses import Link, Shape
 from testbed.planning import probed_links
 from testbed.planning.plan import Plan
 
@@ -68,15 +68,15 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         directory: the folder for the capture's files.
     """
 
-    def shape(of: Any) -> dict[str, Any]:
-        return {"rate": of.rate, "delay": of.delay, "loss": of.loss}
+    def shape_fields(shape: Shape) -> dict[str, Any]:
+        return {"rate": shape.rate, "delay": shape.delay, "loss": shape.loss}
 
-    def told(link: Link) -> dict[str, Any]:
+    def link_fields(link: Link) -> dict[str, Any]:
         return {
             "device": link.device,
             "index": link.index,
-            "uplink": shape(link.uplink),
-            "downlink": shape(link.downlink),
+            "uplink": shape_fields(link.uplink),
+            "downlink": shape_fields(link.downlink),
         }
 
     return {
@@ -85,8 +85,8 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "counted": plan.counted,
         "uncounted": [EVALUATOR_NAME],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "links": [told(link) for link in plan.links],
-        "probe": [told(link) for link in probed_links.sample(plan)],
+        "links": [link_fields(link) for link in plan.links],
+        "probe": [link_fields(link) for link in probed_links.sample(plan)],
     }
 
 

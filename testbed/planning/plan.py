@@ -89,29 +89,31 @@ def plan(spec: Spec) -> list[Plan]:
     """
     if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
         raise SpecError(
-            f"devices.workers: {spec.devices.workers} is more than the {MOST_LINKS - 2} that one "
-            "host's address plan has links for; use fewer"
+            f"devices.workers: {spec.devices.workers:,} is more than the {MOST_LINKS - 2:,} for which "
+            "the address plan has links: use fewer"
         )
     return [_plan_one(run, label) for label, run in spec.runs().items()]
 
 
-def _shapes(spec: Spec, of: DeviceClassSpec | None) -> tuple[Shape, Shape]:
+def _shapes(spec: Spec, section: DeviceClassSpec | None) -> tuple[Shape, Shape]:
     """Return uplink and downlink of a class's devices; of all devices without classes."""
     # Under the virtual clock a message's time is computed, and the real links are not shaped.
     if spec.clock == "virtual":
         return Shape(), Shape()
     uplink, downlink, delay, loss = (
-        getattr(spec.network, key) if of is None else of.of(key, getattr(spec.network, key))
+        getattr(spec.network, key)
+        if section is None
+        else section.of(key, getattr(spec.network, key))
         for key in ("uplink", "downlink", "delay", "loss")
     )
     return Shape(uplink, delay, loss), Shape(downlink)
 
 
-def _device(spec: Spec, of: DeviceClassSpec | None) -> DeviceSettings:
+def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
     """Return the roles' settings of a class's devices; of all devices without classes."""
 
     def own(key: str, general: Any) -> Any:
-        return general if of is None else of.of(key, general)
+        return general if section is None else section.of(key, general)
 
     network = spec.network
     return DeviceSettings(

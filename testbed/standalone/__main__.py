@@ -30,7 +30,7 @@ def main() -> int:
     try:
         admitted = join(options.server, options.role, secret)
     except SuperfluousError as error:
-        say(f"{error}; it waits until the others are done")
+        say(f"{error}; it waits until the run is over")
         ready()
         stand_by(options.server)
         return 0
@@ -43,25 +43,23 @@ def main() -> int:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m testbed.standalone",
-        description="One role of an experiment, started without an orchestrator. All roles need the "
-        "same secret in TESTBED_SECRET, and the dataset in the same place.",
+        description="Run one role of an experiment without an orchestrator. All roles need the same "
+        "secret in TESTBED_SECRET, and the dataset in the same place.",
     )
     roles = parser.add_subparsers(dest="role", required=True)
     server = roles.add_parser(
-        "server", help="admit the others, serve parameters, write the results"
+        "server", help="admit the other roles, serve parameters, write the results"
     )
     server.add_argument("experiment", type=Path, help="the experiment file")
     server.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder of the results"
+        "--results", type=Path, default=Path("results"), help="the folder of the results"
     )
-    others = [roles.add_parser("evaluator", help="measure the accuracy while the others train")]
-    others.append(roles.add_parser("worker", help="train"))
-    for other in others:
-        other.add_argument("--server", default="localhost", help="where the server is")
-    for one in (server, *others):
-        one.add_argument(
-            "--ready", type=Path, help="a file to make when it is ready, for health checks"
-        )
+    evaluator = roles.add_parser("evaluator", help="measure the accuracy while the workers train")
+    worker = roles.add_parser("worker", help="compute gradients")
+    for role in (evaluator, worker):
+        role.add_argument("--server", default="localhost", help="the server's name or address")
+    for role in (server, evaluator, worker):
+        role.add_argument("--ready", type=Path, help="a file to make once ready, for health checks")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The output of the server's process: it turns the roles' reports into lines for people and results.
+"""Turn the roles' reports into the output of the server's process: lines for people, and results.
 
 The reports are those that an orchestrator reads (``testbed.orchestrator.run``), and the results have
 the same names and units. Wire bytes are missing, because no traffic is captured.
@@ -57,8 +57,8 @@ def make_directory(results: Path, plan: Plan) -> Path:
 
 def _unwritable(directory: Path, error: OSError) -> RunError:
     return RunError(
-        f"results cannot be written to {directory} ({error.strerror}): free some room there, or name "
-        "a folder that this user may write to by --results"
+        f"results cannot be written to {directory} ({error.strerror}): free some space there, or name "
+        "another folder by --results"
     )
 
 
@@ -121,7 +121,7 @@ class Account:
                     self.failure = f"{_unwritable(self.directory, error)}"
                 else:
                     traceback.print_exc()
-                    self.failure = f"the results: {type(error).__name__}: {error}"
+                    self.failure = f"results cannot be written: {type(error).__name__}: {error}"
                 failed()
 
     def close(self, ended: str | None) -> dict[str, Any]:
@@ -139,9 +139,9 @@ class Account:
         if ended is not None or outcome.updates < wanted or self._due:
             outcome.ended = ended or "failed"
             outcome.reason = self._complaint or (
-                f"{len(self._due)} evaluations are missing: the evaluator went away"
+                f"{len(self._due)} evaluations are missing: the evaluator left"
                 if outcome.updates == wanted
-                else f"it ended after {outcome.updates:,} of {wanted:,} updates"
+                else f"the run ended after {outcome.updates:,} of {wanted:,} updates"
             )
         else:
             outcome.ended = "completed"
@@ -206,8 +206,8 @@ class Account:
         match message.fields:
             case {"left_out": version, "reason": reason}:
                 self._due.pop(version, None)
-                if told := self._left_out.add(version, reason):
-                    self._say(f"warning: {told}")
+                if warning := self._left_out.add(version, reason):
+                    self._say(f"warning: {warning}")
             case {"suspected": number, "silent": silent, "time": when}:
                 level, text = self._outcome.suspects(silent, when)
                 self._say(f"{level}: {self._name(number)}: {text}")

@@ -89,7 +89,7 @@ class Admission:
             while missing := self._missing():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise RunError(f"no {missing} came within {seconds:g} s: start one")
+                    raise RunError(f"no {missing} connected within {seconds:g} s: start one")
                 # A short wait, so that signals are handled.
                 self._changed.wait(min(left, 0.5))
 
@@ -138,7 +138,7 @@ class Admission:
                 if self._listener.fileno() < 0:
                     return
                 if error.errno in EXHAUSTED:
-                    self._rest(f"{error.strerror}", told=exhausted)
+                    self._rest(f"{error.strerror}", reported=exhausted)
                     exhausted = True
                 continue
             try:
@@ -151,14 +151,16 @@ class Admission:
                 with self._changed:
                     self._strangers.pop(connection, None)
                 connection.close()
-                self._rest(f"{error}", told=exhausted)
+                self._rest(f"{error}", reported=exhausted)
                 exhausted = True
 
-    def _rest(self, why: str, *, told: bool) -> None:
+    def _rest(self, why: str, *, reported: bool) -> None:
         """Pause accepting: the kernel offers a connection that was not accepted again and again."""
-        if not told:
-            text = f"no device can be admitted for now ({why}); it is tried again every {REST:g} s"
-            self._tell(text, None)
+        if not reported:
+            self._report_event(
+                f"no device can be admitted for now ({why}): the server retries every {REST:g} s",
+                None,
+            )
         time.sleep(REST)
 
     def _receive_stranger(self, connection: socket.socket, address: str) -> None:
@@ -176,11 +178,11 @@ class Admission:
             del self._strangers[oldest]
             with contextlib.suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)  # which ends its thread
-            told, self._crowded = self._crowded, True
-        if not told:
-            self._tell(
-                f"more than {STRANGERS} connections at once have not said who they are, most of them "
-                f"from {crowd}: the oldest are closed",
+            reported, self._crowded = self._crowded, True
+        if not reported:
+            self._report_event(
+                f"more than {STRANGERS} connections at once have not proved that they know the secret, "
+                f"most of them from {crowd}: the oldest are closed",
                 None,
             )
 
@@ -201,10 +203,10 @@ class Admission:
             with self._changed:
                 expected = number is None and connection not in self._strangers
             if not expected:  # a connection closed to limit their number breaks off here
-                self._tell(f"connection from {address} closed: {error}", number)
+                self._report_event(f"connection from {address} closed: {error}", number)
         except OSError as error:
             if number is not None:
-                self._tell(f"connection from {address} broke: {error}", number)
+                self._report_event(f"connection from {address} broke: {error}", number)
         finally:
             with self._changed:
                 self._strangers.pop(connection, None)
@@ -234,8 +236,8 @@ class Admission:
             raise MessageError("a device with another secret")
         number = self._take_number(connection, role)
         if number is None:
-            all_taken = f"there are {self._workers} workers already, as devices.workers says"
-            taken = all_taken if role == "worker" else "there is an evaluator already"
+            all_taken = f"the run has all its {self._workers} workers (devices.workers)"
+            taken = all_taken if role == "worker" else "the run has an evaluator"
             messages.send(connection, refused=taken, superfluous=True)
             return None
         body = json.dumps(
@@ -258,8 +260,8 @@ class Admission:
 
     def _attend(self, connection: socket.socket, number: int) -> None:
         """Handle a device's messages until it closes the connection."""
-        while (said := messages.receive(connection, _REPORT)) is not None:
-            match said:
+        while (fields := messages.receive(connection, _REPORT)) is not None:
+            match fields:
                 case {"ready": True}:
                     with self._changed:
                         self._ready[number] = connection
@@ -272,7 +274,7 @@ class Admission:
                     found = self._evaluation(version, accuracy, loss)
                     self._report.send(found)
                 case {"complaint": str(text)}:
-                    self._tell(text[:1000], number, "error")
+                    self._report_event(text[:1000], number, "error")
                 case {"done": True}:
                     with self._changed:
                         self._evaluated = self._evaluated or number == self._workers
@@ -288,17 +290,17 @@ class Admission:
         """
         updates = self._settings.training.updates
         if type(version) is not int or not 0 <= version <= updates:
-            raise MessageError(f"an evaluation of a version that is none of 0 to {updates:,}")
+            raise MessageError(f"an evaluation of a version that is not from 0 to {updates:,}")
         what = f"an evaluation of version {version:,} with"
         # A comparison works for an integer of any size, and is false for a NaN.
         if not _is_number(accuracy) or not 0 <= accuracy <= 100:
-            raise MessageError(f"{what} an accuracy that is no number from 0 to 100")
+            raise MessageError(f"{what} an accuracy that is not from 0 to 100")
         # The loss of a diverged model is not finite; every such loss is reported as NaN.
         if not _is_number(loss) or (isinstance(loss, int) and abs(loss) > LARGEST_LOSS):
-            raise MessageError(f"{what} a loss that is no number")
+            raise MessageError(f"{what} a loss that is not a number")
         finite = float(loss) if math.isfinite(loss) else math.nan
         return {"evaluated": version, "accuracy": accuracy, "loss": finite}
 
-    def _tell(self, text: str, number: int | None, level: str = "warning") -> None:
+    def _report_event(self, text: str, number: int | None, level: str = "warning") -> None:
         with contextlib.suppress(OSError):  # the run is over, and the channel is closed
             self._report.send({"event": text, "level": level, "number": number})

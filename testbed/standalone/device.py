@@ -1,4 +1,4 @@
-"""A worker or the evaluator: it joins the server, loads, takes part, and ends when told to."""
+"""A worker or the evaluator: it joins the server, loads, takes part, and ends with the run."""
 
 import contextlib
 import socket
@@ -56,7 +56,10 @@ def join(server: str, role: str, secret: bytes, patience: float = PATIENCE) -> A
         return _handshake(connection, server, role, secret)
     except (OSError, MessageError) as error:
         connection.close()
-        raise RunError(f"what answers at {server}:{messages.PORT} is no server: {error}") from error
+        raise RunError(
+            f"{server}:{messages.PORT} does not answer as a server of the testbed does ({error}): name "
+            "the server by --server"
+        ) from error
     except RunError:
         connection.close()
         raise
@@ -82,8 +85,8 @@ def stand_by(server: str) -> None:
 
 
 def _handshake(connection: socket.socket, server: str, role: str, secret: bytes) -> Admitted:
-    told = messages.receive(connection) or {}
-    theirs, mine = messages.challenge_of(told.get("challenge")), messages.challenge()
+    greeting = messages.receive(connection) or {}
+    theirs, mine = messages.challenge_of(greeting.get("challenge")), messages.challenge()
     proof = messages.device_proof(secret, theirs, mine, role)
     messages.send(connection, role=role, challenge=mine.hex(), proof=proof)
     answer = messages.receive(connection) or {}
@@ -93,17 +96,21 @@ def _handshake(connection: socket.socket, server: str, role: str, secret: bytes)
     body = _text(answer, "admitted")
     expected = messages.server_proof(secret, theirs, mine, body)
     if not messages.equal(answer.get("proof"), expected):
-        raise RunError(f"the server at {server} was started with another TESTBED_SECRET")
-    said = messages.parse(body)
-    session = messages.challenge_of(said.get("session"))
+        raise RunError(
+            f"the server at {server} was started with another TESTBED_SECRET: use one for all roles"
+        )
+    admission = messages.parse(body)
+    session = messages.challenge_of(admission.get("session"))
     try:
-        settings = Settings.from_json(said["settings"])
+        settings = Settings.from_json(admission["settings"])
     except (KeyError, TypeError) as error:
-        raise RunError(f"the server at {server} runs another version of the testbed") from error
+        raise RunError(
+            f"the server at {server} runs another version of the testbed: use one for all roles"
+        ) from error
     secret_of_run = messages.greeting_secret(secret, session)
     network = replace(settings.network, server_address=server, secret=secret_of_run)
     connection.settimeout(None)
-    return Admitted(connection, said["number"], replace(settings, network=network))
+    return Admitted(connection, admission["number"], replace(settings, network=network))
 
 
 def _text(fields: dict[str, Any], key: str) -> str:
@@ -123,7 +130,7 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
         The role's exit status.
 
     Raises:
-        RunError: the server went away before training began.
+        RunError: the server ended before training began.
         TestbedError: the dataset is missing.
     """
     # Imported here: torch takes seconds, and a device that is refused does not need it.
@@ -135,7 +142,7 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
     ready()
     messages.send(connection, ready=True)
     if (messages.receive(connection) or {}).get("go") is not True:
-        raise RunError("the server went away before training began; see what it says")
+        raise RunError("the server ended before training began: see its output")
     ours, report = Channel.pair()
     forward = threading.Thread(target=_forward, args=(ours, connection))
     forward.start()

@@ -8,6 +8,8 @@ from testbed.experiment.load import load
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan, plan
 
+_WITHOUT = "a run without an orchestrator"
+
 
 def read(path: Path, secret: str) -> Plan:
     """Read an experiment file that has one run, by the wall clock, with a server.
@@ -24,8 +26,8 @@ def read(path: Path, secret: str) -> Plan:
     (one,) = plan(spec)
     if not one.served:
         raise SpecError(
-            f"{path}: algorithms: {one.label} has no server, and roles that are started one by one "
-            "need one: use an algorithm with a server, or `testbed run`"
+            f"{path}: algorithms: {one.label} has no server, which runs without an orchestrator need: "
+            "use an algorithm with a server, or `testbed run`"
         )
     # Devices resolve the server's name themselves; processors are limited where they are started.
     settings = replace(
@@ -40,29 +42,30 @@ def _beyond(spec: Spec) -> list[str]:
     """Return a message for each requested feature that is not supported here."""
     problems = []
     if spec.engine == "simulation":
-        problems.append("engine: nothing is simulated here: use `testbed simulate`")
+        problems.append(f"engine: {_WITHOUT} cannot simulate: use `testbed simulate`")
     elif spec.clock == "virtual":
-        problems.append("clock: only the wall clock is known here: use `testbed run`")
+        problems.append(f"clock: {_WITHOUT} has only the wall clock: use `testbed run`")
     if len(spec.algorithms) > 1:
         problems.append(
-            f"algorithms: {len(spec.algorithms)} are named, and one is carried out at a time: leave one"
+            f"algorithms: {_WITHOUT} has one algorithm, and the file names {len(spec.algorithms)}: "
+            "keep one, or use `testbed run`"
         )
     network = spec.network
     shaped = ("uplink", "downlink", "delay", "loss")
     if asked := [key for key in shaped if getattr(network, key)]:
         problems.append(
-            f"network.{asked[0]}: links are not shaped here: take it out, or use `testbed run`"
+            f"network.{asked[0]}: {_WITHOUT} does not shape links: remove the key, or use `testbed run`"
         )
     devices = spec.devices
     limits = ("cpus", "memory")
     if any(getattr(one, key) for one in (devices, *devices.classes) for key in limits):
         problems.append(
-            "devices: whoever starts the roles limits them (compose: cpus, mem_limit): take cpus "
-            "and memory out, or use `testbed run`"
+            f"devices: {_WITHOUT} does not limit devices, compose does (cpus, mem_limit): remove cpus "
+            "and memory, or use `testbed run`"
         )
     if any(getattr(one, key) for one in devices.classes for key in shaped):
         problems.append(
-            "devices.classes: links are not shaped here: take rates, delay and loss out, or use "
+            f"devices.classes: {_WITHOUT} does not shape links: remove rates, delay and loss, or use "
             "`testbed run`"
         )
     return problems

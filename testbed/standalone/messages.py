@@ -41,8 +41,8 @@ def secret_of(environment: str | None) -> bytes:
     secret = (environment or "").strip().encode()
     if len(secret) < SHORTEST_SECRET:
         raise SpecError(
-            "TESTBED_SECRET must be the same secret for all roles, of "
-            f"{SHORTEST_SECRET} characters or more: export TESTBED_SECRET=$(openssl rand -hex 32)"
+            f"TESTBED_SECRET must hold a secret of {SHORTEST_SECRET} characters or more, the same for "
+            "all roles: export TESTBED_SECRET=$(openssl rand -hex 32)"
         )
     return secret
 
@@ -88,9 +88,9 @@ def _proof(secret: bytes, *parts: bytes) -> str:
     return hmac.digest(secret, text, hashlib.sha256).hex()
 
 
-def equal(one: object, other: str) -> bool:
+def equal(proof: object, expected: str) -> bool:
     """Return True if a proof is the expected one, in a time that reveals nothing about it."""
-    return isinstance(one, str) and one.isascii() and hmac.compare_digest(one, other)
+    return isinstance(proof, str) and proof.isascii() and hmac.compare_digest(proof, expected)
 
 
 def send(connection: socket.socket, **fields: object) -> None:
@@ -122,7 +122,7 @@ def receive(
         return None
     (length,) = _LENGTH.unpack(head)
     if length > largest:
-        raise MessageError(f"a message of {length} bytes, over {largest}")
+        raise MessageError(f"a message of {length:,} bytes, longer than {largest:,}")
     return parse(_exactly(connection, length, deadline))
 
 
@@ -162,6 +162,6 @@ def _exactly(connection: socket.socket, count: int, deadline: float | None) -> b
 def lost(address: str, seconds: float, error: Exception) -> RunError:
     """Make the error for a server that cannot be reached."""
     return RunError(
-        f"no server admits devices at {address}:{PORT} within {seconds:g} s ({error}): start one "
-        "(python -m testbed.standalone server), or name it by --server"
+        f"no server answered at {address}:{PORT} within {seconds:g} s ({error}): start one (python -m "
+        "testbed.standalone server), or name another by --server"
     )

@@ -61,7 +61,10 @@ def serve(
     try:
         admission = Admission(secret, session, plan.settings, writers)
     except OSError as error:
-        raise RunError(f"port {messages.PORT} cannot be listened at: {error.strerror}") from error
+        raise RunError(
+            f"the server cannot listen at port {messages.PORT} ({error.strerror}): end the process "
+            "that uses it"
+        ) from error
     ready()
     say(
         f"{plan.spec.name}: {plan.label}, {plan.settings.workers} workers, "
@@ -91,7 +94,7 @@ def serve(
 def _carry_out(
     settings: Settings, admission: Admission, writers: Channel, account: Account
 ) -> tuple[str | None, int]:
-    """Run the parameter server; return how it ended, if that is known, and an exit status for it."""
+    """Run the parameter server; return how the run ended, if that is known, and an exit status."""
     complaint = {"level": "error", "number": None}
     try:
         with _signals(), tempfile.TemporaryFile(dir=account.directory) as spill:

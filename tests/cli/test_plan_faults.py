@@ -56,7 +56,7 @@ def described_as(fault: dict[str, Any], workers: int) -> list[str]:
 )
 def test_a_rule_is_described_in_one_line(fault: dict[str, Any], line: str) -> None:
     heading, described = described_as(fault, 200)
-    assert heading == "faults: 1 rule(s)"
+    assert heading == "faults: 1 rule"
     assert described == f"  0. {line}"
 
 
@@ -65,12 +65,12 @@ def test_a_rule_is_described_in_one_line(fault: dict[str, Any], line: str) -> No
     [
         (
             "0.5,worker-1,stop-network,0.3\n1.2,worker-2,,\n2.5,worker-1,kill,0.5\n",
-            "2 of 20 workers: as its trace says, stop-network 1 time(s), freeze 1 time(s), "
-            "kill 1 time(s), for 0.3 to 0.5 s or for good",
+            "2 of 20 workers: from a trace, stop-network 1 time, freeze 1 time, "
+            "kill 1 time, for 0.3 to 0.5 s or for good",
         ),
         (
             "0.5,worker-1,,2\n1.2,worker-2,,2\n",
-            "2 of 20 workers: as its trace says, freeze 2 time(s), for 2 s",
+            "2 of 20 workers: from a trace, freeze 2 times, for 2 s",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def test_without_the_dataset_the_rest_is_shown(
     monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
     one = planned(20, dataset="mnist", partition=DIRICHLET)
     (line,) = lines(one)
-    assert line.startswith("images: dirichlet, alpha 0.5; not looked at: dataset mnist is not in ")
+    assert line.startswith("images: dirichlet, alpha 0.5; not counted: dataset mnist is not in ")
     assert as_json(one)["partition"] == DIRICHLET | {"images": None, "labels": None}
     with pytest.raises(DataError):
         check_data(one)
@@ -105,7 +105,7 @@ def test_a_worker_that_cannot_draw_a_mini_batch_is_named() -> None:
     )
     one = planned(6, devices={"workers": 6, "classes": classes}, partition="sizes")
     tiny = one.settings.class_of.index(1)
-    with pytest.raises(SpecError, match=f"are 3 for worker {tiny}, fewer than a mini-batch of 10"):
+    with pytest.raises(SpecError, match=f"worker {tiny} has 3, fewer than a mini-batch of 10"):
         check_data(one)
     with pytest.raises(SpecError, match="1442 training images cannot be split among 145 workers"):
         check_data(planned(145, partition=DIRICHLET))

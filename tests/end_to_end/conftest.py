@@ -191,7 +191,7 @@ class Started:
                     networks[name] = held
         groups = {
             path
-            for place in control_group.hierarchies()
+            for place in control_group.own_groups()
             for path in place.path.rglob(f"{run_names.PREFIX}{agent.pid}-*")
         }
         self.noted.append(Traces(processes, networks, groups, self.links_before))

@@ -109,7 +109,9 @@ def test_ctrl_c_while_the_report_of_a_run_is_written(
     command = command_with(MATPLOTLIBRC=str(settings))
     started = command.start("simulate", command.spec(), "--out", command.out)
     interrupt_once_read(started, settings)
-    assert "testbed: interrupted while the report was written; the runs are whole" in started.said
+    assert (
+        "testbed: interrupted while the report was written; the runs are complete" in started.said
+    )
 
 
 @pytest.mark.parametrize("what", ["report", "show"])

@@ -140,4 +140,4 @@ def test_doctor_gives_a_remedy_for_every_problem(command: CommandLine) -> None:
     missing = [name for name, finding in findings.items() if finding["state"] == "missing"]
     assert result.returncode == bool(missing)
     for finding in findings.values():
-        assert finding["state"] == "ok" or finding["remedy"]
+        assert (finding["state"] == "ok") == (not finding["remedy"])

@@ -152,7 +152,7 @@ def test_a_probe_that_is_given_up_returns_at_once() -> None:
     def body() -> None:
         links, namespaces = built((Shape(MBIT), Shape()))
         (one,) = probe(links, namespaces, lambda: True)
-        assert (one.failed, one.measured) == ("it was given up", None)
+        assert (one.failed, one.measured) == ("the probe was given up", None)
 
     isolated(body)
 

@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def _without_numbers(message: bytes) -> tuple[int, bytes]:
 @pytest.mark.parametrize("what", _SAME)
 def test_requests_are_packed_as_by_pyroute2(what: str) -> None:
     ours, theirs = _SAME[what]
-    with Requests() as requests, IPBatch() as batch:
+    with closing(Requests()) as requests, IPBatch() as batch:
         ours(requests)
         theirs(batch)
         packed, expected = [message for _, message in requests._messages], bytes(batch.batch)
@@ -95,7 +96,7 @@ def _build() -> str:
         with inside_network(network), IPRoute() as device:
             seen[name] = _seen(device)
     failed = ""
-    with Requests() as core:
+    with closing(Requests()) as core:
         core.add_address(star.DEVICE_INDEX, links[0].core_address, 31)  # already there
         core.set_up(star.DEVICE_INDEX)
         try:

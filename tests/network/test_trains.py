@@ -247,7 +247,7 @@ def test_a_link_that_passes_too_few_packets_for_a_slope_is_found_slow() -> None:
         (Shape(8), "slow"),
         (Shape(FASTEST + 1), "fast"),
         (Shape(None, LONGEST_DELAY + 1), "delay"),
-        (Shape(None, 0.0, 0.6), "loses"),
+        (Shape(None, 0.0, 0.6), "its loss"),
     ],
 )
 def test_shapes_that_cannot_be_measured_quickly_are_named(shape: Shape, word: str) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 
 from testbed.channel import readable
 from testbed.nodes.deaths import Deaths
@@ -49,7 +50,7 @@ def gather(deaths: Deaths, count: int) -> dict[int, int]:
 
 @apart
 def test_each_child_that_ends_is_reported_once_with_its_status() -> None:
-    with Deaths() as deaths:
+    with closing(Deaths()) as deaths:
         expected = {child(status): status for status in (0, 1, 70)}
         reading, writing = os.pipe()
         killed, other = child(wait_for=reading), child(3, wait_for=reading)
@@ -65,13 +66,13 @@ def test_each_child_that_ends_is_reported_once_with_its_status() -> None:
 def test_a_child_that_had_ended_before_is_reported() -> None:
     early = child(5)
     os.waitid(os.P_PID, early, os.WEXITED | os.WNOWAIT)
-    with Deaths() as deaths:
+    with closing(Deaths()) as deaths:
         assert gather(deaths, 1) == {early: 5}
 
 
 @apart
 def test_children_inherit_nothing_that_grows_with_their_number() -> None:
-    with Deaths() as deaths:
+    with closing(Deaths()) as deaths:
         before = len(os.listdir("/proc/self/fd"))
         reading, writing = os.pipe()
         many = [child(wait_for=reading) for _ in range(50)]
@@ -83,7 +84,7 @@ def test_children_inherit_nothing_that_grows_with_their_number() -> None:
 @apart
 def test_afterwards_the_process_is_as_it_was() -> None:
     before = os.listdir("/proc/self/fd")
-    with Deaths():
+    with closing(Deaths()):
         pass
     assert os.listdir("/proc/self/fd") == before
     assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL

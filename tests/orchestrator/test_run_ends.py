@@ -73,7 +73,7 @@ def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path)
     agents = set(watcher.agents)
     assert agents
     assert not [pid for pid in agents if Path(f"/proc/{pid}").exists() and _is_ours(pid)]
-    assert not [group for pid in agents for group in control_group.of(pid)]
+    assert not [group for pid in agents for group in control_group.made_by(pid)]
 
 
 TALKATIVE = """

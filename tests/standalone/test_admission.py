@@ -107,7 +107,7 @@ def test_a_server_of_another_version_is_named(
 def test_a_superfluous_device_is_refused(server: Server, role: str) -> None:
     for _ in range(WORKERS if role == "worker" else 1):
         server.join(role)
-    too_many = f"refuses this {role}: there (are 2 workers|is an evalu)"
+    too_many = f"refuses this {role}: the run has (all its 2 workers|an evaluator)"
     with pytest.raises(SuperfluousError, match=too_many):
         server.join(role)
 
@@ -177,16 +177,16 @@ def test_a_server_without_the_secret_is_not_trusted(
 def test_a_missing_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         monkeypatch.setattr(messages, "PORT", free.getsockname()[1])
-    with pytest.raises(RunError, match=r"no server admits devices at 127\.0\.0\.1"):
+    with pytest.raises(RunError, match=r"no server answered at 127\.0\.0\.1"):
         join("127.0.0.1", "worker", SECRET, patience=0.1)
 
 
 def test_devices_begin_when_an_evaluator_and_a_worker_are_ready(server: Server) -> None:
-    with pytest.raises(RunError, match="no worker came"):
+    with pytest.raises(RunError, match="no worker connected"):
         server.admission.wait(0.05)
     worker = server.join()
     messages.send(worker.connection, ready=True)
-    with pytest.raises(RunError, match="no evaluator came"):
+    with pytest.raises(RunError, match="no evaluator connected"):
         server.admission.wait(0.2)
     evaluator = server.join("evaluator")
     messages.send(evaluator.connection, ready=True)
@@ -284,7 +284,7 @@ def test_many_strangers_keep_no_device_out(server: Server, monkeypatch: pytest.M
         server.join(role)
     told = server.reported()
     assert told["level"] == "warning"
-    assert "have not said who they are, most of them from 127.0.0.1" in told["event"]
+    assert "have not proved that they know the secret, most of them from 127.0.0.1" in told["event"]
     assert len(server.admission._strangers) <= admission.STRANGERS
 
 
@@ -324,19 +324,19 @@ FOUND = {"evaluated": 7, "accuracy": 81.5, "loss": 0.25}
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"loss": 10**400}, "an evaluation of version 7 with a loss that is no number"),
-        ({"loss": True}, "a loss that is no number"),
-        ({"loss": "0.25"}, "a loss that is no number"),
-        ({"accuracy": math.nan}, "version 7 with an accuracy that is no number from 0 to 100"),
-        ({"accuracy": math.inf}, "an accuracy that is no number from 0 to 100"),
-        ({"accuracy": 10**400}, "an accuracy that is no number from 0 to 100"),
-        ({"accuracy": -0.5}, "an accuracy that is no number from 0 to 100"),
-        ({"accuracy": True}, "an accuracy that is no number from 0 to 100"),
-        ({"accuracy": None}, "an accuracy that is no number from 0 to 100"),
-        ({"evaluated": 10}, "an evaluation of a version that is none of 0 to 9"),
-        ({"evaluated": -1}, "an evaluation of a version that is none of 0 to 9"),
-        ({"evaluated": True}, "an evaluation of a version that is none of 0 to 9"),
-        ({"evaluated": 7.0}, "an evaluation of a version that is none of 0 to 9"),
+        ({"loss": 10**400}, "an evaluation of version 7 with a loss that is not a number"),
+        ({"loss": True}, "a loss that is not a number"),
+        ({"loss": "0.25"}, "a loss that is not a number"),
+        ({"accuracy": math.nan}, "version 7 with an accuracy that is not from 0 to 100"),
+        ({"accuracy": math.inf}, "an accuracy that is not from 0 to 100"),
+        ({"accuracy": 10**400}, "an accuracy that is not from 0 to 100"),
+        ({"accuracy": -0.5}, "an accuracy that is not from 0 to 100"),
+        ({"accuracy": True}, "an accuracy that is not from 0 to 100"),
+        ({"accuracy": None}, "an accuracy that is not from 0 to 100"),
+        ({"evaluated": 10}, "an evaluation of a version that is not from 0 to 9"),
+        ({"evaluated": -1}, "an evaluation of a version that is not from 0 to 9"),
+        ({"evaluated": True}, "an evaluation of a version that is not from 0 to 9"),
+        ({"evaluated": 7.0}, "an evaluation of a version that is not from 0 to 9"),
     ],
 )
 def test_an_impossible_result_of_an_evaluation_is_refused(

@@ -28,16 +28,20 @@ def test_the_file_that_comes_with_compose_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("waiting:", "network: {uplink: 5mbit}\nwaiting:", "network.uplink: links are not shaped"),
-        ("waiting:", "network: {delay: 5ms}\nwaiting:", "network.delay: links are not shaped"),
-        ("waiting:", "clock: virtual\nwaiting:", "clock: only the wall clock"),
-        ("waiting:", "engine: simulation\nwaiting:", "engine: nothing is simulated here"),
-        ("algorithms:\n", "algorithms:\n  - asgd\n", "algorithms: 2 are named"),
+        (
+            "waiting:",
+            "network: {uplink: 5mbit}\nwaiting:",
+            "network.uplink: .* does not shape links",
+        ),
+        ("waiting:", "network: {delay: 5ms}\nwaiting:", "network.delay: .* does not shape links"),
+        ("waiting:", "clock: virtual\nwaiting:", "clock: .* only the wall clock"),
+        ("waiting:", "engine: simulation\nwaiting:", "engine: .* cannot simulate"),
+        ("algorithms:\n", "algorithms:\n  - asgd\n", "algorithms: .* the file names 2"),
         ("{name: adacomp, ratio: 0.01}", "all-to-all", "has no server"),
         (
             "{workers: 3}",
             "{workers: 3, runtime: docker, cpus: 0.5}",
-            "devices: whoever starts the roles limits them",
+            "devices: .* does not limit devices",
         ),
     ],
 )

@@ -55,8 +55,8 @@ def test_a_message_that_was_sent_is_received(ends: tuple[socket.socket, socket.s
 @pytest.mark.parametrize(
     ("sent", "what"),
     [
-        (b"\x00\x00\x10\x01" + b"x" * 0x1001, "4097 bytes, over 4096"),
-        (b"\xff\xff\xff\xff", "over 4096"),
+        (b"\x00\x00\x10\x01" + b"x" * 0x1001, "4,097 bytes, longer than 4,096"),
+        (b"\xff\xff\xff\xff", "longer than 4,096"),
         (b"\x00\x00", "cut short"),
         (b"\x00\x00\x00\x05{}", "cut short"),
         (b"\x00\x00\x00\x02{x", "not JSON"),

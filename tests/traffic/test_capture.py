@@ -135,7 +135,7 @@ def test_drops_are_counted_and_reported(tmp_path: Path) -> None:
         assert account([file]).dropped == told["dropped"]
         said = traffic("summarize", file)
         assert said.returncode == 0
-        assert f"{told['dropped']:,} packets were dropped" in said.stdout
+        assert f"the kernel dropped {told['dropped']:,} packets" in said.stdout
         assert json.loads(traffic("summarize", "--json", file).stdout)["dropped"] == told["dropped"]
 
     isolated(body)
@@ -201,7 +201,9 @@ def test_the_file_of_a_killed_capture_is_readable(tmp_path: Path) -> None:
         capturing.process.communicate()
         assert records(file) == 1000
         assert account([file]).dropped is None
-        assert "do not say whether packets were dropped" in traffic("summarize", file).stdout
+        assert (
+            "do not record whether the kernel dropped packets" in traffic("summarize", file).stdout
+        )
 
     isolated(body)
 
@@ -356,7 +358,7 @@ def test_a_capture_that_cannot_be_made_is_explained_in_a_sentence(tmp_path: Path
         file.touch()
         start = ("capture", "-i", "lo", "-w")
         for arguments, options, sentence in (
-            ((*start, file), {}, "cannot be made: File exists"),
+            ((*start, file), {}, "cannot be made (File exists)"),
             ((*start, tmp_path / "no" / "x"), {}, "cannot be made: No such file or directory"),
             (("capture", "-i", "nix", "-w", tmp_path / "x"), {}, "there is no interface nix here"),
             ((*start, tmp_path / "x", "tcp porx"), {}, "the filter 'tcp porx' is not valid"),

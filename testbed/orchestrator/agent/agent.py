@@ -226,9 +226,9 @@ def _make_nodes(first: dict[str, Any], control: Channel, report: Channel) -> Nod
     if chosen["runtime"] == "namespaces":
         return NamespaceNodes(load, report, control)
     # Imported only here: the other runtime must work without the Docker library.
-    from testbed.containers.nodes import containers
+    from testbed.containers.nodes import container_nodes
 
-    return containers(chosen, load, report, control)
+    return container_nodes(chosen, load, report, control)
 
 
 def main() -> int:

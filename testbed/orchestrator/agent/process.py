@@ -106,9 +106,9 @@ class AgentProcess:
             What cannot be removed.
         """
         try:
-            for group in control_group.of(self._process.pid):
+            for group in control_group.made_by(self._process.pid):
                 group.remove()
-            left_over.remove_folders(of=self._process.pid)
+            left_over.remove_folders(self._process.pid)
         except OSError as error:
             yield f"{error}; `testbed clean` removes it once nothing uses it"
 

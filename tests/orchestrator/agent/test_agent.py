@@ -152,7 +152,7 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
 def groups(agent: Harness) -> set[Path]:
     """Return the control groups of one agent's run, without those of other runs at the same time."""
     name = f"{run_names.PREFIX}{agent.process.pid}-*"
-    return {path for place in control_group.hierarchies() for path in place.path.glob(name)}
+    return {path for place in control_group.own_groups() for path in place.path.glob(name)}
 
 
 def gone(processes: list[psutil.Process]) -> bool:

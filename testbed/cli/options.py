@@ -1,0 +1,41 @@
+"""The arguments and options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WHICH = (
+    "A run or an execution: its path; experiment/time-seed, with /algorithm after it for one run; "
+    "an experiment's name for its newest execution; or 'latest'."
+)
+AnyRun = Annotated[str, typer.Argument(help=WHICH)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Report = Annotated[
+    bool,
+    typer.Option(
+        "--report/--no-report",
+        help="Draw the figures and write the report at the end; `testbed report` does it at any time.",
+    ),
+]
+RunsRoot = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="The folder that holds the runs.")
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        help="Serve Prometheus metrics of the runs at http://127.0.0.1:PORT/metrics; 0 takes any "
+        "free port and prints it. Off by default.",
+    ),
+]
+MetricsLinger = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Serve the final values for this long after the last run, e.g. 30s; Ctrl-C ends it early.",
+    ),
+]
+MetricsWorkers = Annotated[
+    bool, typer.Option("--metrics-workers", help="Export series for each worker as well.")
+]
