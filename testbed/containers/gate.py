@@ -15,6 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.channel import MOST_DESCRIPTORS, Channel, Message
+from testbed.messages.events import (
+    LibrariesLoaded,
+    NodeEvent,
+    ProcessExited,
+    ProcessStarted,
+    RunFailed,
+)
 from testbed.nodes.interface import Device
 
 SOCKET = "agent.sock"
@@ -56,6 +63,7 @@ class Gate:
         self._connected: dict[str, Channel] = {}
         self._expected: set[str] = set()
         self._memory: dict[str, int | None] = {}
+        self._first: dict[str, int] = {}
         self._loaded: set[str] = set()
         self._ended: set[str] = set()
 
@@ -66,6 +74,7 @@ class Gate:
 
     def watch(self, device: str, first: int) -> None:
         """Report when a container's first process ends, even if it never connects."""
+        self._first[device] = first
         try:
             process = os.pidfd_open(first)
         except ProcessLookupError:
@@ -76,7 +85,7 @@ class Gate:
         """Return a descriptor that is readable when there are ``events``."""
         return self._selector.fileno()
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[NodeEvent]:
         """Yield what has happened; see ``testbed.nodes.interface.Nodes``."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
@@ -107,20 +116,20 @@ class Gate:
         self._connected[device] = channel
         channel.send({"load": self._load}, descriptors=[2])
 
-    def _told(self, device: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _told(self, device: str, fields: dict[str, Any]) -> Iterator[NodeEvent]:
         match fields:
             case {"loaded": _}:
                 self._loaded.add(device)
-                yield {"started": device}
+                yield ProcessStarted(device, self._first[device])
                 if self._loaded == self._expected:
-                    yield {"loaded": True}
+                    yield LibrariesLoaded()
             case {"failed": reason}:
-                yield {"failed": f"{device}: {reason}"}
+                yield RunFailed(f"{device}: {reason}")
             case {"exited": status}:
                 self._ended.add(device)
-                yield {"exited": device, "status": status}
+                yield ProcessExited(device, status)
 
-    def _ended_outside(self, device: str) -> Iterator[dict[str, Any]]:
+    def _ended_outside(self, device: str) -> Iterator[NodeEvent]:
         """Handle the end of a first process that is not connected; a connection reports it itself."""
         if device not in self._connected:
             yield from self._gone(device)
@@ -130,15 +139,15 @@ class Gate:
         of = "" if limit is None else f", with {limit / 2**20:.0f} MiB of memory for all it loads"
         return f"the container of {device} ended before its role could begin{of}"
 
-    def _gone(self, device: str) -> Iterator[dict[str, Any]]:
+    def _gone(self, device: str) -> Iterator[NodeEvent]:
         self._connected.pop(device, None)
         if device in self._ended:
             return
         self._ended.add(device)
         if device in self._loaded:
-            yield {"exited": device, "status": -signal.SIGKILL}
+            yield ProcessExited(device, -signal.SIGKILL)
         else:
-            yield {"failed": self._too_early(device)}
+            yield RunFailed(self._too_early(device))
 
     def _close(self, channel: Channel) -> None:
         self._selector.unregister(channel)

@@ -13,8 +13,28 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from testbed.channel import Message
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
+from testbed.messages.events import (
+    CountersSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    Event,
+    IngressRead,
+    ProcessesSampled,
+    ProcessExited,
+    TrafficStopped,
+    UplinksSampled,
+)
+from testbed.messages.reports import (
+    EvaluationDue,
+    RoleReport,
+    ServerFinished,
+    ServerRestored,
+    TrainingBegun,
+    UpdatesApplied,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.metrics.initial import of_plan
 from testbed.metrics.live_devices import LiveDevices
 from testbed.metrics.state import RunState
@@ -77,54 +97,52 @@ class LiveRun:
                 self._state.phase = progress.phase
                 self._state.due = progress.evaluations_due
 
-    def from_agent(self, message: Message) -> None:
-        """Take a message from the agent."""
+    def from_agent(self, event: Event) -> None:
+        """Take an event of the agent."""
         with self.lock:
-            match message.fields:
-                case {"counter": counter, **rest}:
-                    self._counted(counter)
-                    if "egress" in rest:
-                        self._state.egress["wire"] = int(rest["egress"]["bytes"])
-                case {"traffic": seen, **rest}:
-                    self._counted(seen["all"])
-                    if "egress" in rest:
-                        self._state.egress["wire"] = int(rest["egress"]["bytes"])
-                    self._captured(seen["capture"])
-                case {"sampled": "counters"}:
-                    self._sampled(np.frombuffer(message.raw, COUNTS))
-                case {"sampled": "uplinks"}:
-                    self._sent(np.frombuffer(message.raw, COUNTS))
-                case {"extras": extras}:
-                    self._captured(extras["capture"])
-                    memory = dict(extras["memory"])
+            match event:
+                case IngressRead(ingress, egress):
+                    self._counted(ingress, egress)
+                case TrafficStopped():
+                    self._counted(event.ingress, event.egress)
+                    self._captured(event.capture)
+                case CountersSampled(raw):
+                    self._sampled(np.frombuffer(raw, COUNTS))
+                case UplinksSampled(raw):
+                    self._sent(np.frombuffer(raw, COUNTS))
+                case ProcessesSampled():
+                    self._captured(event.capture)
+                    memory = dict(event.memory)
                     self._helpers_memory = memory.pop("orchestrator", 0)
                     self._state.memory |= memory
-                    self._helpers |= extras["processor"]
-                case {"exited": device, "status": status} if device in self._numbers:
+                    self._helpers |= event.processor
+                case ProcessExited(device, status) if device in self._numbers:
                     self._left(self._numbers[device], status)
-                case {"frozen": device, "yes": frozen} if device in self._numbers:
-                    self._devices.froze(self._numbers[device], yes=frozen)
+                case DeviceFrozen(device) if device in self._numbers:
+                    self._devices.froze(self._numbers[device], yes=True)
+                case DeviceThawed(device) if device in self._numbers:
+                    self._devices.froze(self._numbers[device], yes=False)
 
-    def from_role(self, message: Message) -> None:
-        """Take a message from a role."""
+    def from_role(self, report: RoleReport) -> None:
+        """Take a report of a role."""
         state = self._state
         with self.lock:
-            match message.fields:
-                case {"updates": _}:
-                    self._took_in(np.frombuffer(message.raw, UPDATE))
-                case {"checkpoint": _, "payload_bytes": payload, "message_bytes": size, **rest}:
-                    state.came_in(payload=payload, message=size)
-                    self._virtual(rest["run_time"])
-                case {"training": when}:
-                    self._training = when
-                case {"finished": _, "payload_bytes": payload, "message_bytes": size}:
+            match report:
+                case UpdatesApplied():
+                    self._took_in(np.frombuffer(report.raw, UPDATE))
+                case EvaluationDue(after_restoration=False):
+                    state.came_in(payload=report.payload_bytes, message=report.message_bytes)
+                    self._virtual(report.run_time)
+                case TrainingBegun(host_time):
+                    self._training = host_time
+                case ServerFinished():
                     self._over = True
-                    state.came_in(payload=payload, message=size)
-                case {"suspected": number}:
+                    state.came_in(payload=report.payload_bytes, message=report.message_bytes)
+                case WorkerSuspected(number):
                     self._suspect(number, yes=True)
-                case {"welcomed": number}:
+                case WorkerWelcomed(number):
                     self._suspect(number, yes=False)
-                case {"restored": _, **rest} if "counts" not in rest:
+                case ServerRestored(counts=None):
                     # Under the wall clock, a restored server suspects no worker yet.
                     self._suspect(slice(None), yes=False)
 
@@ -198,9 +216,11 @@ class LiveRun:
         if self._plan.spec.clock == "virtual":
             self._state.virtual_seconds = now
 
-    def _counted(self, counter: Mapping[str, float]) -> None:
-        self._state.came_in(wire=int(counter["bytes"]))
-        self._state.packets = int(counter["frames"])
+    def _counted(self, ingress: Mapping[str, float], egress: Mapping[str, float] | None) -> None:
+        self._state.came_in(wire=int(ingress["bytes"]))
+        self._state.packets = int(ingress["frames"])
+        if egress is not None:
+            self._state.egress["wire"] = int(egress["bytes"])
 
     def _captured(self, capture: Mapping[str, Any] | None) -> None:
         if capture and "records" in capture:

@@ -30,8 +30,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.channel import Channel, Message
+from testbed.messages.codec import send
+from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
 from testbed.nodes import entering, linux
-from testbed.nodes.deaths import Deaths
+from testbed.nodes.child_exits import ChildExits
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
@@ -42,9 +44,8 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
 
     Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
     and, where there is one, of the control group's ``cgroup.procs``, or with ``"enter": process``, the
-    first process of a container; ``{"signal": number, "device": device}``. Events sent back:
-    ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started": device, "process": its id as seen
-    from here}``, ``{"exited": device, "status": n}`` with −n for a signal n.
+    first process of a container; ``{"signal": number, "device": device}``. It sends back each
+    ``NodeEvent``, with process ids as seen from here; ``LibrariesLoaded`` or ``RunFailed`` comes once.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -54,7 +55,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
         role = load()
     except Exception as error:
         traceback.print_exc()
-        control.send({"failed": f"{type(error).__name__}: {error}"[:2000]})
+        send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
         return
     # Objects made so far are shared by all children; a collection in a child would write to each of
     # them and so copy their pages.
@@ -62,24 +63,24 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     gc.freeze()
     # Nodes inherit this: a node that wakes up does not preempt another's computation.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    control.send({"loaded": True})
+    send(control, LibrariesLoaded())
 
     children: dict[int, str] = {}
-    with selectors.DefaultSelector() as selector, Deaths() as deaths:
+    with selectors.DefaultSelector() as selector, ChildExits() as exits:
         selector.register(control, selectors.EVENT_READ)
-        selector.register(deaths, selectors.EVENT_READ)
+        selector.register(exits, selectors.EVENT_READ)
         own = (selector.fileno(), own_pids, control.fileno())
 
         def forget() -> None:
             """Release, in a forked node, what belongs to the fork server only."""
-            deaths.forget()
+            exits.forget()
             for fd in own:
                 os.close(fd)
 
         while True:
             for key, _ in selector.select():
-                if key.fileobj is deaths:
-                    _tell(control, children, deaths.read())
+                if key.fileobj is exits:
+                    _report_exits(control, children, exits.read())
                     continue
                 message = control.receive()
                 if message is None:
@@ -89,21 +90,23 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                     try:
                         pid = _start(message, report, role, own_pids, forget)
                     except FileNotFoundError:  # its container was killed meanwhile
-                        control.send({"exited": device, "status": -signal.SIGKILL})
+                        send(control, ProcessExited(device, -signal.SIGKILL))
                         continue
                     children[pid] = device
-                    control.send({"started": device, "process": pid})
+                    send(control, ProcessStarted(device, pid))
                 else:
                     for pid, device in children.items():
                         if device == message.fields["device"]:
                             os.kill(pid, int(message.fields["signal"]))
 
 
-def _tell(control: Channel, children: dict[int, str], deaths: Iterable[tuple[int, int]]) -> None:
+def _report_exits(
+    control: Channel, children: dict[int, str], exits: Iterable[tuple[int, int]]
+) -> None:
     """Report the nodes that have ended and remove them from ``children``."""
-    for pid, status in deaths:
+    for pid, status in exits:
         if pid in children:  # others are orphans that the kernel has made children of this process
-            control.send({"exited": children.pop(pid), "status": status})
+            send(control, ProcessExited(children.pop(pid), status))
 
 
 def _start(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.messages.events import NODE_EVENTS, NodeEvent, RunFailed
 from testbed.nodes import entry_point, fork_server, linux
 
 
@@ -53,10 +54,9 @@ class ForkServer:
             sys.stderr.flush()
             os._exit(1)
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[NodeEvent]:
         """Yield the event in the channel, which should be readable."""
-        message = self.channel.receive()
-        yield {"failed": "the fork server ended"} if message is None else message.fields
+        yield NODE_EVENTS.receive(self.channel) or RunFailed("the fork server ended")
 
     def start(
         self,

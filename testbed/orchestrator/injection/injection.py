@@ -31,6 +31,7 @@ from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.schedule import Schedule
 from testbed.faults.telling import told
+from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.agenda import Agenda, Beginning
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
@@ -395,7 +396,7 @@ class Injection:
     def _kill(self, number: int) -> None:
         worker = self._workers[number]
         worker.killed, worker.exited, worker.closed = math.inf, None, False
-        self._ask({"kill": self._names[number]})
+        self._ask(KillDevice(self._names[number]))
         # After the kill, so that this incarnation does not run on; the next one is not frozen.
         self._impairments.forget(number, ("freeze",))
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Deaths:
+class ChildExits:
     """A file object, for selectors, that becomes readable when a child ends.
 
     Until ``forget`` it uses the process's handler of SIGCHLD and its wake-up descriptor.
