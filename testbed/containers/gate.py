@@ -14,13 +14,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from testbed.channel import MOST_DESCRIPTORS, Channel, Message
+from testbed.channel import MOST_DESCRIPTORS, Channel
+from testbed.messages.codec import send
 from testbed.messages.events import (
     LibrariesLoaded,
     NodeEvent,
     ProcessExited,
     ProcessStarted,
     RunFailed,
+)
+from testbed.messages.processes import (
+    CONTAINER_EVENTS,
+    ContainerConnected,
+    ContainerEvent,
+    LoadRole,
+    RunRole,
+    ShareDescriptors,
 )
 from testbed.nodes.interface import Device
 
@@ -98,36 +107,37 @@ class Gate:
                 yield from self._ended_outside(key.data)
                 continue
             channel: Channel = key.fileobj  # type: ignore[assignment]
-            message = channel.receive()
+            event = CONTAINER_EVENTS.receive(channel)
             if key.data is None:
-                self._greeted(channel, message)
-            elif message is None:
+                self._greet(channel, event)
+            elif event is None:
                 self._close(channel)
                 yield from self._gone(key.data)
             else:
-                yield from self._told(key.data, message.fields)
+                yield from self._events_of(key.data, event)
 
-    def _greeted(self, channel: Channel, message: Message | None) -> None:
-        device = None if message is None else message.fields.get("device")
-        if device not in self._expected or device in self._connected:
+    def _greet(self, channel: Channel, event: ContainerEvent | None) -> None:
+        """Have a container load, if it is one of the run's and not connected already."""
+        device = event.device if isinstance(event, ContainerConnected) else None
+        if device is None or device not in self._expected or device in self._connected:
             self._close(channel)
             return
         self._selector.modify(channel, selectors.EVENT_READ, device)
         self._connected[device] = channel
-        channel.send({"load": self._load}, descriptors=[2])
+        send(channel, LoadRole(self._load["entry"], self._load["arguments"]), descriptors=[2])
 
-    def _told(self, device: str, fields: dict[str, Any]) -> Iterator[NodeEvent]:
-        match fields:
-            case {"loaded": _}:
+    def _events_of(self, device: str, event: ContainerEvent) -> Iterator[NodeEvent]:
+        match event:
+            case LibrariesLoaded():
                 self._loaded.add(device)
                 yield ProcessStarted(device, self._first[device])
                 if self._loaded == self._expected:
                     yield LibrariesLoaded()
-            case {"failed": reason}:
+            case RunFailed(reason):
                 yield RunFailed(f"{device}: {reason}")
-            case {"exited": status}:
+            case ProcessExited():
                 self._ended.add(device)
-                yield ProcessExited(device, status)
+                yield event
 
     def _ended_outside(self, device: str) -> Iterator[NodeEvent]:
         """Handle the end of a first process that is not connected; a connection reports it itself."""
@@ -162,8 +172,8 @@ class Gate:
         try:
             for i in range(0, len(shared), MOST_DESCRIPTORS):
                 part = shared[i : i + MOST_DESCRIPTORS]
-                channel.send({"descriptors": len(part)}, descriptors=part)
-            channel.send({"role": dict(role)}, descriptors=[self._report])
+                send(channel, ShareDescriptors(), part)
+            send(channel, RunRole(role), [self._report])
         except (BrokenPipeError, ConnectionResetError):
             return  # ``events`` reports its end next
 

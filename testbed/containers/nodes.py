@@ -105,7 +105,7 @@ class ForkedNodes(_ContainerNodes):
         return self._fork_server.channel.has_room()
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
-        self._fork_server.start(device, role, enter=self._fleet[device].first)
+        self._fork_server.start(device, role, container=self._fleet[device].first)
 
     def kill(self, device: str) -> None:
         self._killed.add(device)

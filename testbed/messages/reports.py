@@ -234,11 +234,6 @@ class ServerFinished:
     peers: Mapping[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportsEnded:
-    """No report follows, from a server without an orchestrator (``testbed.standalone``)."""
-
-
 RoleReport: TypeAlias = (
     ServerListening
     | DevicesConnected
@@ -261,6 +256,5 @@ RoleReport: TypeAlias = (
     | WorkerStillConnected
     | FinalParameters
     | ServerFinished
-    | ReportsEnded
 )
 REPORTS: Codec[RoleReport] = Codec(get_args(RoleReport))

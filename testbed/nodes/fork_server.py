@@ -29,9 +29,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from testbed.channel import Channel, Message
+from testbed.channel import Channel
 from testbed.messages.codec import send
 from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
+from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
 from testbed.nodes import entering, linux
 from testbed.nodes.child_exits import ChildExits
 
@@ -42,10 +43,8 @@ Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     """Serve requests until the other end of ``control`` closes.
 
-    Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
-    and, where there is one, of the control group's ``cgroup.procs``, or with ``"enter": process``, the
-    first process of a container; ``{"signal": number, "device": device}``. It sends back each
-    ``NodeEvent``, with process ids as seen from here; ``LibrariesLoaded`` or ``RunFailed`` comes once.
+    It answers with events of nodes, in which process ids are as seen from here; either
+    ``LibrariesLoaded`` or ``RunFailed`` comes once.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -82,22 +81,29 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                 if key.fileobj is exits:
                     _report_exits(control, children, exits.read())
                     continue
-                message = control.receive()
-                if message is None:
+                packet = control.receive()
+                if packet is None:
                     return
-                if "start" in message.fields:
-                    device = str(message.fields["start"])
-                    try:
-                        pid = _start(message, report, role, own_pids, forget)
-                    except FileNotFoundError:  # its container was killed meanwhile
-                        send(control, ProcessExited(device, -signal.SIGKILL))
-                        continue
-                    children[pid] = device
-                    send(control, ProcessStarted(device, pid))
-                else:
+                request = FORK_REQUESTS.decode(packet)
+                if isinstance(request, SignalRole):
                     for pid, device in children.items():
-                        if device == message.fields["device"]:
-                            os.kill(pid, int(message.fields["signal"]))
+                        if device == request.device:
+                            os.kill(pid, request.signal)
+                    continue
+                try:
+                    pid = _start(
+                        request,
+                        packet.descriptors,
+                        report,
+                        role,
+                        own_pids=own_pids,
+                        forget=forget,
+                    )
+                except FileNotFoundError:  # its container was killed meanwhile
+                    send(control, ProcessExited(request.device, -signal.SIGKILL))
+                    continue
+                children[pid] = request.device
+                send(control, ProcessStarted(request.device, pid))
 
 
 def _report_exits(
@@ -110,9 +116,11 @@ def _report_exits(
 
 
 def _start(
-    message: Message,
+    request: ForkRole,
+    descriptors: Sequence[int],
     report: Channel,
     role: Role,
+    *,
     own_pids: int,
     forget: Callable[[], None],
 ) -> int:
@@ -121,7 +129,7 @@ def _start(
     Raises:
         FileNotFoundError: the container that it should enter has ended.
     """
-    first = message.fields.get("enter")
+    first = request.container
     if first is None:
         linux.unshare(linux.CLONE_NEWPID)
     else:
@@ -140,10 +148,10 @@ def _start(
             forget()
             _begin_anew()
             if first is None:
-                _contain(str(message.fields["start"]), message.descriptors)
+                _contain(request.device, descriptors)
             else:
                 entering.enter(first)
-            status = role(message.fields["role"], report)
+            status = role(request.role, report)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -153,7 +161,7 @@ def _start(
     # Without this the next unshare(CLONE_NEWPID) is refused: the namespace for children is no
     # longer this process's own.
     linux.setns(own_pids, linux.CLONE_NEWPID)
-    for fd in message.descriptors:
+    for fd in descriptors:
         os.close(fd)
     return pid
 

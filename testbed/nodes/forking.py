@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.messages.codec import send
 from testbed.messages.events import NODE_EVENTS, NodeEvent, RunFailed
+from testbed.messages.processes import ForkRole, SignalRole
 from testbed.nodes import entry_point, fork_server, linux
 
 
@@ -63,15 +65,15 @@ class ForkServer:
         device: str,
         role: Mapping[str, Any],
         descriptors: Sequence[int] = (),
-        **where: int,
+        *,
+        container: int | None = None,
     ) -> None:
-        """Request a node; see ``fork_server.serve``."""
-        fields = {"start": device, "role": dict(role), **where}
-        self.channel.send(fields, descriptors=descriptors)
+        """Request a process that runs a role; see ``ForkRole``."""
+        send(self.channel, ForkRole(device, role, container), descriptors)
 
     def signal(self, device: str, number: int) -> None:
         """Send a signal to a node's process."""
-        self.channel.send({"signal": int(number), "device": device})
+        send(self.channel, SignalRole(device, int(number)))
 
     def end(self) -> None:
         """End the server; with a pid namespace of its own, wait until all processes in that have ended.

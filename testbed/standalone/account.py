@@ -33,7 +33,6 @@ from testbed.messages.reports import (
     EvaluationLeftOut,
     EventReported,
     FinalParameters,
-    ReportsEnded,
     RoleReport,
     ServerFinished,
     ServerListening,
@@ -119,15 +118,13 @@ class Account:
     def follow(
         self, reports: Channel, listening: Callable[[], None], failed: Callable[[], None]
     ) -> None:
-        """Read reports up to ``ReportsEnded``.
+        """Read reports until no writer is left.
 
         Args:
             listening: called when the parameter server listens.
             failed: called once, if the results can no longer be written; ``failure`` says why.
         """
         while (report := REPORTS.receive(reports)) is not None:
-            if isinstance(report, ReportsEnded):
-                return
             if isinstance(report, ServerListening):
                 listening()
             if self.failure is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.messages.codec import send
-from testbed.messages.reports import EventReported, ReportsEnded
+from testbed.messages.reports import EventReported
 from testbed.planning.data import check_data
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
@@ -81,7 +81,7 @@ def serve(
         try:
             ended, status = _carry_out(plan.settings, admission, writers, account)
         finally:
-            send(writers, ReportsEnded())  # after all reports that are on their way
+            writers.end()  # after all reports that are on their way
             follow.join()
             reports.close()
         summary = account.close(ended)

@@ -9,6 +9,14 @@ import pytest
 from testbed.channel import LARGEST, Channel, Message
 from testbed.messages.codec import Codec, InvalidMessageError, kind, send
 from testbed.messages.events import EVENTS, CountersSampled, Event, ProcessExited
+from testbed.messages.processes import (
+    CONTAINER_EVENTS,
+    CONTAINER_REQUESTS,
+    FORK_REQUESTS,
+    ContainerEvent,
+    ContainerRequest,
+    ForkRequest,
+)
 from testbed.messages.reports import (
     REPORTS,
     RoleReport,
@@ -23,6 +31,9 @@ CODECS: list[tuple[Codec[Any], Sequence[Any]]] = [
     (REPORTS, get_args(RoleReport)),
     (EVENTS, get_args(Event)),
     (REQUESTS, get_args(Request)),
+    (FORK_REQUESTS, get_args(ForkRequest)),
+    (CONTAINER_REQUESTS, get_args(ContainerRequest)),
+    (CONTAINER_EVENTS, get_args(ContainerEvent)),
 ]
 
 

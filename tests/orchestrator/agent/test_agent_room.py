@@ -14,6 +14,7 @@ from testbed.messages.events import (
     ProcessExited,
     ProcessStarted,
 )
+from testbed.messages.processes import FORK_REQUESTS, ForkRole
 from testbed.messages.requests import StartRole
 from testbed.nodes.interface import Device, Nodes
 from testbed.orchestrator.agent.agent import Agent
@@ -32,10 +33,9 @@ class Started:
         threading.Thread(target=self._fork, args=(theirs,), daemon=True).start()
 
     def _fork(self, theirs: Channel) -> None:
-        while (message := theirs.receive()) is not None:
-            device = message.fields["start"]
-            send(theirs, ProcessStarted(device, 2))
-            send(theirs, ProcessExited(device, 0))
+        while (request := FORK_REQUESTS.receive(theirs)) is not None:
+            send(theirs, ProcessStarted(request.device, 2))
+            send(theirs, ProcessExited(request.device, 0))
         theirs.close()
 
     def fileno(self) -> int:
@@ -56,7 +56,7 @@ class Started:
         raise NotImplementedError
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
-        self.channel.send({"start": device})
+        send(self.channel, ForkRole(device, role))
 
     def freeze(self, device: str) -> None:
         raise NotImplementedError
