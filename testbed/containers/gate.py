@@ -14,7 +14,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from testbed.channel import MOST_DESCRIPTORS, Channel, Message
+from testbed.channel import MOST_DESCRIPTORS, Channel
+from testbed.messages.codec import send
+from testbed.messages.events import (
+    LibrariesLoaded,
+    NodeEvent,
+    ProcessExited,
+    ProcessStarted,
+    RunFailed,
+)
+from testbed.messages.processes import (
+    CONTAINER_EVENTS,
+    ContainerConnected,
+    ContainerEvent,
+    LoadRole,
+    RunRole,
+    ShareDescriptors,
+)
 from testbed.nodes.interface import Device
 
 SOCKET = "agent.sock"
@@ -56,6 +72,7 @@ class Gate:
         self._connected: dict[str, Channel] = {}
         self._expected: set[str] = set()
         self._memory: dict[str, int | None] = {}
+        self._first: dict[str, int] = {}
         self._loaded: set[str] = set()
         self._ended: set[str] = set()
 
@@ -66,6 +83,7 @@ class Gate:
 
     def watch(self, device: str, first: int) -> None:
         """Report when a container's first process ends, even if it never connects."""
+        self._first[device] = first
         try:
             process = os.pidfd_open(first)
         except ProcessLookupError:
@@ -76,7 +94,7 @@ class Gate:
         """Return a descriptor that is readable when there are ``events``."""
         return self._selector.fileno()
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[NodeEvent]:
         """Yield what has happened; see ``testbed.nodes.interface.Nodes``."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
@@ -90,51 +108,52 @@ class Gate:
                     yield from self._gone(key.data)
                 continue
             channel: Channel = key.fileobj  # type: ignore[assignment]
-            message = channel.receive()
+            event = CONTAINER_EVENTS.receive(channel)
             if key.data is None:
-                self._greeted(channel, message)
-            elif message is None:
+                self._greet(channel, event)
+            elif event is None:
                 self._close(channel)
                 yield from self._gone(key.data)
             else:
-                yield from self._events_of(key.data, message.fields)
+                yield from self._events_of(key.data, event)
 
-    def _greeted(self, channel: Channel, message: Message | None) -> None:
-        device = None if message is None else message.fields.get("device")
-        if device not in self._expected or device in self._connected:
+    def _greet(self, channel: Channel, event: ContainerEvent | None) -> None:
+        """Have a container load, if it is one of the run's and not connected already."""
+        device = event.device if isinstance(event, ContainerConnected) else None
+        if device is None or device not in self._expected or device in self._connected:
             self._close(channel)
             return
         self._selector.modify(channel, selectors.EVENT_READ, device)
         self._connected[device] = channel
-        channel.send({"load": self._load}, descriptors=[2])
+        send(channel, LoadRole(self._load["entry"], self._load["arguments"]), descriptors=[2])
 
-    def _events_of(self, device: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        match fields:
-            case {"loaded": _}:
+    def _events_of(self, device: str, event: ContainerEvent) -> Iterator[NodeEvent]:
+        match event:
+            case LibrariesLoaded():
                 self._loaded.add(device)
-                yield {"started": device}
+                yield ProcessStarted(device, self._first[device])
                 if self._loaded == self._expected:
-                    yield {"loaded": True}
-            case {"failed": reason}:
-                yield {"failed": f"{device}: {reason}"}
-            case {"exited": status}:
+                    yield LibrariesLoaded()
+            case RunFailed(reason):
+                yield RunFailed(f"{device}: {reason}")
+            case ProcessExited():
                 self._ended.add(device)
-                yield {"exited": device, "status": status}
+                yield event
 
     def _too_early(self, device: str) -> str:
         limit = self._memory.get(device)
         memory = "" if limit is None else f"; it had {limit / 2**20:.0f} MiB of memory to load in"
         return f"the container of {device} ended before its role began{memory}"
 
-    def _gone(self, device: str) -> Iterator[dict[str, Any]]:
+    def _gone(self, device: str) -> Iterator[NodeEvent]:
         self._connected.pop(device, None)
         if device in self._ended:
             return
         self._ended.add(device)
         if device in self._loaded:
-            yield {"exited": device, "status": -signal.SIGKILL}
+            yield ProcessExited(device, -signal.SIGKILL)
         else:
-            yield {"failed": self._too_early(device)}
+            yield RunFailed(self._too_early(device))
 
     def _close(self, channel: Channel) -> None:
         self._selector.unregister(channel)
@@ -149,8 +168,8 @@ class Gate:
         try:
             for i in range(0, len(shared), MOST_DESCRIPTORS):
                 part = shared[i : i + MOST_DESCRIPTORS]
-                channel.send({"descriptors": len(part)}, descriptors=part)
-            channel.send({"role": dict(role)}, descriptors=[self._report])
+                send(channel, ShareDescriptors(), part)
+            send(channel, RunRole(role), [self._report])
         except (BrokenPipeError, ConnectionResetError):
             return  # ``events`` reports its end next
 

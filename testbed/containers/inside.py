@@ -9,11 +9,21 @@ import socket
 import sys
 import threading
 import traceback
-from typing import Any
+from collections.abc import Sequence
 
-from testbed.channel import Channel, Message
+from testbed.channel import Channel
 from testbed.containers.fleet import INSIDE
 from testbed.containers.gate import SOCKET
+from testbed.messages.codec import send
+from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
+from testbed.messages.processes import (
+    CONTAINER_REQUESTS,
+    ContainerConnected,
+    ContainerEvent,
+    ContainerRequest,
+    LoadRole,
+    RunRole,
+)
 from testbed.nodes import entry_point
 
 
@@ -22,45 +32,48 @@ def main() -> int:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(f"{INSIDE}/{SOCKET}")
     agent = Channel(connection)
-    agent.send({"device": socket.gethostname()})
-    first = _next(agent)
+    device = socket.gethostname()
+    _report(agent, ContainerConnected(device))
+    load, descriptors = _next(agent)
+    assert isinstance(load, LoadRole)
     for standard in (1, 2):
-        os.dup2(first.descriptors[0], standard)
-    load: dict[str, Any] = first.fields["load"]
+        os.dup2(descriptors[0], standard)
     try:
-        prepared = entry_point.resolve(load["entry"])(load["arguments"])
+        prepared = entry_point.resolve(load.entry)(load.arguments)
     except Exception as error:
         traceback.print_exc()
-        _tell(agent, failed=f"{type(error).__name__}: {error}"[:2000])
+        _report(agent, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
         return 1
-    _tell(agent, loaded=True)
+    _report(agent, LibrariesLoaded())
     shared: list[int] = []
-    while "role" not in (message := _next(agent)).fields:
-        shared += message.descriptors
-    role: dict[str, Any] = message.fields["role"]
-    report = Channel.from_descriptor(message.descriptors[0])
+    request, descriptors = _next(agent)
+    while not isinstance(request, RunRole):
+        shared += descriptors
+        request, descriptors = _next(agent)
+    report = Channel.from_descriptor(descriptors[0])
     threading.Thread(target=_end_with, args=(agent,), daemon=True).start()
     status = 70
     try:
-        status = prepared(role, report, shared)
+        status = prepared(request.role, report, shared)
     except Exception:
         traceback.print_exc()
-    _tell(agent, exited=status)
+    _report(agent, ProcessExited(device, status))
     return status
 
 
-def _tell(agent: Channel, **fields: Any) -> None:
+def _report(agent: Channel, event: ContainerEvent) -> None:
     try:
-        agent.send(fields)
+        send(agent, event)
     except OSError:
         sys.exit(1)  # the agent has ended, so every role ends
 
 
-def _next(agent: Channel) -> Message:
-    message = agent.receive()
-    if message is None:
+def _next(agent: Channel) -> tuple[ContainerRequest, Sequence[int]]:
+    """Wait for the agent's next request; return it and the descriptors that came with it."""
+    packet = agent.receive()
+    if packet is None:
         sys.exit(1)  # the agent has ended
-    return message
+    return CONTAINER_REQUESTS.decode(packet), packet.descriptors
 
 
 def _end_with(agent: Channel) -> None:

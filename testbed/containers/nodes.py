@@ -2,12 +2,14 @@
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from testbed.channel import Channel
 from testbed.containers import engine, processors
 from testbed.containers.fleet import Fleet
 from testbed.containers.gate import Gate
+from testbed.messages.events import NodeEvent, ProcessExited
 from testbed.nodes import entry_point, run_names
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device, Nodes
@@ -67,16 +69,15 @@ class _ContainerNodes:
         self._killed.add(device)
         self._fleet.kill(device)
 
-    def _explained(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _explained(self, event: NodeEvent) -> NodeEvent:
         """Return an event, with the memory limit if its process was killed for exceeding that."""
-        match event:
-            case {"exited": device, "status": status}:
-                killed = device in self._killed
-                self._killed.discard(device)
-                if status == -signal.SIGKILL and not killed:
-                    limit = self._fleet.ran_out_of_memory(device)
-                    return event if limit is None else event | {"out_of_memory": limit}
-        return event
+        if not isinstance(event, ProcessExited):
+            return event
+        asked = event.device in self._killed
+        self._killed.discard(event.device)
+        if event.status != -signal.SIGKILL or asked:
+            return event
+        return replace(event, memory_limit=self._fleet.ran_out_of_memory(event.device))
 
     def limit(self, device: str, cpus: float | None) -> None:
         own = self._planned[device] if cpus is None else cpus
@@ -97,14 +98,14 @@ class ForkedNodes(_ContainerNodes):
     def fileno(self) -> int:
         return self._fork_server.channel.fileno()
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[NodeEvent]:
         return map(self._explained, self._fork_server.events())
 
     def has_room(self) -> bool:
         return self._fork_server.channel.has_room()
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
-        self._fork_server.start(device, role, enter=self._fleet[device].first)
+        self._fork_server.start(device, role, container=self._fleet[device].first)
 
     def kill(self, device: str) -> None:
         self._killed.add(device)
@@ -128,11 +129,8 @@ class StartedNodes(_ContainerNodes):
     def fileno(self) -> int:
         return self._gate.fileno()
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        for event in self._gate.events():
-            if "started" in event:
-                event["process"] = self._fleet[event["started"]].first
-            yield self._explained(event)
+    def events(self) -> Iterator[NodeEvent]:
+        return map(self._explained, self._gate.events())
 
     def has_room(self) -> bool:
         return True  # every container has a connection of its own

@@ -13,8 +13,28 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from testbed.channel import Message
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
+from testbed.messages.events import (
+    CountersSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    Event,
+    IngressRead,
+    ProcessesSampled,
+    ProcessExited,
+    TrafficStopped,
+    UplinksSampled,
+)
+from testbed.messages.reports import (
+    EvaluationDue,
+    RoleReport,
+    ServerFinished,
+    ServerRestored,
+    TrainingBegun,
+    UpdatesApplied,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.metrics.initial import of_plan
 from testbed.metrics.live_devices import LiveDevices
 from testbed.metrics.state import RunState
@@ -77,56 +97,54 @@ class LiveRun:
                 self._state.phase = progress.phase
                 self._state.due = progress.evaluations_due
 
-    def from_agent(self, message: Message) -> None:
-        """Take a message from the agent."""
+    def from_agent(self, event: Event) -> None:
+        """Take an event of the agent."""
         with self.lock:
-            match message.fields:
-                case {"counter": counter, **rest}:
-                    self._take_counter(counter)
-                    if "egress" in rest:
-                        self._state.egress["wire"] = int(rest["egress"]["bytes"])
-                case {"traffic": seen, **rest}:
-                    self._take_counter(seen["all"])
-                    if "egress" in rest:
-                        self._state.egress["wire"] = int(rest["egress"]["bytes"])
-                    self._take_capture(seen["capture"])
-                case {"sampled": "counters"}:
-                    self._take_link_samples(np.frombuffer(message.raw, COUNTS))
-                case {"sampled": "uplinks"}:
-                    self._take_uplink_samples(np.frombuffer(message.raw, COUNTS))
-                case {"extras": extras}:
-                    self._take_capture(extras["capture"])
-                    memory = dict(extras["memory"])
+            match event:
+                case IngressRead(ingress, egress):
+                    self._take_counters(ingress, egress)
+                case TrafficStopped():
+                    self._take_counters(event.ingress, event.egress)
+                    self._take_capture(event.capture)
+                case CountersSampled(raw):
+                    self._take_link_samples(np.frombuffer(raw, COUNTS))
+                case UplinksSampled(raw):
+                    self._take_uplink_samples(np.frombuffer(raw, COUNTS))
+                case ProcessesSampled():
+                    self._take_capture(event.capture)
+                    memory = dict(event.memory)
                     self._helpers_memory = memory.pop("orchestrator", 0)
                     self._state.memory |= memory
-                    self._helpers |= extras["processor"]
-                case {"exited": device, "status": status} if device in self._numbers:
+                    self._helpers |= event.processor
+                case ProcessExited(device, status) if device in self._numbers:
                     number = self._numbers[device]
                     if self._devices.take_exit(number, status):
                         self._state.add_deaths(np.array([number]))
-                case {"frozen": device, "yes": frozen} if device in self._numbers:
-                    self._devices.frozen[self._numbers[device]] = frozen
+                case DeviceFrozen(device) if device in self._numbers:
+                    self._devices.frozen[self._numbers[device]] = True
+                case DeviceThawed(device) if device in self._numbers:
+                    self._devices.frozen[self._numbers[device]] = False
 
-    def from_role(self, message: Message) -> None:
-        """Take a message from a role."""
+    def from_role(self, report: RoleReport) -> None:
+        """Take a report of a role."""
         state = self._state
         with self.lock:
-            match message.fields:
-                case {"updates": _}:
-                    self._add_updates(np.frombuffer(message.raw, UPDATE))
-                case {"checkpoint": _, "payload_bytes": payload, "message_bytes": size, **rest}:
-                    state.raise_ingress(payload=payload, message=size)
-                    self._take_virtual_time(rest["run_time"])
-                case {"training": when}:
-                    self._training = when
-                case {"finished": _, "payload_bytes": payload, "message_bytes": size}:
+            match report:
+                case UpdatesApplied():
+                    self._add_updates(np.frombuffer(report.raw, UPDATE))
+                case EvaluationDue(after_restoration=False):
+                    state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
+                    self._take_virtual_time(report.run_time)
+                case TrainingBegun(host_time):
+                    self._training = host_time
+                case ServerFinished():
                     self._over = True
-                    state.raise_ingress(payload=payload, message=size)
-                case {"suspected": number}:
+                    state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
+                case WorkerSuspected(number):
                     self._suspect(number)
-                case {"welcomed": number}:
+                case WorkerWelcomed(number):
                     self._suspect(number, suspected=False)
-                case {"restored": _, **rest} if "counts" not in rest:
+                case ServerRestored(counts=None):
                     # Under the wall clock, a restored server suspects no worker yet.
                     self._suspect(slice(None), suspected=False)
 
@@ -197,9 +215,13 @@ class LiveRun:
         if self._plan.spec.clock == "virtual":
             self._state.virtual_seconds = now
 
-    def _take_counter(self, counter: Mapping[str, float]) -> None:
-        self._state.raise_ingress(wire=int(counter["bytes"]))
-        self._state.packets = int(counter["frames"])
+    def _take_counters(
+        self, ingress: Mapping[str, float], egress: Mapping[str, float] | None
+    ) -> None:
+        self._state.raise_ingress(wire=int(ingress["bytes"]))
+        self._state.packets = int(ingress["frames"])
+        if egress is not None:
+            self._state.egress["wire"] = int(egress["bytes"])
 
     def _take_capture(self, capture: Mapping[str, Any] | None) -> None:
         if capture and "records" in capture:

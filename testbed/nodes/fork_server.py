@@ -30,9 +30,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from testbed.channel import Channel, Message
+from testbed.channel import Channel
+from testbed.messages.codec import send
+from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
+from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
 from testbed.nodes import entering, linux
-from testbed.nodes.deaths import Deaths
+from testbed.nodes.child_exits import ChildExits
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
@@ -41,11 +44,8 @@ Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     """Serve requests until the other end of ``control`` closes.
 
-    Requests: ``{"start": device, "role": arguments}`` with the descriptors of the network namespace
-    and, where there is one, of the control group's ``cgroup.procs``, or with ``"enter": process``, the
-    first process of a container; ``{"signal": number, "device": device}``. Events sent back:
-    ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started": device, "process": its id as seen
-    from here}``, ``{"exited": device, "status": n}`` with −n for a signal n.
+    It answers with events of nodes, in which process ids are as seen from here; either
+    ``LibrariesLoaded`` or ``RunFailed`` comes once.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -55,7 +55,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
         role = load()
     except Exception as error:
         traceback.print_exc()
-        control.send({"failed": f"{type(error).__name__}: {error}"[:2000]})
+        send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
         return
     # Objects made so far are shared by all children; a collection in a child would write to each of
     # them and so copy their pages.
@@ -63,56 +63,65 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     gc.freeze()
     # Nodes inherit this: a node that wakes up does not preempt another's computation.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    control.send({"loaded": True})
+    send(control, LibrariesLoaded())
 
     children: dict[int, str] = {}
-    with selectors.DefaultSelector() as selector, contextlib.closing(Deaths()) as deaths:
+    with selectors.DefaultSelector() as selector, contextlib.closing(ChildExits()) as exits:
         selector.register(control, selectors.EVENT_READ)
-        selector.register(deaths, selectors.EVENT_READ)
+        selector.register(exits, selectors.EVENT_READ)
         own = (selector.fileno(), own_pids, control.fileno())
 
         def forget() -> None:
             """Release, in a forked node, what belongs to the fork server only."""
-            deaths.close()
+            exits.close()
             for fd in own:
                 os.close(fd)
 
         while True:
             for key, _ in selector.select():
-                if key.fileobj is deaths:
-                    _report_ended(control, children, deaths.read())
+                if key.fileobj is exits:
+                    _report_exits(control, children, exits.read())
                     continue
-                message = control.receive()
-                if message is None:
+                packet = control.receive()
+                if packet is None:
                     return
-                if "start" in message.fields:
-                    device = str(message.fields["start"])
-                    try:
-                        pid = _start(message, report, role, own_pids, forget)
-                    except FileNotFoundError:  # its container was killed meanwhile
-                        control.send({"exited": device, "status": -signal.SIGKILL})
-                        continue
-                    children[pid] = device
-                    control.send({"started": device, "process": pid})
-                else:
+                request = FORK_REQUESTS.decode(packet)
+                if isinstance(request, SignalRole):
                     for pid, device in children.items():
-                        if device == message.fields["device"]:
-                            os.kill(pid, int(message.fields["signal"]))
+                        if device == request.device:
+                            os.kill(pid, request.signal)
+                    continue
+                try:
+                    pid = _start(
+                        request,
+                        packet.descriptors,
+                        report,
+                        role,
+                        own_pids=own_pids,
+                        forget=forget,
+                    )
+                except FileNotFoundError:  # its container was killed meanwhile
+                    send(control, ProcessExited(request.device, -signal.SIGKILL))
+                    continue
+                children[pid] = request.device
+                send(control, ProcessStarted(request.device, pid))
 
 
-def _report_ended(
-    control: Channel, children: dict[int, str], deaths: Iterable[tuple[int, int]]
+def _report_exits(
+    control: Channel, children: dict[int, str], exits: Iterable[tuple[int, int]]
 ) -> None:
     """Report the nodes that have ended and remove them from ``children``."""
-    for pid, status in deaths:
+    for pid, status in exits:
         if pid in children:  # others are orphans that the kernel has made children of this process
-            control.send({"exited": children.pop(pid), "status": status})
+            send(control, ProcessExited(children.pop(pid), status))
 
 
 def _start(
-    message: Message,
+    request: ForkRole,
+    descriptors: Sequence[int],
     report: Channel,
     role: Role,
+    *,
     own_pids: int,
     forget: Callable[[], None],
 ) -> int:
@@ -121,7 +130,7 @@ def _start(
     Raises:
         FileNotFoundError: the container that it should enter has ended.
     """
-    first = message.fields.get("enter")
+    first = request.container
     if first is None:
         linux.unshare(linux.CLONE_NEWPID)
     else:
@@ -140,10 +149,10 @@ def _start(
             forget()
             _begin_anew()
             if first is None:
-                _contain(str(message.fields["start"]), message.descriptors)
+                _contain(request.device, descriptors)
             else:
                 entering.enter(first)
-            status = role(message.fields["role"], report)
+            status = role(request.role, report)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -153,7 +162,7 @@ def _start(
     # Without this the next unshare(CLONE_NEWPID) is refused: the namespace for children is no
     # longer this process's own.
     linux.setns(own_pids, linux.CLONE_NEWPID)
-    for fd in message.descriptors:
+    for fd in descriptors:
         os.close(fd)
     return pid
 

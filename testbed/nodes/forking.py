@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.messages.codec import send
+from testbed.messages.events import NODE_EVENTS, NodeEvent, RunFailed
+from testbed.messages.processes import ForkRole, SignalRole
 from testbed.nodes import entry_point, fork_server, linux
 
 
@@ -53,25 +56,24 @@ class ForkServer:
             sys.stderr.flush()
             os._exit(1)
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[NodeEvent]:
         """Yield the event in the channel, which should be readable."""
-        message = self.channel.receive()
-        yield {"failed": "the fork server ended"} if message is None else message.fields
+        yield NODE_EVENTS.receive(self.channel) or RunFailed("the fork server ended")
 
     def start(
         self,
         device: str,
         role: Mapping[str, Any],
         descriptors: Sequence[int] = (),
-        **where: int,
+        *,
+        container: int | None = None,
     ) -> None:
-        """Request a node; see ``fork_server.serve``."""
-        fields = {"start": device, "role": dict(role), **where}
-        self.channel.send(fields, descriptors=descriptors)
+        """Request a process that runs a role; see ``ForkRole``."""
+        send(self.channel, ForkRole(device, role, container), descriptors)
 
     def signal(self, device: str, number: int) -> None:
         """Send a signal to a node's process."""
-        self.channel.send({"signal": int(number), "device": device})
+        send(self.channel, SignalRole(device, int(number)))
 
     def end(self) -> None:
         """End the server; with a pid namespace of its own, wait until all processes in that have ended.

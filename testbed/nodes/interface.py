@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.messages.events import NodeEvent
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -30,12 +32,8 @@ class Nodes(Protocol):
     def fileno(self) -> int:
         """Return a descriptor that is readable when there are ``events``."""
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield what has happened: ``{"loaded": true}`` or ``{"failed": reason}`` once, ``{"started":
-        device, "process": n}``, ``{"exited": device, "status": n}`` with −n for a signal n, and with
-        ``"out_of_memory": limit`` if it was killed for using more than ``limit`` bytes of memory. A
-        process id is as the fork server sees it, or as this process does if there is no fork server.
-        """
+    def events(self) -> Iterator[NodeEvent]:
+        """Yield what has happened; either ``LibrariesLoaded`` or ``RunFailed`` comes once."""
 
     def has_room(self) -> bool:
         """Return True if a request can be sent without waiting."""

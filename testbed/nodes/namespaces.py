@@ -7,6 +7,7 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import HostError
+from testbed.messages.events import NodeEvent
 from testbed.nodes import control_group, linux
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
@@ -31,7 +32,7 @@ class NamespaceNodes:
     def fileno(self) -> int:
         return self._fork_server.channel.fileno()
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[NodeEvent]:
         return self._fork_server.events()
 
     def has_room(self) -> bool:

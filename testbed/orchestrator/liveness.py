@@ -9,7 +9,7 @@ recognised in /proc and waited for less long than one that computes.
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-from testbed.orchestrator.standing_still import stands_still
+from testbed.orchestrator.stalled_processes import is_stalled
 
 LEAVING_TIMEOUT = 30.0
 """Seconds that workers have to end after the server has ended (it has waited for them before)."""
@@ -97,7 +97,7 @@ class Liveness:
             return
         self._looked = now
         for device in self._alive & self._workers & self._processes.keys():
-            if stands_still(self._processes[device]):
+            if is_stalled(self._processes[device]):
                 self._paused.setdefault(device, now)
             else:
                 self._paused.pop(device, None)

@@ -24,18 +24,20 @@ from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.messages.codec import send
+from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.roles.evaluation.evaluator import evaluate
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.peer import Peer
 from testbed.roles.reporting import Report
-from testbed.roles.server.restoration import STORED, CameBack
+from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.sharing import EVERY, SETTINGS, Shared
-from testbed.roles.transport.greeting import Who
+from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.worker import work
@@ -116,7 +118,7 @@ class _Role:
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
             text = f"{type(error).__name__}: {error}"[:1000]
-            self.report.send({"event": text, "level": "error", "number": number})
+            send(self.report, EventReported("error", text, number))
             return FAILED
         return 0
 
@@ -130,7 +132,7 @@ class _Role:
             self.report,
             self.shared.board,
             checkpoints=self._checkpoints(),
-            came_back=CameBack.told(arguments),
+            came_back=Restart.of_role(arguments),
             spill=self.shared.spill,
         )
         if self.shared.orders is None:
@@ -204,9 +206,14 @@ class _Role:
         faults = settings.faults.rules if settings.timing.clock == "wall" else ()
         schedule = Schedule(faults, settings.seed, settings.workers)
         pushes = int(arguments.get("pushes", 0))
-        who = Who(number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills")))
-        parking = FaultsAfterPushes(schedule, number, self.shared.paces, self.report.send, pushes)
-        work(settings, who, dataset, part, self._learners(), loaded.times, leave, line, parking)
+        identity = Identity(
+            number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills"))
+        )
+        report = Report(self.report)
+        parking = FaultsAfterPushes(schedule, number, self.shared.paces, report.send, pushes)
+        work(
+            settings, identity, dataset, part, self._learners(), loaded.times, leave, line, parking
+        )
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)

@@ -5,6 +5,16 @@ import time
 import numpy as np
 
 from testbed.channel import Channel
+from testbed.messages.codec import send
+from testbed.messages.reports import (
+    ConnectionClosed,
+    EvaluationDue,
+    EvaluationLeftOut,
+    EventReported,
+    FinalParameters,
+    RoleReport,
+    UpdatesApplied,
+)
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.kernel_queues import unsent
 from testbed.telemetry.records import UPDATE, UpdateRow
@@ -25,13 +35,13 @@ class Report:
         self._count = 0
         self._version = 0
 
-    def send(self, **fields: object) -> None:
-        """Send one message."""
-        self._channel.send(fields)
+    def send(self, report: RoleReport) -> None:
+        """Send one report."""
+        send(self._channel, report)
 
     def event(self, level: str, text: str, device: int | None = None) -> None:
         """Report an event; ``device`` is the number of the device that it is about."""
-        self.send(event=text, level=level, number=device)
+        self.send(EventReported(level, text, device))
 
     def row(self, row: UpdateRow, version: int) -> None:
         """Add a row of ``UPDATE`` that led to ``version``; many rows are sent at once."""
@@ -45,7 +55,7 @@ class Report:
         """Send the rows that were added."""
         if self._count:
             rows = self._rows[: self._count].tobytes()
-            self._channel.send({"updates": self._count, "version": self._version}, rows)
+            self.send(UpdatesApplied(self._version, rows))
             self._count = 0
 
     def checkpoint(
@@ -55,44 +65,42 @@ class Report:
         payload_bytes: int,
         message_bytes: int,
         *,
-        again: bool = False,
+        after_restoration: bool = False,
     ) -> None:
         """Report the ledgers' totals at a version that is to be evaluated.
 
         Args:
             when: by the run's clock, in seconds since training began.
-            again: True if a server that was killed may have reported it already.
+            after_restoration: True if a server that was killed may have reported it already.
         """
         self.flush()  # no evaluation is on record before the updates that led to it
-        key = "checkpoint_again" if again else "checkpoint"
+        now = time.monotonic()
         self.send(
-            **{key: version},
-            time=time.monotonic(),
-            run_time=when,
-            payload_bytes=payload_bytes,
-            message_bytes=message_bytes,
+            EvaluationDue(version, now, when, payload_bytes, message_bytes, after_restoration)
         )
 
     def left_out(self, version: int, reason: str) -> None:
         """Report that a version will not be evaluated, though an evaluation was due."""
-        self.send(left_out=version, reason=reason)
+        self.send(EvaluationLeftOut(version, reason))
 
     def connection(self, connection: Connection, reason: str | None) -> None:
         """Report a connection's own byte counts, which are compared with those on the wire."""
         self.send(
-            connection=connection.device,
-            address=connection.address,
-            port=connection.port,
-            local_port=connection.local_port,
-            message_bytes=connection.received_bytes,
-            incomplete_bytes=connection.receiver.incomplete,
-            payload_bytes=connection.payload_bytes,
-            sent_bytes=connection.sent_bytes,
-            unsent_bytes=unsent(connection.socket),
-            reason=reason,
+            ConnectionClosed(
+                connection.device,
+                connection.address,
+                connection.port,
+                connection.local_port,
+                message_bytes=connection.received_bytes,
+                incomplete_bytes=connection.receiver.incomplete,
+                payload_bytes=connection.payload_bytes,
+                sent_bytes=connection.sent_bytes,
+                unsent_bytes=unsent(connection.socket),
+                reason=reason,
+            )
         )
 
     def parameters(self, vector: memoryview) -> None:
         """Send the final parameters, float32 as bytes."""
         for start in range(0, len(vector), _CHUNK):
-            self._channel.send({"parameters": start}, bytes(vector[start : start + _CHUNK]))
+            self.send(FinalParameters(start, bytes(vector[start : start + _CHUNK])))

@@ -5,8 +5,15 @@ Under the virtual clock they are the same records in the same order, so that it 
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
-from testbed.channel import Message
+from testbed.messages.reports import (
+    EvaluationDue,
+    RoleReport,
+    UpdatesApplied,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.telemetry.records import UPDATE
 
 
@@ -40,19 +47,19 @@ class Deduplication:
         self._recorded[name] += 1
         return True
 
-    def new(self, message: Message) -> Message | None:
-        """Return the new part of a role's message, or None; faults pass, to be applied again."""
-        match message.fields:
-            case {"updates": count, "version": _}:
+    def new(self, report: RoleReport) -> RoleReport | None:
+        """Return the new part of a role's report, or None; faults pass, to be applied again."""
+        match report:
+            case UpdatesApplied():
+                count = len(report.raw) // UPDATE.itemsize
                 known = min(self._expected_again["updates"], count)
                 self._expected_again["updates"] -= known
                 self._recorded["updates"] += count - known
                 if known == count:
                     return None
-                rest = message.raw[known * UPDATE.itemsize :]
-                return Message(message.fields | {"updates": count - known}, rest)
-            case {"checkpoint": _}:
-                return message if self.is_new("evaluations") else None
-            case {"suspected": _} | {"welcomed": _}:
-                return message if self.is_new("suspicions") else None
-        return message
+                return replace(report, raw=report.raw[known * UPDATE.itemsize :])
+            case EvaluationDue(after_restoration=False):
+                return report if self.is_new("evaluations") else None
+            case WorkerSuspected() | WorkerWelcomed():
+                return report if self.is_new("suspicions") else None
+        return report

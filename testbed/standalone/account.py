@@ -21,10 +21,27 @@ from typing import Any
 
 import numpy as np
 
-from testbed.channel import Channel, Message
+from testbed.channel import Channel
 from testbed.device_names import EVALUATOR_NAME, worker_name
 from testbed.errors import RunError
 from testbed.experiment.load import dump
+from testbed.messages.reports import (
+    REPORTS,
+    ConnectionClosed,
+    DevicesConnected,
+    EvaluationDue,
+    EvaluationLeftOut,
+    EventReported,
+    FinalParameters,
+    RoleReport,
+    ServerFinished,
+    ServerListening,
+    TrainingBegun,
+    UpdatesApplied,
+    VersionEvaluated,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.left_out import LeftOut
@@ -33,8 +50,6 @@ from testbed.telemetry.records import UPDATE
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_bytes")
 """The columns of ``curve.csv``: those of a run directory without the wire bytes."""
-OVER = {"over": True}
-"""The last report; the reader stops there."""
 _RESERVE = 64 * 1024
 _LEDGER = ("payload_bytes", "message_bytes")
 
@@ -103,19 +118,19 @@ class Account:
     def follow(
         self, reports: Channel, listening: Callable[[], None], failed: Callable[[], None]
     ) -> None:
-        """Read reports up to ``OVER``.
+        """Read reports until no writer is left.
 
         Args:
             listening: called when the parameter server listens.
             failed: called once, if the results can no longer be written; ``failure`` says why.
         """
-        while (message := reports.receive()) is not None and message.fields != OVER:
-            if "listening" in message.fields:
+        while (report := REPORTS.receive(reports)) is not None:
+            if isinstance(report, ServerListening):
                 listening()
             if self.failure is not None:
                 continue  # a role must not wait for a reader that has stopped
             try:
-                self._take(message)
+                self._take(report)
             except Exception as error:
                 if isinstance(error, OSError):
                     self.failure = f"{_unwritable(self.directory, error)}"
@@ -169,29 +184,30 @@ class Account:
         self._say(f"results: {self.directory}")
         return summary
 
-    def _take(self, message: Message) -> None:
-        match message.fields:
-            case {"updates": _, "version": version}:
-                self._outcome.took_in(np.frombuffer(message.raw, UPDATE), version)
-            case {"checkpoint": version, "run_time": when, **ledger}:
-                self._last = {key: ledger[key] for key in _LEDGER}
-                self._due[version] = {"iteration": version, "time": when, **self._last}
-            case {"evaluated": version, "accuracy": accuracy, "loss": loss}:
-                self._evaluated(version, accuracy, loss)
-            case {"greeted": count}:
+    def _take(self, report: RoleReport) -> None:
+        match report:
+            case UpdatesApplied():
+                self._outcome.took_in(np.frombuffer(report.raw, UPDATE), report.version)
+            case EvaluationDue():
+                self._last = {key: getattr(report, key) for key in _LEDGER}
+                row = {"iteration": report.version, "time": report.run_time, **self._last}
+                self._due[report.version] = row
+            case VersionEvaluated():
+                self._evaluated(report)
+            case DevicesConnected(count):
                 self._greeted = count
                 self._say(f"worker greeted: {count} of {self._workers}")
-            case {"training": _}:
+            case TrainingBegun():
                 self._say("training begins")
-            case {"parameters": _}:
-                self._parameters.update(message.raw)  # the parts arrive in order
-            case {"finished": version, **ledger}:
-                self._outcome.updates = version
+            case FinalParameters():
+                self._parameters.update(report.raw)  # the parts arrive in order
+            case ServerFinished():
+                self._outcome.updates = report.version
                 self._outcome.parameters_sha256 = self._parameters.hexdigest()
-                self._total = {key: ledger[key] for key in _LEDGER}
-            case {"connection": int(), "reason": str()}:
+                self._total = {key: getattr(report, key) for key in _LEDGER}
+            case ConnectionClosed(worker=int(), reason=str()):
                 self._outcome.workers_lost += 1
-            case {"event": text, "level": level, "number": number}:
+            case EventReported(level, text, number):
                 device = self._name(number)
                 text = text if device is None else f"{device}: {text}"
                 if level == "error":
@@ -199,27 +215,28 @@ class Account:
                 if level != "info":
                     self._say(f"{level}: {text}")
             case _:
-                self._silence(message)
+                self._silence(report)
 
-    def _silence(self, message: Message) -> None:
+    def _silence(self, report: RoleReport) -> None:
         """Handle a suspected worker, one that came back, and an evaluation that will not arrive."""
-        match message.fields:
-            case {"left_out": version, "reason": reason}:
+        match report:
+            case EvaluationLeftOut(version, reason):
                 self._due.pop(version, None)
                 if warning := self._left_out.add(version, reason):
                     self._say(f"warning: {warning}")
-            case {"suspected": number, "silent": silent, "time": when}:
+            case WorkerSuspected(number, silent, when):
                 level, text = self._outcome.suspects(silent, when)
                 self._say(f"{level}: {self._name(number)}: {text}")
-            case {"welcomed": number, "time": when}:
+            case WorkerWelcomed(number, when):
                 _, text = self._outcome.welcomes(when)
                 self._say(f"{self._name(number)}: {text}")
 
-    def _evaluated(self, version: int, accuracy: float, loss: float) -> None:
+    def _evaluated(self, report: VersionEvaluated) -> None:
+        version, accuracy = report.version, report.accuracy
         row = self._due.pop(version, None)
         if row is None:
             return  # this version's evaluation was not due
-        row |= {"accuracy": accuracy, "loss": loss}
+        row |= {"accuracy": accuracy, "loss": report.loss}
         self._outcome.accuracies.append(accuracy)
         self._write([row[key] for key in COLUMNS])
         self._say(

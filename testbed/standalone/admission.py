@@ -18,10 +18,12 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.messages.codec import send
+from testbed.messages.reports import EventReported, VersionEvaluated
 from testbed.roles.transport.accepting import EXHAUSTED, REST
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
@@ -272,7 +274,7 @@ class Admission:
                     number == self._workers
                 ):
                     found = self._evaluation(version, accuracy, loss)
-                    self._report.send(found)
+                    send(self._report, found)
                 case {"complaint": str(text)}:
                     self._report_event(text[:1000], number, "error")
                 case {"done": True}:
@@ -282,7 +284,7 @@ class Admission:
                 case _:
                     raise MessageError("a message that a device may not send")
 
-    def _evaluation(self, version: object, accuracy: object, loss: object) -> dict[str, Any]:
+    def _evaluation(self, version: object, accuracy: object, loss: object) -> VersionEvaluated:
         """Return the evaluator's result as a report.
 
         Raises:
@@ -299,8 +301,9 @@ class Admission:
         if not _is_number(loss) or (isinstance(loss, int) and abs(loss) > LARGEST_LOSS):
             raise MessageError(f"{what} a loss that is not a number")
         finite = float(loss) if math.isfinite(loss) else math.nan
-        return {"evaluated": version, "accuracy": accuracy, "loss": finite}
+        # No server of this kind is restored, so that it does not matter when it connected.
+        return VersionEvaluated(version, accuracy, finite, connected=0.0)
 
     def _report_event(self, text: str, number: int | None, level: str = "warning") -> None:
         with contextlib.suppress(OSError):  # the run is over, and the channel is closed
-            self._report.send({"event": text, "level": level, "number": number})
+            send(self._report, EventReported(level, text, number))

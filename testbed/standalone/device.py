@@ -10,6 +10,7 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.messages.reports import REPORTS, EventReported, VersionEvaluated
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 from testbed.training.settings import Settings
@@ -160,12 +161,14 @@ def take_part(admitted: Admitted, role: str, ready: Callable[[], None]) -> int:
 def _forward(reports: Channel, connection: socket.socket) -> None:
     """Forward the role's evaluations and errors; the server accepts no other reports of a device."""
     broken = False
-    while (message := reports.receive()) is not None:
-        fields = message.fields
-        if fields.get("level") == "error":
-            fields = {"complaint": fields["event"]}
-        elif "evaluated" not in fields:
-            continue
+    while (report := REPORTS.receive(reports)) is not None:
+        match report:
+            case EventReported(level="error", text=text):
+                fields: dict[str, object] = {"complaint": text}
+            case VersionEvaluated(version, accuracy, loss):
+                fields = {"evaluated": version, "accuracy": accuracy, "loss": loss}
+            case _:
+                continue
         try:
             if not broken:
                 messages.send(connection, **fields)

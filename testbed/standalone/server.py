@@ -9,10 +9,12 @@ from pathlib import Path
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.messages.codec import send
+from testbed.messages.reports import EventReported
 from testbed.planning.data import check_data
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
-from testbed.standalone.account import OVER, Account, make_directory
+from testbed.standalone.account import Account, make_directory
 from testbed.standalone.admission import Admission
 from testbed.standalone.experiment import read
 from testbed.training.settings import Settings
@@ -82,7 +84,7 @@ def serve(
         try:
             ended, status = _carry_out(plan.settings, admission, writers, account)
         finally:
-            writers.send(OVER)  # after all reports that are on their way
+            writers.end()  # after all reports that are on their way
             follow.join()
             reports.close()
         summary = account.close(ended)
@@ -95,7 +97,6 @@ def _carry_out(
     settings: Settings, admission: Admission, writers: Channel, account: Account
 ) -> tuple[str | None, int]:
     """Run the parameter server; return how the run ended, if that is known, and an exit status."""
-    complaint = {"level": "error", "number": None}
     try:
         with _signals(), tempfile.TemporaryFile(dir=account.directory) as spill:
             if account.failure is not None:  # it failed before the signal had a handler
@@ -112,10 +113,10 @@ def _carry_out(
         if stopped.number == _FAILED:
             return "failed", 1
         name = signal.Signals(stopped.number).name
-        writers.send(complaint | {"event": f"stopped by {name}"})
+        send(writers, EventReported("error", f"stopped by {name}"))
         return "interrupted", 128 + stopped.number
     except (RunError, OSError) as error:
-        writers.send(complaint | {"event": str(error)})
+        send(writers, EventReported("error", str(error)))
         return "failed", 1
     return None, 1
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.channel import Message
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
+from testbed.messages.events import ProcessExited
+from testbed.messages.reports import ServerRestored, WorkerSuspected, WorkerWelcomed
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
@@ -85,7 +86,7 @@ def test_an_emulated_worker_that_is_killed_and_restarted_is_not_dead() -> None:
     for number in range(3):
         run.board.device(number).training()
     run.fault(record("kill", 1))
-    run.from_agent(Message({"exited": "worker-1", "status": -9}))
+    run.from_agent(ProcessExited("worker-1", -9))
     told = exported(run)
     assert states(told) == {"training": 2, "frozen": 0, "dead": 1, "cut": 0}
     assert total(told, "testbed_devices_lost_total") == 1
@@ -98,8 +99,8 @@ def test_a_worker_that_is_killed_while_frozen_for_good_is_not_lost() -> None:
     run.fault(record("freeze", 0))
     run.fault(record("stop-network", 1))
     for number in (0, 1):
-        run.from_agent(Message({"exited": f"worker-{number}", "status": -9}))
-    run.from_agent(Message({"exited": "worker-2", "status": 0}))
+        run.from_agent(ProcessExited(f"worker-{number}", -9))
+    run.from_agent(ProcessExited("worker-2", 0))
     told = exported(run)
     assert total(told, "testbed_devices_lost_total") == 0
     assert states(told) == {"training": 0, "frozen": 1, "dead": 0, "cut": 1}
@@ -108,23 +109,23 @@ def test_a_worker_that_is_killed_while_frozen_for_good_is_not_lost() -> None:
 
 def test_a_worker_is_suspected_until_it_is_welcomed_back() -> None:
     run = LiveRun(planned(3), "time-1")
-    run.from_role(Message({"suspected": 2, "time": 40.0, "iteration": 9, "silent": 30.0}))
+    run.from_role(WorkerSuspected(2, 30.0, 40.0, 9))
     assert total(exported(run), "testbed_workers_suspected") == 1
-    run.from_role(Message({"welcomed": 2, "time": 41.0, "iteration": 9}))
+    run.from_role(WorkerWelcomed(2, 41.0, 9))
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
 def test_a_suspicion_ends_if_the_worker_or_the_server_is_killed() -> None:
     run = LiveRun(planned(3), "time-1")
     for number in range(3):
-        run.from_role(Message({"suspected": number, "time": 40.0, "iteration": 9, "silent": 30.0}))
+        run.from_role(WorkerSuspected(number, 30.0, 40.0, 9))
     run.fault(record("kill", 1))
     assert total(exported(run), "testbed_workers_suspected") == 2
-    run.from_role(Message({"restored": 7, "there": [0], "counts": {}, "incarnations": [0, 1, 0]}))
+    run.from_role(ServerRestored(7, [0], {}, [0, 1, 0]))
     assert (
         total(exported(run), "testbed_workers_suspected") == 2
     )  # under the virtual clock it knows them
-    run.from_role(Message({"restored": 7, "there": [0]}))
+    run.from_role(ServerRestored(7, [0]))
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 

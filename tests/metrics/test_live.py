@@ -1,12 +1,21 @@
 """A live run's state, from messages as the orchestrator receives them and from a real board."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from testbed.channel import Message
+from testbed.messages.events import (
+    CountersSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    IngressRead,
+    ProcessesSampled,
+    ProcessExited,
+)
+from testbed.messages.reports import EvaluationDue, TrainingBegun, UpdatesApplied
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.runs.watching import Progress
@@ -30,11 +39,11 @@ def devices(run: LiveRun) -> dict[str, float]:
     return {state: count for state, count in found.items() if count}
 
 
-def pushes(*workers: int) -> Message:
+def pushes(*workers: int) -> UpdatesApplied:
     rows = np.zeros(len(workers), UPDATE)
     rows["worker"], rows["applied"], rows["host_time"] = workers, True, 1.5
     rows["payload_bytes"], rows["message_bytes"] = 100, 124
-    return Message({"updates": len(rows), "version": 7}, rows.tobytes())
+    return UpdatesApplied(7, rows.tobytes())
 
 
 def summary(**changes: Any) -> dict[str, Any]:
@@ -55,15 +64,15 @@ def test_devices_go_through_their_states(run: LiveRun) -> None:
     lines[0].training()
     lines[1].waiting()
     assert devices(run) == {"training": 1, "waiting": 1, "starting": 2}
-    run.from_agent(Message({"frozen": "worker-0", "yes": True}))
+    run.from_agent(DeviceFrozen("worker-0"))
     assert devices(run) == {"frozen": 1, "waiting": 1, "starting": 2}
-    run.from_agent(Message({"frozen": "worker-0", "yes": False}))
-    run.from_agent(Message({"exited": "worker-1", "status": -9}))
-    run.from_agent(Message({"exited": "evaluator", "status": 0}))
+    run.from_agent(DeviceThawed("worker-0"))
+    run.from_agent(ProcessExited("worker-1", -9))
+    run.from_agent(ProcessExited("evaluator", 0))
     assert devices(run) == {"training": 1, "dead": 1, "starting": 2}
     assert sum(exported(run)["testbed_devices_lost_total"].values()) == 1
     lines[0].done()
-    run.from_agent(Message({"exited": "worker-0", "status": 0}))
+    run.from_agent(ProcessExited("worker-0", 0))
     assert devices(run) == {"done": 1, "dead": 1, "starting": 2}
     run.ended(summary(ended="failed"))
     assert devices(run) == {"done": 3, "dead": 1}
@@ -78,7 +87,7 @@ def test_a_phase_is_shown_as_soon_as_it_is_reported(run: LiveRun, phase: str) ->
 
 def test_updates_and_ledgers_are_counted_and_final_values_stay(run: LiveRun) -> None:
     run.progress(Progress("training", 4, 100, evaluations_due=2))
-    run.from_role(Message({"training": time.monotonic() - 1}))
+    run.from_role(TrainingBegun(time.monotonic() - 1))
     run.from_role(pushes(0, 1, 1))
     told = exported(run)
     assert told["testbed_updates_total"][RUN] == 3
@@ -86,12 +95,8 @@ def test_updates_and_ledgers_are_counted_and_final_values_stay(run: LiveRun) -> 
     assert 1 <= told["testbed_training_seconds"][RUN] < 2
     assert told["testbed_evaluations_due"][RUN] == 2
     assert "testbed_virtual_time_seconds" not in told
-    run.from_role(
-        Message({"checkpoint": 3, "run_time": 1.5, "payload_bytes": 300, "message_bytes": 380})
-    )
-    run.from_agent(
-        Message({"counter": {"bytes": 700, "frames": 9, "dropped": 0}, "egress": {"bytes": 800}})
-    )
+    run.from_role(EvaluationDue(3, 2.5, 1.5, payload_bytes=300, message_bytes=380))
+    run.from_agent(IngressRead({"bytes": 700, "frames": 9, "dropped": 0}, {"bytes": 800}))
     told = exported(run)
     assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "message")] == 380
     assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "wire")] == 700
@@ -119,7 +124,7 @@ def test_samples_of_links_may_come_in_parts_and_uplinks_are_the_workers() -> Non
     rows = np.zeros(6, COUNTS)
     rows["class_bytes"] = [10**9, 10**9, 1, 20, 300, 4000]
     for part in (rows[:3], rows[3:]):
-        run.from_agent(Message({"sampled": "counters"}, part.tobytes()))
+        run.from_agent(CountersSampled(part.tobytes()))
     told = exported(run)
     everyone = (*RUN, ("device_class", "all"))
     assert told["testbed_uplink_transmitted_bytes_total"][everyone] == 4321
@@ -127,14 +132,14 @@ def test_samples_of_links_may_come_in_parts_and_uplinks_are_the_workers() -> Non
 
 
 def test_the_agent_reports_capture_memory_and_processor_time(run: LiveRun) -> None:
-    extras = {
-        "capture": {"records": 50, "dropped": 1, "acknowledgements": 20},
-        "memory": {"server": 10, "workers": 40, "orchestrator": 1_000_000_000},
-        "processor": {"agent": 100.0, "capture": 11.0},
-    }
-    run.from_agent(Message({"extras": extras | {"capture": None}}))
+    sampled = ProcessesSampled(
+        capture={"records": 50, "dropped": 1, "acknowledgements": 20},
+        memory={"server": 10, "workers": 40, "orchestrator": 1_000_000_000},
+        processor={"agent": 100.0, "capture": 11.0},
+    )
+    run.from_agent(replace(sampled, capture=None))
     assert "testbed_capture_packets_total" not in exported(run)
-    run.from_agent(Message({"extras": extras}))
+    run.from_agent(sampled)
     told = exported(run)
     assert told["testbed_capture_packets_total"][RUN] == 50
     assert told["testbed_capture_dropped_packets_total"][RUN] == 1

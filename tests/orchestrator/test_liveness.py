@@ -13,7 +13,7 @@ from testbed.orchestrator.liveness import (
     SUSPECTED_TIMEOUT,
     Liveness,
 )
-from testbed.orchestrator.standing_still import stands_still
+from testbed.orchestrator.stalled_processes import is_stalled
 
 WORKERS = ("worker-0", "worker-1", "worker-2")
 
@@ -68,19 +68,19 @@ def test_a_stopped_worker_has_less_time_than_one_that_computes() -> None:
         processes = {"worker-0": worker.pid, "worker-1": os.getpid()}
         os.kill(worker.pid, signal.SIGSTOP)
         deadline = time.monotonic() + 20
-        while not stands_still(worker.pid):
+        while not is_stalled(worker.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert list(attendance.overdue(90.0)) == []  # training goes on
         attendance.stopping(100.0, processes)
         assert list(attendance.overdue(100.0)) == []
         os.kill(worker.pid, signal.SIGCONT)
-        while stands_still(worker.pid):
+        while is_stalled(worker.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert list(attendance.overdue(100.0 + PAUSED_TIMEOUT)) == []
         os.kill(worker.pid, signal.SIGSTOP)
-        while not stands_still(worker.pid):
+        while not is_stalled(worker.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         again = 100.0 + PAUSED_TIMEOUT + LOOK_PERIOD
@@ -88,4 +88,4 @@ def test_a_stopped_worker_has_less_time_than_one_that_computes() -> None:
         # It is killed although the server has not ended.
         assert list(attendance.overdue(again + PAUSED_TIMEOUT)) == [("worker-0", PAUSED_TIMEOUT)]
         worker.kill()
-    assert not stands_still(worker.pid)
+    assert not is_stalled(worker.pid)

@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from testbed.channel import Message
+from testbed.messages.reports import EvaluationDue, RoleReport, UpdatesApplied
 from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.records import UPDATE
 
 
-def updates(*iterations: int) -> Message:
+def updates(*iterations: int) -> UpdatesApplied:
     rows = np.zeros(len(iterations), UPDATE)
     rows["iteration"] = iterations
-    return Message({"updates": len(rows), "version": iterations[-1]}, rows.tobytes())
+    return UpdatesApplied(iterations[-1], rows.tobytes())
 
 
-def kept(message: Message | None) -> list[int]:
-    if message is None:
+def kept(report: RoleReport | None) -> list[int]:
+    if report is None:
         return []
-    rows = np.frombuffer(message.raw, UPDATE)
-    assert message.fields["updates"] == len(rows)
+    assert isinstance(report, UpdatesApplied)
+    rows = np.frombuffer(report.raw, UPDATE)
     return [int(one) for one in rows["iteration"]]
 
 
@@ -40,7 +40,15 @@ def test_a_second_restore_while_records_still_repeat() -> None:
     once.back_to({"faults": 2})
     assert not once.is_new("faults")
     assert once.is_new("faults")
-    checkpoint = Message({"checkpoint": 10, "time": 1.0})
-    assert once.new(checkpoint) is checkpoint
+    due = EvaluationDue(10, 1.0, 1.0, 0, 0)
+    assert once.new(due) is due
     once.back_to({"evaluations": 0})
-    assert once.new(checkpoint) is None
+    assert once.new(due) is None
+
+
+def test_an_evaluation_that_a_restored_server_asks_for_again_is_no_repeated_record() -> None:
+    once = Deduplication({"evaluations": 2})
+    once.back_to({"evaluations": 1})
+    again = EvaluationDue(10, 1.0, 1.0, 0, 0, after_restoration=True)
+    assert once.new(again) is again
+    assert once.to_come_again("evaluations") == 1

@@ -12,6 +12,7 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.messages.reports import REPORTS, EventReported, RoleReport, VersionEvaluated
 from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
@@ -44,10 +45,15 @@ class Server:
         self._connections.append(connection)
         return connection
 
-    def reported(self) -> dict[str, Any]:
-        message = self._reports.receive()
-        assert message is not None
-        return message.fields
+    def reported(self) -> RoleReport:
+        report = REPORTS.receive(self._reports)
+        assert report is not None
+        return report
+
+    def event(self) -> EventReported:
+        report = self.reported()
+        assert isinstance(report, EventReported)
+        return report
 
     def close(self) -> None:
         self.admission.end()
@@ -139,7 +145,7 @@ def test_the_number_of_a_device_that_left_is_given_again(server: Server) -> None
 def test_another_secret_is_refused_on_either_side(server: Server) -> None:
     with pytest.raises(RunError, match="another TESTBED_SECRET"):
         server.join(secret=SECRET + b".")
-    assert "another secret" in server.reported()["event"]
+    assert "another secret" in server.event().text
     assert server.join().number == 0  # it took no number
 
 
@@ -206,13 +212,13 @@ def test_the_evaluator_s_results_are_reported_before_it_is_done(server: Server) 
     messages.send(evaluator.connection, evaluated=7, accuracy=81.5, loss=0.25)
     messages.send(evaluator.connection, done=True)
     server.admission.wait_for_evaluator(5)
-    assert server.reported() == {"evaluated": 7, "accuracy": 81.5, "loss": 0.25}
+    assert server.reported() == VersionEvaluated(7, 81.5, 0.25, connected=0.0)
 
 
 def test_a_complaint_is_reported_with_its_device(server: Server) -> None:
     server.join()
     messages.send(server.join().connection, complaint="no memory")
-    assert server.reported() == {"event": "no memory", "level": "error", "number": 1}
+    assert server.reported() == EventReported("error", "no memory", 1)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +236,9 @@ def test_a_worker_that_sends_an_invalid_message_is_cut_off(
     worker = server.join()
     messages.send(worker.connection, **said)
     assert worker.connection.recv(1) == b""
-    event = server.reported()
-    assert event["number"] == worker.number
-    assert "may not send" in event["event"]
+    event = server.event()
+    assert event.device == worker.number
+    assert "may not send" in event.text
 
 
 def test_a_check_whether_the_port_is_open_is_not_reported(server: Server) -> None:
@@ -241,7 +247,7 @@ def test_a_check_whether_the_port_is_open_is_not_reported(server: Server) -> Non
     with pytest.raises(RunError):
         server.join("evaluator")
     messages.send(server.join().connection, complaint="the first report")
-    assert server.reported()["event"] == "the first report"
+    assert server.event().text == "the first report"
 
 
 def test_the_number_of_a_device_that_dies_before_training_is_given_again(server: Server) -> None:
@@ -282,9 +288,9 @@ def test_many_strangers_keep_no_device_out(server: Server, monkeypatch: pytest.M
         stranger.sendall(b"\0")
     for role in ("worker", "evaluator", "worker"):
         server.join(role)
-    told = server.reported()
-    assert told["level"] == "warning"
-    assert "have not proved that they know the secret, most of them from 127.0.0.1" in told["event"]
+    warning = server.event()
+    assert warning.level == "warning"
+    assert "have not proved that they know the secret, most of them from 127.0.0.1" in warning.text
     assert len(server.admission._strangers) <= admission.STRANGERS
 
 
@@ -308,14 +314,14 @@ def test_without_free_descriptors_it_warns_once_and_goes_on(server: Server) -> N
     late.settimeout(20)
     with no_descriptors():
         late.connect(("127.0.0.1", messages.PORT))
-        told = server.reported()
-        assert "no device can be admitted for now (Too many open files)" in told["event"]
+        text = server.event().text
+        assert "no device can be admitted for now (Too many open files)" in text
         began = time.process_time()
         time.sleep(1.5)
         assert time.process_time() - began < 1.0, "it asks again and again"
     assert "challenge" in (messages.receive(late) or {})
     messages.send(server.join().connection, complaint="the next report")
-    assert server.reported()["event"] == "the next report"
+    assert server.event().text == "the next report"
 
 
 FOUND = {"evaluated": 7, "accuracy": 81.5, "loss": 0.25}
@@ -345,9 +351,9 @@ def test_an_impossible_result_of_an_evaluation_is_refused(
     evaluator = server.join("evaluator")
     messages.send(evaluator.connection, **FOUND | said)
     assert evaluator.connection.recv(1) == b""
-    event = server.reported()
-    assert (event["level"], event["number"]) == ("warning", WORKERS)
-    assert reason in event["event"]
+    event = server.event()
+    assert (event.level, event.device) == ("warning", WORKERS)
+    assert reason in event.text
     until(lambda: WORKERS in server.admission._free)
 
 
@@ -355,6 +361,7 @@ def test_an_impossible_result_of_an_evaluation_is_refused(
 def test_the_loss_of_a_diverged_model_is_reported_as_nan(server: Server, loss: float) -> None:
     evaluator = server.join("evaluator")
     messages.send(evaluator.connection, **FOUND | {"loss": loss, "accuracy": 10})
-    told = server.reported()
-    assert (told["evaluated"], told["accuracy"]) == (7, 10)
-    assert math.isnan(told["loss"])
+    found = server.reported()
+    assert isinstance(found, VersionEvaluated)
+    assert (found.version, found.accuracy) == (7, 10)
+    assert math.isnan(found.loss)

@@ -1,15 +1,21 @@
 """Faults applied by the agent to working nodes and links; see ``Afflictions``.
 
-Each request sets a state from now on, and asking twice changes nothing. How long a fault lasts, and
-what two faults on one device add up to, is decided by the orchestrator.
+How long a fault lasts, and what two faults on one device add up to, is decided by the orchestrator.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyroute2 import IPRoute
 
+from testbed.messages.requests import (
+    Affliction,
+    LimitProcessors,
+    SetCorruption,
+    SetLink,
+    SetPartition,
+    SetRates,
+)
 from testbed.network import outages
 from testbed.network.addresses import Link, Shape
 from testbed.network.shaping import Egress
@@ -43,31 +49,24 @@ class Afflictions:
             link.device: Egress(DEVICE_INDEX + link.index, link.downlink) for link in links
         }
 
-    def serve(self, request: Mapping[str, Any]) -> bool:
-        """Do what a request asks for; return False if it is none of the following.
-
-        ``{"link": device, "up": bool}``; ``{"cut": devices, "yes": bool}``, from the server;
-        ``{"rate": device, "uplink": bit/s, "downlink": bit/s}`` and ``{"limit": device, "cpus":
-        number}``, where null means as planned; ``{"corrupt": device, "share": from 0 to 1}``.
+    def serve(self, request: Affliction) -> None:
+        """Do what a request asks for.
 
         Raises:
             NetlinkError: the kernel refuses.
             HostError: the processors of nodes of this kind cannot be limited.
         """
         match request:
-            case {"link": device, "up": up}:
+            case SetLink(device, up):
                 self._mark(self._down, [device], not up, self._set_link)
-            case {"cut": devices, "yes": cut}:
+            case SetPartition(devices, cut):
                 self._mark(self._cut, devices, cut, self._set_cut)
-            case {"rate": device, "uplink": uplink, "downlink": downlink}:
+            case SetRates(device, uplink, downlink):
                 self._set_rates(device, uplink, downlink)
-            case {"corrupt": device, "share": share}:
+            case SetCorruption(device, share):
                 self._set_uplink(device, replace(self._uplinks[device].shape, corrupt=share))
-            case {"limit": device, "cpus": cpus}:
+            case LimitProcessors(device, cpus):
                 self._nodes.limit(device, cpus)
-            case _:
-                return False
-        return True
 
     def _mark(
         self,

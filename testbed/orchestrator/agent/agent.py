@@ -21,10 +21,43 @@ import sys
 import time
 import traceback
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args
 
-from testbed.channel import Channel, Message
+from testbed.channel import Channel
 from testbed.errors import HostError, TestbedError
+from testbed.messages.codec import send
+from testbed.messages.events import (
+    CountersSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    Event,
+    IngressRead,
+    LastSampleTaken,
+    LinksCounted,
+    LinksProbed,
+    NetworkBuilt,
+    NodesCounted,
+    NodesMade,
+    ProcessStarted,
+    RemainsFound,
+    RunFailed,
+    UplinksSampled,
+    WarningRaised,
+)
+from testbed.messages.requests import (
+    REQUESTS,
+    Affliction,
+    BuildNetwork,
+    FreezeDevice,
+    KillDevice,
+    LoadRoles,
+    ReadIngress,
+    Request,
+    StartRole,
+    StopTraffic,
+    ThawDevice,
+)
 from testbed.nodes import linux
 from testbed.nodes.interface import Device, Nodes
 from testbed.nodes.namespaces import NamespaceNodes
@@ -44,12 +77,22 @@ class Agent:
         self._control = control
         self._nodes = nodes
         self._observation: Any = None
-        self._requests: deque[dict[str, Any]] = deque()
+        self._requests: deque[Request] = deque()
         self._finished = False
-        self._extras: Any = None
+        self._metrics: Any = None
         self._usage: Any = None
         self._afflictions: Any = None
         self._selector = selectors.DefaultSelector()
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            **dict.fromkeys(get_args(Affliction), self._afflict),
+            BuildNetwork: lambda request: self._build_network(request.plan),
+            StartRole: lambda request: self._nodes.start(request.device, request.role),
+            FreezeDevice: self._freeze,
+            ThawDevice: self._thaw,
+            KillDevice: lambda request: self._nodes.kill(request.device),
+            ReadIngress: lambda _: self._read_counter(),
+            StopTraffic: lambda _: self._stop_traffic(),
+        }
 
     def serve(self) -> None:
         """Serve until the orchestrator closes its end or the nodes have failed."""
@@ -61,17 +104,18 @@ class Agent:
             due = max(0.0, min(next_reading, next_sample) - time.monotonic())
             for key, events in self._selector.select(due if self._observation else None):
                 if key.fileobj is self._control:
-                    self._hear(self._control.receive())
+                    self._hear(REQUESTS.receive(self._control))
                     continue
                 if not events & selectors.EVENT_READ:
                     continue
                 for event in self._nodes.events():
-                    if "started" in event and self._usage:
-                        self._usage.started(event["started"], event["process"])
-                    self._control.send(event)
-                    self._finished = self._finished or "failed" in event
+                    if isinstance(event, ProcessStarted) and self._usage:
+                        self._usage.started(event.device, event.process)
+                    self._report(event)
+                    self._finished = self._finished or isinstance(event, RunFailed)
             while self._requests and not self._finished and self._nodes.has_room():
-                self._handle(self._requests.popleft())
+                request = self._requests.popleft()
+                self._handlers[type(request)](request)
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
                 next_reading = time.monotonic() + COUNTER_PERIOD
@@ -89,48 +133,39 @@ class Agent:
         if self._selector.get_key(self._nodes).events != events:
             self._selector.modify(self._nodes, events)
 
-    def _hear(self, message: Message | None) -> None:
-        if message is None:
+    def _hear(self, request: Request | None) -> None:
+        if request is None:
             self._finished = True
         else:
-            self._requests.append(message.fields)
+            self._requests.append(request)
 
-    def _handle(self, request: dict[str, Any]) -> None:
-        match request:
-            case {"network": plan}:
-                self._build_network(plan)
-            case {"start": device, "role": role}:
-                self._nodes.start(device, role)
-            case {"freeze": device}:
-                self._freeze(device)
-                self._tell_frozen(device, True)
-            case {"thaw": device}:
-                self._nodes.thaw(device)
-                self._tell_frozen(device, False)
-            case {"kill": device}:
-                self._nodes.kill(device)
-            case {"read": "counter"}:
-                self._read_counter()
-            case {"stop": "traffic"}:
-                self._control.send({"traffic": self._observation.stop()} | self._egress())
-                self._sample_counters()
-                self._control.send({"sampled": "the last time"})
-            case _:
-                if not self._afflictions.serve(request):
-                    raise ValueError(f"unknown request {request}")
+    def _report(self, event: Event) -> None:
+        send(self._control, event)
 
-    def _freeze(self, device: str) -> None:
+    def _freeze(self, request: FreezeDevice) -> None:
         """Freeze a device while it holds no turn at computing, which no other device could take."""
+        device = request.device
         network, deadline = self._nodes.network(device), time.monotonic() + TURN_TIMEOUT
         self._nodes.freeze(device)
         while holds_turn(network) and time.monotonic() < deadline:
             self._nodes.thaw(device)
             time.sleep(0.002)
             self._nodes.freeze(device)
+        if self._metrics:
+            self._report(DeviceFrozen(device))
 
-    def _tell_frozen(self, device: str, frozen: bool) -> None:
-        if self._extras:
-            self._control.send({"frozen": device, "yes": frozen})
+    def _thaw(self, request: ThawDevice) -> None:
+        self._nodes.thaw(request.device)
+        if self._metrics:
+            self._report(DeviceThawed(request.device))
+
+    def _afflict(self, request: Affliction) -> None:
+        self._afflictions.serve(request)
+
+    def _stop_traffic(self) -> None:
+        self._report(self._observation.stop(self._egress()))
+        self._sample_counters()
+        self._report(LastSampleTaken())
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
@@ -152,7 +187,7 @@ class Agent:
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
             return
-        self._control.send({"nodes": "made"})
+        self._report(NodesMade())
         networks = {link.device: self._nodes.network(link.device) for link in links}
         star.build(links, networks, plan["counted"], plan["uncounted"], self._linked)
         if self._is_finished():
@@ -161,7 +196,7 @@ class Agent:
             # Before anything counts or captures, so that the probe is in no ledger.
             from testbed.orchestrator.agent.probing import probe_links
 
-            self._control.send({"probed": probe_links(plan["probe"], networks, self._is_finished)})
+            self._report(LinksProbed(probe_links(plan["probe"], networks, self._is_finished)))
             if self._finished:
                 return
         (server,) = (link for link in links if link.device == plan["observed"])
@@ -169,45 +204,45 @@ class Agent:
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
         self._observation = Observation(plan["traffic"], links, counted, networks)
         if plan["traffic"].get("metrics"):
-            from testbed.orchestrator.agent.extras import Extras
+            from testbed.orchestrator.agent.metrics_samples import MetricsSamples
             from testbed.orchestrator.agent.usage import Usage
 
             self._usage = Usage(self._nodes.fork_server)
-            self._extras = Extras(links, counted, networks, self._observation, self._usage)
-        self._control.send({"network": "built"})
+            self._metrics = MetricsSamples(links, counted, networks, self._observation, self._usage)
+        self._report(NetworkBuilt())
 
     def _made(self, count: int) -> bool:
         """Report the number of nodes made so far; return True if the run is over."""
-        self._control.send({"made": count})
+        self._report(NodesCounted(count))
         return self._is_finished()
 
     def _linked(self, count: int) -> bool:
         """Report the number of links made so far; return True if the run is over."""
-        self._control.send({"linked": count})
+        self._report(LinksCounted(count))
         return self._is_finished()
 
     def _is_finished(self) -> bool:
         """Queue new requests; return True if the orchestrator has closed its end of the channel."""
         while not self._finished and self._control.readable(0):
-            self._hear(self._control.receive())
+            self._hear(REQUESTS.receive(self._control))
         return self._finished
 
     def _read_counter(self) -> None:
-        self._control.send({"counter": self._observation.read_ingress()} | self._egress())
+        self._report(IngressRead(self._observation.read_ingress(), self._egress()))
 
-    def _egress(self) -> dict[str, Any]:
-        return self._extras.egress() if self._extras else {}
+    def _egress(self) -> dict[str, float] | None:
+        return self._metrics.egress() if self._metrics else None
 
     def _sample_counters(self) -> None:
         complaint = self._observation.complaint()
         if complaint:
-            self._control.send({"warning": complaint})
+            self._report(WarningRaised(complaint))
         for rows in self._observation.sample():
-            self._control.send({"sampled": "counters"}, rows)
-        if self._extras:
-            for rows in self._extras.uplinks():
-                self._control.send({"sampled": "uplinks"}, rows)
-            self._control.send({"extras": self._extras.sample()})
+            self._report(CountersSampled(rows))
+        if self._metrics:
+            for rows in self._metrics.uplinks():
+                self._report(UplinksSampled(rows))
+            self._report(self._metrics.processes())
 
     def take_down(self) -> None:
         """End every node, remove what nodes were made of, and report what could not be removed."""
@@ -217,18 +252,18 @@ class Agent:
         if left:
             print(left, file=sys.stderr)
             with contextlib.suppress(OSError):
-                self._control.send({"left": left})
+                self._report(RemainsFound(left))
 
 
-def _make_nodes(first: dict[str, Any], control: Channel, report: Channel) -> Nodes:
+def _make_nodes(first: Request, control: Channel, report: Channel) -> Nodes:
     """Make nodes of the kind that the run's plan asks for."""
-    chosen, load = first["nodes"], first["load"]
-    if chosen["runtime"] == "namespaces":
-        return NamespaceNodes(load, report, control)
+    assert isinstance(first, LoadRoles)
+    if first.nodes["runtime"] == "namespaces":
+        return NamespaceNodes(first.load, report, control)
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
 
-    return container_nodes(chosen, load, report, control)
+    return container_nodes(first.nodes, first.load, report, control)
 
 
 def main() -> int:
@@ -246,24 +281,24 @@ def main() -> int:
                 "CAP_SYS_ADMIN; 'testbed doctor' tells what is missing"
             ) from error
         linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
-        first = control.receive()
+        first = REQUESTS.receive(control)
         if first is None:
             return 1
-        agent = Agent(control, _make_nodes(first.fields, control, report))
+        agent = Agent(control, _make_nodes(first, control, report))
         report.close()
     except TestbedError as error:
-        control.send({"failed": str(error), "host": True})
+        send(control, RunFailed(str(error), host=True))
         return 1
     try:
         agent.serve()
     except (BrokenPipeError, ConnectionResetError):
         return 1  # the orchestrator is gone
     except HostError as error:
-        control.send({"failed": str(error), "host": True})
+        send(control, RunFailed(str(error), host=True))
         return 1
     except Exception as error:
         traceback.print_exc()
-        control.send({"failed": f"the agent: {type(error).__name__}: {error}"})
+        send(control, RunFailed(f"the agent: {type(error).__name__}: {error}"))
         return 1
     finally:
         agent.take_down()

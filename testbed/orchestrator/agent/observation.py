@@ -18,6 +18,7 @@ from typing import Any
 
 from testbed.channel import readable
 from testbed.errors import HostError
+from testbed.messages.events import TrafficStopped
 from testbed.network import shaping
 from testbed.network.addresses import Link
 from testbed.network.star import DEVICE_INDEX
@@ -174,8 +175,12 @@ class Observation:
         self._complained = True
         return "the capture ended before the run did"
 
-    def stop(self) -> dict[str, Any]:
-        """Wait until the link is quiet and stop; return what the capture and the counters counted."""
+    def stop(self, egress: dict[str, float] | None) -> TrafficStopped:
+        """Wait until the link is quiet and stop; return what the capture and the counters counted.
+
+        Args:
+            egress: the server's, to go with it.
+        """
         before = self.read_ingress()
         deadline = time.monotonic() + QUIET_TIMEOUT
         while time.monotonic() < deadline:
@@ -185,12 +190,8 @@ class Observation:
                 break
             before = now
         capture = self._stop_capture()
-        return {
-            "capture": capture,
-            "counter": together([self._ingress[self._observed].read()]),
-            "all": self.read_ingress(),
-            "each": self.read_each(),
-        }
+        counter = together([self._ingress[self._observed].read()])
+        return TrafficStopped(capture, counter, self.read_ingress(), self.read_each(), egress)
 
     def _stop_capture(self) -> dict[str, Any] | None:
         if self._capture is None:

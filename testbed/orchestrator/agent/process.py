@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 import testbed
 from testbed.channel import Channel
 from testbed.containers import left_over
+from testbed.messages.codec import send
+from testbed.messages.events import EVENTS, RemainsFound
+from testbed.messages.requests import Request
 from testbed.nodes import control_group
 from testbed.planning import node_plan
 
@@ -53,9 +55,9 @@ class AgentProcess:
             )
         theirs.close()
         roles.close()
-        self._requests: deque[Mapping[str, Any]] = deque()
+        self._requests: deque[Request] = deque()
 
-    def ask(self, request: Mapping[str, Any]) -> None:
+    def ask(self, request: Request) -> None:
         """Send a request now or, if there is no room, from a later ``send_waiting``."""
         self._requests.append(request)
         self.send_waiting()
@@ -67,7 +69,7 @@ class AgentProcess:
         """
         try:
             while self._requests and self.control.has_room():
-                self.control.send(dict(self._requests.popleft()))
+                send(self.control, self._requests.popleft())
         except (BrokenPipeError, ConnectionResetError):
             self._requests.clear()
         return bool(self._requests)
@@ -116,8 +118,8 @@ class AgentProcess:
         """Read the agent's last messages; yield what it reports that it could not remove."""
         with contextlib.suppress(OSError):
             while self.control.readable(max(0.0, deadline - time.monotonic())):
-                message = self.control.receive()
-                if message is None:
+                event = EVENTS.receive(self.control)
+                if event is None:
                     return
-                if "left" in message.fields:
-                    yield message.fields["left"]
+                if isinstance(event, RemainsFound):
+                    yield event.text

@@ -7,13 +7,23 @@ that nothing is slowed down for real.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.pace import Pace, least
+from testbed.messages.requests import (
+    FreezeDevice,
+    LimitProcessors,
+    Request,
+    SetCorruption,
+    SetLink,
+    SetPartition,
+    SetRates,
+    ThawDevice,
+)
 from testbed.roles.pace import Paces
 
-Ask: TypeAlias = Callable[[dict[str, Any]], None]
+Ask: TypeAlias = Callable[[Request], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +116,23 @@ class Impairments:
             if before.cut is not after.cut:
                 cut[after.cut].append(self._names[device])
             self._change(device, before, after)
-        for yes, names in cut.items():
+        for is_cut, names in cut.items():
             if names:  # all devices in one request
-                self._ask({"cut": names, "yes": yes})
+                self._ask(SetPartition(names, is_cut))
 
     def _change(self, device: int, before: Impairment, after: Impairment) -> None:
         name = self._names[device]
         if before.frozen is not after.frozen:
-            self._ask({"freeze" if after.frozen else "thaw": name})
+            self._ask(FreezeDevice(name) if after.frozen else ThawDevice(name))
         if before.down is not after.down:
-            self._ask({"link": name, "up": not after.down})
+            self._ask(SetLink(name, up=not after.down))
         if self._paces is None:
             return
         if (before.uplink, before.downlink) != (after.uplink, after.downlink):
-            self._ask({"rate": name, "uplink": after.uplink, "downlink": after.downlink})
+            self._ask(SetRates(name, after.uplink, after.downlink))
         if before.cpus != after.cpus:
-            self._ask({"limit": name, "cpus": after.cpus})
+            self._ask(LimitProcessors(name, after.cpus))
         if before.share != after.share:
-            self._ask({"corrupt": name, "share": after.share})
+            self._ask(SetCorruption(name, after.share))
         if before.factor != after.factor:
             self._paces[device] = after.factor

@@ -4,6 +4,7 @@ import math
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.faults.fault import Fault
+from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.training_clock import TrainingClock
 from testbed.orchestrator.injection.workers import Start
@@ -45,7 +46,7 @@ class KilledServer:
         self.kills, self.killed, self.restoring, self.fault = kills, True, False, fault
         self._exited = False
         self._back = self._clock.now() + (fault.duration or 0.0) if fault else -math.inf
-        self._ask({"kill": SERVER_NAME})
+        self._ask(KillDevice(SERVER_NAME))
 
     def exited(self) -> bool:
         """Note that the server's process has ended; return True if a fault killed it."""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.training_clock import Clock
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
@@ -136,7 +137,7 @@ class Workers:
         """Have the agent kill a worker; it is dead until ``end_kill``."""
         worker = self._workers[number]
         worker.dead_until, worker.exited, worker.closed = math.inf, None, False
-        self._ask({"kill": self._names[number]})
+        self._ask(KillDevice(self._names[number]))
 
     def end_kill(self, number: int) -> None:
         """Note that a killed worker is due to come back."""

@@ -12,7 +12,9 @@ import time
 from testbed.channel import Channel
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
-from testbed.roles.transport.greeting import Who, connect
+from testbed.messages.codec import send
+from testbed.messages.reports import VersionEvaluated
+from testbed.roles.transport.greeting import Identity, connect
 from testbed.roles.transport.receiving import receive_exactly, receive_header
 from testbed.telemetry.board import DeviceLine
 from testbed.training.settings import Settings
@@ -40,13 +42,12 @@ def evaluate(
                 raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
             receive_exactly(connection, parameters)
             accuracy, loss = learner.evaluate(images, labels)
-            result = {"evaluated": version, "accuracy": accuracy, "loss": loss}
-            report.send(result | {"connected": connected})
+            send(report, VersionEvaluated(version, accuracy, loss, connected))
             line.look()
             connection.sendall(header(Kind.FINISHED, version))
 
     while True:
-        greeted = connect(settings, Who(settings.workers), learner.layout.total)
+        greeted = connect(settings, Identity(settings.workers), learner.layout.total)
         with greeted.connection as connection:
             try:
                 listen(connection)

@@ -16,6 +16,12 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.transfers import lines
 from testbed.device_names import peer_name
 from testbed.errors import RunError
+from testbed.messages.reports import (
+    DevicesConnected,
+    ServerFinished,
+    ServerListening,
+    TrainingBegun,
+)
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.standstill import PeerStandstill
 from testbed.roles.reporting import Report
@@ -77,12 +83,12 @@ class Coordinator:
 
     def run(self) -> None:
         """Wait until the peers are connected, run, and wait until they have disconnected."""
-        self._report.send(listening=None)
+        self._report.send(ServerListening())
         for met in range(self._settings.workers):
             self._await(met, "met")
-            self._report.send(greeted=met + 1)
+            self._report.send(DevicesConnected(met + 1))
         self._started = time.monotonic()
-        self._report.send(training=self._started)
+        self._report.send(TrainingBegun(self._started))
         if self._settings.timing.clock == "virtual":
             self._by_virtual_clock()
         else:
@@ -106,11 +112,10 @@ class Coordinator:
                 self._report.event("warning", text, number)
             if told is not None:
                 peers[peer_name(told.pop("parted"))] = told
+        payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
+        message_bytes = sum(peer["message_bytes"] for peer in peers.values())
         self._report.send(
-            finished=self._service.updates,
-            payload_bytes=sum(peer["payload_bytes"] for peer in peers.values()),
-            message_bytes=sum(peer["message_bytes"] for peer in peers.values()),
-            peers=peers,
+            ServerFinished(self._service.updates, payload_bytes, message_bytes, peers)
         )
 
     # -- reports from peers

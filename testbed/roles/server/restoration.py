@@ -13,7 +13,7 @@ STORED = (*faults.STORED, *outstanding.STORED)
 
 
 @dataclass(frozen=True, slots=True)
-class CameBack:
+class Restart:
     """The restart of a server that was killed, or whose run was interrupted.
 
     Attributes:
@@ -27,7 +27,7 @@ class CameBack:
     elapsed: float = 0.0
 
     @classmethod
-    def told(cls, role: Mapping[str, Any]) -> Self | None:
+    def of_role(cls, role: Mapping[str, Any]) -> Self | None:
         """Return the restart that a role's arguments describe; None if the server starts a new run."""
         if not role.get("restore"):
             return None

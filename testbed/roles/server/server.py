@@ -30,6 +30,18 @@ from typing import Any
 from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
+from testbed.messages.reports import (
+    CheckpointBegun,
+    DevicesConnected,
+    FaultVersionReached,
+    ServerFinished,
+    ServerListening,
+    TrainingBegun,
+    TrainingEnded,
+    WorkerStillConnected,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.roles.evaluation.pending import Asked, Evaluations
 from testbed.roles.evaluation.snapshots import NoRoomError, UnreadableError
 from testbed.roles.reporting import Report
@@ -37,7 +49,7 @@ from testbed.roles.server.measured_service import MeasuredService
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.greeting import Who
+from testbed.roles.transport.greeting import Identity
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.telemetry.records import UpdateRow
 from testbed.training.parameter_service import Answer, Pushed
@@ -122,15 +134,14 @@ class Server:
         listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(self._report.event, "warning")
         self._accepting = Accepting(listener, self._selector, warn)
-        self._report.send(listening=PORT)
+        self._report.send(ServerListening())
         self._train(listener)
         self._drain(listener)
         self._report.parameters(self._parameters)
         self._own_line.done()
+        service = self._service
         self._report.send(
-            finished=self._service.half.version,
-            payload_bytes=self._service.payload_bytes,
-            message_bytes=self._service.message_bytes,
+            ServerFinished(service.half.version, service.payload_bytes, service.message_bytes, {})
         )
 
     # -- the loop
@@ -313,7 +324,7 @@ class Server:
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        number = Who.of(frame.number).number
+        number = Identity.of(frame.number).number
         if self._returns and number in self._workers and self._started is not None:
             # It was killed while its link was down, so that the end of its connection did not arrive.
             self._close(self._workers[number], "it came back over another connection")
@@ -336,7 +347,7 @@ class Server:
         self._service.join(number, 0.0 if self._started is None else self._now())
         self._service.count(number, frame.size)
         self._last_greeting = time.monotonic()
-        self._report.send(greeted=len(self._workers))
+        self._report.send(DevicesConnected(len(self._workers)))
         if len(self._workers) == self._settings.workers:
             self._start()
         if self._finished:
@@ -349,7 +360,7 @@ class Server:
         self._started = time.monotonic()
         self._service.begin()
         self._before_training()
-        self._report.send(training=self._started)
+        self._report.send(TrainingBegun(self._started))
         self._send_due()
 
     def _before_training(self) -> None:
@@ -384,16 +395,16 @@ class Server:
             and self._service.half.version >= self._next_fault_iteration
         ):
             self._report.flush()
-            self._report.send(reached=self._next_fault_iteration)
+            self._report.send(FaultVersionReached(self._next_fault_iteration))
             self._next_fault_iteration = self._schedule.next_iteration(self._next_fault_iteration)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Report that a worker, silent for ``silent`` seconds, is left out from now on."""
-        self._report.send(suspected=worker, silent=silent, time=time, iteration=version)
+        self._report.send(WorkerSuspected(worker, silent, time, version))
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Report that a suspected worker has sent something, and takes part again."""
-        self._report.send(welcomed=worker, time=time, iteration=version)
+        self._report.send(WorkerWelcomed(worker, time, version))
 
     def checkpoint(self) -> None:
         """Handle an evaluation point: report the ledgers' totals, and have this version evaluated."""
@@ -420,7 +431,7 @@ class Server:
         assert self._checkpoints is not None
         version = self._service.half.version
         self._report.flush()
-        self._report.send(keeping=version, time=time.monotonic())
+        self._report.send(CheckpointBegun(version, time.monotonic()))
         try:
             self._checkpoints.write(version, self._state())
         except OSError as error:
@@ -442,7 +453,7 @@ class Server:
     def _ask_again(self, evaluations: Iterable[Any]) -> None:
         """Ask again for the evaluations that had no result when the checkpoint was written."""
         for asked in self._evaluations.restore(evaluations):
-            self._report.checkpoint(*astuple(asked), again=True)
+            self._report.checkpoint(*astuple(asked), after_restoration=True)
 
     def _now(self) -> float:
         """Return the seconds since training began, by the run's clock."""
@@ -458,7 +469,7 @@ class Server:
         was captured, and has to be read.
         """
         self._report.flush()
-        self._report.send(stopping=self._service.half.version)
+        self._report.send(TrainingEnded(self._service.half.version))
         self._say_stop(self._workers.values())
         stopped = time.monotonic()
         while self._is_anybody_there(listener):
@@ -477,7 +488,7 @@ class Server:
             for number, connection in list(self._workers.items()):
                 patience = self._drain_patience(number)
                 if now - stopped > patience:
-                    self._report.send(stays=number)
+                    self._report.send(WorkerStillConnected(number))
                     self._close(connection, f"still connected {patience:g} s after STOP")
             self._give_up_evaluator(stopped)
         self._accepting.close()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from testbed.algorithms.interface import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
-from testbed.roles.server.restoration import CameBack
+from testbed.roles.server.restoration import Restart
 from testbed.telemetry.board import Board
 from testbed.training.settings import Settings
 from testbed.updates import Layout
@@ -32,5 +32,5 @@ class Serving:
     channel: Channel
     board: Board | None = None
     checkpoints: Checkpoints | None = None
-    came_back: CameBack | None = None
+    came_back: Restart | None = None
     spill: int | None = None

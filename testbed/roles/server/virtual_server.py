@@ -20,14 +20,21 @@ from testbed.clock.transfers import lines
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.fault import Kind as FaultKind
+from testbed.messages.reports import (
+    FaultReported,
+    FaultRestored,
+    ServerKillDue,
+    ServerRestored,
+    TrainingBegun,
+)
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.outstanding import Outstanding
-from testbed.roles.server.restoration import CameBack
+from testbed.roles.server.restoration import Restart
 from testbed.roles.server.server import DRAIN_TIMEOUT, REPORT_PERIOD, Server
 from testbed.roles.server.serving import Serving
 from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.greeting import Who
+from testbed.roles.transport.greeting import Identity
 from testbed.roles.transport.kernel_queues import is_idle
 from testbed.roles.worker.pulling import STALLED
 from testbed.telemetry.records import UpdateRow
@@ -164,7 +171,7 @@ class VirtualServer(Server):
             "away": sorted(self._away),
         }
 
-    def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
+    def _go_on_from_checkpoint(self, came_back: Restart) -> None:
         """Restore the checkpoint's state, and wait until the workers are connected again."""
         assert self._checkpoints is not None
         assert self._outstanding is not None
@@ -184,10 +191,7 @@ class VirtualServer(Server):
         self._awaited = set(state["there"])
         self._started = came_back.began()
         self._report.send(
-            restored=state["version"],
-            counts=state["counts"],
-            there=state["there"],
-            incarnations=self._incarnations,
+            ServerRestored(state["version"], state["there"], state["counts"], self._incarnations)
         )
         self._ask_again(state["evaluations"])
         deadline = time.monotonic() + RETURN_TIMEOUT
@@ -200,9 +204,9 @@ class VirtualServer(Server):
         self._awaited.clear()
         if came_back.training is None:
             self._started = came_back.began()
-            self._report.send(training=self._started)
+            self._report.send(TrainingBegun(self._started))
         for record in self._active_faults:
-            self._report.send(stands=record)
+            self._report.send(FaultRestored(record))
 
     def _greet_again(self, connection: Connection, number: int) -> None:
         """Bring a worker back to where it was at the checkpoint."""
@@ -252,10 +256,10 @@ class VirtualServer(Server):
     def _start(self) -> None:
         if self._started is None:
             self._started = time.monotonic()
-            self._report.send(training=self._started)
+            self._report.send(TrainingBegun(self._started))
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
-        who = Who.of(frame.number)
+        who = Identity.of(frame.number)
         number = who.number
         if self._clock is None or number >= self._settings.workers:
             super()._greet(connection, frame)
@@ -491,7 +495,7 @@ class VirtualServer(Server):
         self._counts["faults"] += 1
         self._active_faults.take(record)
         self._report.flush()
-        self._report.send(**record)
+        self._report.send(FaultReported(record))
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
         """Have the orchestrator kill this process, unless it was restarted after that already."""
@@ -500,7 +504,7 @@ class VirtualServer(Server):
             self.fault(end)
             return
         self._report.flush()
-        self._report.send(server_killed=number, begin=begin, end=end)
+        self._report.send(ServerKillDue(number, begin))
         while True:
             signal.pause()
 

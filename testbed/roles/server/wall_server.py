@@ -12,7 +12,8 @@ may be killed: a server restored from it only has to say that training is over.
 import socket
 import time
 
-from testbed.roles.server.restoration import CameBack
+from testbed.messages.reports import ServerRestored, TrainingBegun
+from testbed.roles.server.restoration import Restart
 from testbed.roles.server.server import RETURN_TIMEOUT, Server
 from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import Frame
@@ -46,7 +47,7 @@ class WallServer(Server):
         ):
             self._handle_events(listener)
 
-    def _go_on_from_checkpoint(self, came_back: CameBack) -> None:
+    def _go_on_from_checkpoint(self, came_back: Restart) -> None:
         """Restore the checkpoint's state; the workers are still to connect again."""
         assert self._checkpoints is not None
         state = self._checkpoints.newest()
@@ -60,7 +61,7 @@ class WallServer(Server):
         self._awaited = set(state["there"])
         self._last_greeting = self._last_departure = self._last_back = time.monotonic()
         self._returns = max(self._returns, RETURN_TIMEOUT)
-        self._report.send(restored=half.version, there=state["there"])
+        self._report.send(ServerRestored(half.version, state["there"]))
         self._ask_again(state["evaluations"])
 
     def _state(self) -> dict[str, object]:
@@ -104,6 +105,6 @@ class WallServer(Server):
             return
         if self._came_back.training is None:
             self._started = self._came_back.began()
-            self._report.send(training=self._started)
+            self._report.send(TrainingBegun(self._started))
         self._service.begin_again(self._now())
         self._send_due()

@@ -26,7 +26,7 @@ _INCARNATION, _KILLS = 32, 48
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Identity:
     """The identity in a greeting; its integer value is the greeting's number.
 
     Attributes:
@@ -43,7 +43,7 @@ class Who:
         return self.number | self.incarnation << _INCARNATION | self.kills << _KILLS
 
     @classmethod
-    def of(cls, number: int) -> "Who":
+    def of(cls, number: int) -> "Identity":
         """Return the identity that a greeting's number encodes."""
         incarnation = number >> _INCARNATION & (1 << _KILLS - _INCARNATION) - 1
         return cls(number & (1 << _INCARNATION) - 1, incarnation, number >> _KILLS)
@@ -84,7 +84,7 @@ def call(address: str, seconds: float) -> socket.socket:
 
 def connect(
     settings: Settings,
-    who: Who,
+    identity: Identity,
     parameters: int,
     *,
     before: Callable[[], None] = lambda: None,
@@ -111,7 +111,7 @@ def connect(
             if absence is not None and settings.timing.clock == "wall":
                 _notice_its_end(connection)
             before()
-            return _greet(connection, settings, int(who), parameters)
+            return _greet(connection, settings, int(identity), parameters)
         except (ConnectionError, TimeoutError):
             if connection is not None:
                 connection.close()

@@ -9,10 +9,11 @@ once, any other fault a few milliseconds later.
 
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
+from testbed.messages.reports import FaultReported
 from testbed.roles.pace import Draws, PacedTimes, Paces
 
 _LONG = 3600.0
@@ -26,20 +27,20 @@ class FaultsAfterPushes:
         schedule: Schedule,
         number: int,
         paces: Paces,
-        tell: Callable[[dict[str, Any]], None],
+        send: Callable[[FaultReported], None],
         pushes: int = 0,
     ) -> None:
         """Begin with the worker's next push.
 
         Args:
             paces: of all devices, of which this one changes its own.
-            tell: reports a fault to the orchestrator.
+            send: sends a report to the orchestrator.
             pushes: the number of pushes that this worker made in its earlier incarnations.
         """
         self._schedule = schedule
         self._number = number
         self._pushes = pushes
-        self._tell = tell
+        self._send = send
         self._paces = paces
         self._unanswered = False
 
@@ -72,7 +73,7 @@ class FaultsAfterPushes:
                 self._paces[self._number] *= fault.factor
             # The orchestrator adds the time.
             record = fault.record("begin", [self._number], 0.0, version)
-            self._tell(record | {"pushes": self._pushes})
+            self._send(FaultReported(record | {"pushes": self._pushes}))
         for fault in faults:
             self._stop(fault)
 

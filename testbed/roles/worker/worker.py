@@ -10,7 +10,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data import datasets
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.standstill import Standstill
-from testbed.roles.transport.greeting import Greeted, Who, connect
+from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.asking import ask
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -33,7 +33,7 @@ _RESET, _FINISH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 def work(  # noqa: PLR0917 - what a worker is made of
     settings: Settings,
-    who: Who,
+    identity: Identity,
     dataset: datasets.Dataset,
     part: npt.NDArray[np.int64],
     learners: TurnTaking,
@@ -50,7 +50,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
         line: where to write its state, if there is a board.
         faults: those after its pushes, if there are any.
     """
-    number, incarnation = who.number, who.incarnation
+    number, incarnation = identity.number, identity.incarnation
     faults = faults or FaultsAfterPushes.nothing(number)
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
@@ -89,7 +89,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     # Orders from before this worker, or the server with its clock, was killed do not count any more.
     forget = orders.forget if orders is not None else lambda: None
     while True:
-        greeted = connect(settings, who, layout.total, before=forget)
+        greeted = connect(settings, identity, layout.total, before=forget)
         with greeted.connection as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             try:

@@ -4,11 +4,21 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testbed.doctor.attempts import missing_disciplines
+from testbed.messages.events import ProcessExited, RunFailed
+from testbed.messages.requests import (
+    FreezeDevice,
+    KillDevice,
+    LimitProcessors,
+    Request,
+    SetCorruption,
+    SetLink,
+    SetPartition,
+    SetRates,
+)
 from tests.orchestrator.agent.test_agent import Harness, agent, pytestmark
 
 __all__ = ["agent", "pytestmark"]
@@ -51,8 +61,8 @@ def heard(agent: Harness, seconds: float, *loud: str) -> Counter[str]:
         os.set_blocking(agent.report.fileno(), True)
 
 
-def asked(agent: Harness, **request: Any) -> None:
-    agent.control.send(request)
+def asked(agent: Harness, request: Request) -> None:
+    agent.ask(request)
     agent.counter()  # an answer means that the request before it was carried out
 
 
@@ -69,20 +79,17 @@ def pumping(agent: Harness, *workers: str) -> None:
 @pytest.mark.parametrize("how", ["link", "cut"])
 def test_an_outage_affects_one_device_and_ends(agent: Harness, how: str) -> None:
     pumping(agent, "worker-0", "worker-1")
-    out: dict[str, Any] = {"link": {"link": "worker-0", "up": False}}.get(
-        how, {"cut": ["worker-0"], "yes": True}
-    )
-    back: dict[str, Any] = {"link": {"link": "worker-0", "up": True}}.get(
-        how, {"cut": ["worker-0"], "yes": False}
-    )
+    device = "worker-0"
+    out = SetLink(device, up=False) if how == "link" else SetPartition([device], cut=True)
+    back = SetLink(device, up=True) if how == "link" else SetPartition([device], cut=False)
     for _ in range(2):  # twice: the first time must leave no trace
-        asked(agent, **out)
-        asked(agent, **out)  # asking twice changes nothing
+        asked(agent, out)
+        asked(agent, out)  # asking twice changes nothing
         during = heard(agent, 0.6, ADDRESSES["worker-1"])
         assert during[ADDRESSES["worker-0"]] == 0
         assert during[ADDRESSES["worker-1"]] > 10
-        asked(agent, **back)
-        asked(agent, **back)
+        asked(agent, back)
+        asked(agent, back)
         # The connection goes on once TCP tries again.
         agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-0"])
         back_again = heard(agent, 0.6, ADDRESSES["worker-0"])
@@ -97,9 +104,9 @@ def test_nothing_answers_for_a_device_that_is_cut_off(agent: Harness, how: str) 
     agent.start("server", what="pump", to=ADDRESSES["worker-0"])
     agent.until(agent.report, lambda m: m.fields["from"] == SERVER)
     if how == "link":
-        asked(agent, link="worker-0", up=False)
+        asked(agent, SetLink("worker-0", up=False))
     else:
-        asked(agent, cut=["worker-0"], yes=True)
+        asked(agent, SetPartition(["worker-0"], cut=True))
     time.sleep(0.1)
     quiet = agent.counter()
     time.sleep(1.0)  # the server sends again what is not acknowledged, and no ICMP comes back
@@ -108,9 +115,9 @@ def test_nothing_answers_for_a_device_that_is_cut_off(agent: Harness, how: str) 
 
 def test_a_cut_and_a_link_that_is_down_are_independent(agent: Harness) -> None:
     pumping(agent, *ADDRESSES)
-    asked(agent, cut=["worker-0", "worker-1"], yes=True)
-    asked(agent, link="worker-0", up=False)
-    asked(agent, cut=["worker-0", "worker-1"], yes=False)
+    asked(agent, SetPartition(["worker-0", "worker-1"], cut=True))
+    asked(agent, SetLink("worker-0", up=False))
+    asked(agent, SetPartition(["worker-0", "worker-1"], cut=False))
     agent.until(agent.report, lambda m: m.fields["from"] == ADDRESSES["worker-1"])
     during = heard(agent, 0.5, *(ADDRESSES[name] for name in ("worker-1", "worker-2")))
     assert during[ADDRESSES["worker-0"]] == 0
@@ -141,14 +148,14 @@ def test_rates_change_and_are_as_planned_again(agent: Harness, planned: int | No
 
     assert least("worker-0", SERVER, 0.7) < 0.7
     for _ in range(2):
-        asked(agent, rate="worker-0", uplink=8_000_000, downlink=None)
+        asked(agent, SetRates("worker-0", uplink=8_000_000, downlink=None))
         # 1 MB and its headers at 8 Mbit/s
         assert 0.95 <= least("worker-0", SERVER, 1.8) < 1.8
-        asked(agent, rate="worker-0", uplink=None, downlink=None)
+        asked(agent, SetRates("worker-0", uplink=None, downlink=None))
         assert least("worker-0", SERVER, 0.7) < 0.7
-    asked(agent, rate="worker-1", uplink=None, downlink=8_000_000)
+    asked(agent, SetRates("worker-1", uplink=None, downlink=8_000_000))
     assert 0.95 <= least("worker-2", ADDRESSES["worker-1"], 1.8) < 1.8
-    asked(agent, rate="worker-1", uplink=None, downlink=None)
+    asked(agent, SetRates("worker-1", uplink=None, downlink=None))
     assert least("worker-2", ADDRESSES["worker-1"], 0.7) < 0.7
 
 
@@ -159,12 +166,12 @@ def test_damaged_frames_are_sent_again(agent: Harness) -> None:
     agent.network("server", "evaluator", *ADDRESSES)
     agent.start("server", what="listen")
     agent.until(agent.report, lambda m: "listening" in m.fields)
-    asked(agent, corrupt="worker-0", share=0.05)
+    asked(agent, SetCorruption("worker-0", share=0.05))
     before = agent.counter()["frames"]
     agent.start("worker-0", what="send", to=SERVER, bytes=3_000_000)
     assert agent.until(agent.report, lambda m: "from" in m.fields)["bytes"] == 3_000_000
     assert agent.counter()["frames"] - before > 1.02 * 3_000_000 / 1448
-    asked(agent, corrupt="worker-0", share=0.0)
+    asked(agent, SetCorruption("worker-0", share=0.0))
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -174,9 +181,9 @@ def test_a_killed_node_is_started_again(agent: Harness, frozen: bool) -> None:
         agent.start("worker-0", what="tick")
         agent.until(agent.report, lambda m: m.fields["tick"] == 3)
         if frozen:
-            asked(agent, freeze="worker-0")
-        agent.control.send({"kill": "worker-0"})
-        agent.until(agent.control, lambda m: m.fields.get("exited") == "worker-0")
+            asked(agent, FreezeDevice("worker-0"))
+        agent.ask(KillDevice("worker-0"))
+        agent.event(ProcessExited, lambda ended: ended.device == "worker-0")
         while True:  # what it had reported before
             os.set_blocking(agent.report.fileno(), False)
             try:
@@ -189,6 +196,6 @@ def test_a_killed_node_is_started_again(agent: Harness, frozen: bool) -> None:
 
 def test_namespaces_do_not_limit_processors(agent: Harness, tmp_path: Path) -> None:
     agent.network("server", "evaluator", "worker-0")
-    agent.control.send({"limit": "worker-0", "cpus": 0.5})
-    told = agent.until(agent.control, lambda m: "failed" in m.fields)
-    assert told["host"] and "devices.runtime docker" in told["failed"]
+    agent.ask(LimitProcessors("worker-0", cpus=0.5))
+    failed = agent.event(RunFailed)
+    assert failed.host and "devices.runtime docker" in failed.reason

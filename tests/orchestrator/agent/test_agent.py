@@ -10,13 +10,40 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
 import pytest
 
 from testbed.channel import Channel, Message
+from testbed.messages.codec import send
+from testbed.messages.events import (
+    EVENTS,
+    CountersSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    Event,
+    IngressRead,
+    LastSampleTaken,
+    NetworkBuilt,
+    ProcessesSampled,
+    ProcessExited,
+    ProcessStarted,
+    RunFailed,
+    TrafficStopped,
+)
+from testbed.messages.requests import (
+    BuildNetwork,
+    FreezeDevice,
+    KillDevice,
+    LoadRoles,
+    ReadIngress,
+    Request,
+    StartRole,
+    StopTraffic,
+    ThawDevice,
+)
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess
 from traffic.accounting import account
@@ -27,6 +54,7 @@ pytestmark = [
     pytest.mark.exercises("namespaces"),
 ]
 
+E = TypeVar("E", bound=Event)
 UNSHAPED = {"rate": None, "delay": 0.0, "loss": 0.0}
 
 
@@ -62,7 +90,10 @@ class Harness:
         theirs.close()
         roles.close()
         load = {"entry": "sample_roles:load", "arguments": arguments}
-        self.control.send({"load": load, "nodes": nodes or {"runtime": "namespaces"}})
+        self.ask(LoadRoles(load, nodes or {"runtime": "namespaces"}))
+
+    def ask(self, request: Request) -> None:
+        send(self.control, request)
 
     def network(
         self,
@@ -88,27 +119,38 @@ class Harness:
             "period": 0.1,
             "metrics": metrics,
         }
-        self.control.send(
-            {
-                "network": {
-                    "devices": [{"name": device} for device in devices],
-                    "observed": devices[0],
-                    "counted": [devices[0]],
-                    "uncounted": [devices[1]],
-                    "links": links,
-                    "traffic": traffic,
-                }
-            }
-        )
-        self.until(self.control, lambda m: "network" in m.fields)
+        plan = {
+            "devices": [{"name": device} for device in devices],
+            "observed": devices[0],
+            "counted": [devices[0]],
+            "uncounted": [devices[1]],
+            "links": links,
+            "traffic": traffic,
+        }
+        self.ask(BuildNetwork(plan))
+        self.event(NetworkBuilt)
 
     def start(self, device: str, **role: Any) -> None:
-        self.control.send({"start": device, "role": role})
+        self.ask(StartRole(device, role))
+
+    def event(self, kind: type[E], wanted: Callable[[E], bool] = lambda _: True) -> E:
+        """Wait for the agent's next event of a kind; earlier events of other kinds are dropped."""
+        found: list[E] = []
+
+        def matches(packet: Message) -> bool:
+            event = EVENTS.decode(packet)
+            if isinstance(event, kind) and wanted(event):
+                found.append(event)
+            return bool(found)
+
+        self._wait(self.control, matches)
+        return found[0]
 
     def until(self, channel: Channel, wanted: Callable[[Message], bool]) -> dict[str, Any]:
-        return self.until_message(channel, wanted).fields
+        """Wait for a report of a sample role, which sends any JSON object; return its fields."""
+        return self._wait(channel, wanted).fields
 
-    def until_message(self, channel: Channel, wanted: Callable[[Message], bool]) -> Message:
+    def _wait(self, channel: Channel, wanted: Callable[[Message], bool]) -> Message:
         deadline = time.monotonic() + 30
         with selectors.DefaultSelector() as selector:
             selector.register(channel, selectors.EVENT_READ)
@@ -122,12 +164,9 @@ class Harness:
 
     def counter(self) -> dict[str, Any]:
         time.sleep(0.05)
-        self.control.send({"read": "counter"})
+        self.ask(ReadIngress())
         asked = time.monotonic()
-        fields = self.until(
-            self.control, lambda m: "counter" in m.fields and m.fields["counter"]["time"] >= asked
-        )
-        return dict(fields["counter"])
+        return dict(self.event(IngressRead, lambda read: read.ingress["time"] >= asked).ingress)
 
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -173,8 +212,7 @@ def test_a_node_sees_only_itself(agent: Harness) -> None:
     assert seen["host"] == "worker-0"
     assert seen["interfaces"] == ["eth0", "lo"]
     assert seen["open"] <= 5  # the standard three, the report channel, the listing itself
-    ended = agent.until(agent.control, lambda m: "exited" in m.fields)
-    assert ended == {"exited": "worker-0", "status": 0}
+    assert agent.event(ProcessExited) == ProcessExited("worker-0", 0)
 
 
 def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> None:
@@ -207,16 +245,17 @@ def test_capture_and_counter_agree_and_leave_the_observers_out(
     for device, size in sent.items():
         agent.start(device, what="send", to="10.77.0.1", bytes=size)
         agent.until(agent.report, lambda m: "from" in m.fields)
-    agent.control.send({"stop": "traffic"})
-    seen = agent.until(agent.control, lambda m: "traffic" in m.fields)["traffic"]
-    found = account([tmp_path / name for name in seen["capture"]["files"]])
-    assert seen["capture"]["complete"] and found.totals["records"] == seen["capture"]["records"]
+    agent.ask(StopTraffic())
+    seen = agent.event(TrafficStopped)
+    assert seen.capture is not None
+    found = account([tmp_path / name for name in seen.capture["files"]])
+    assert seen.capture["complete"] and found.totals["records"] == seen.capture["records"]
     inward = [i for i, pair in enumerate(found.pairs) if pair == ("10.77.0.5", "10.77.0.1")]
     assert len(found.pairs) == 2  # the worker's two directions, and none of the evaluator's
     rows = found.seconds[found.seconds["pair"] == inward[0]]
     assert rows["stream_bytes"].sum() == sent["worker-0"]
-    assert rows["frames"].sum() == seen["counter"]["frames"]
-    assert rows["wire_bytes"].sum() == seen["counter"]["bytes"]
+    assert rows["frames"].sum() == seen.counter["frames"]
+    assert rows["wire_bytes"].sum() == seen.counter["bytes"]
 
 
 def test_every_link_is_sampled(agent: Harness) -> None:
@@ -228,8 +267,7 @@ def test_every_link_is_sampled(agent: Harness) -> None:
     time.sleep(0.3)
     samples: list[np.ndarray[Any, Any]] = []
     while len(samples) < 40:
-        raw = agent.until_message(agent.control, lambda m: "sampled" in m.fields).raw
-        samples.append(np.frombuffer(raw, COUNTS))
+        samples.append(np.frombuffer(agent.event(CountersSampled).raw, COUNTS))
         server, evaluator, worker = samples[-1]
         # The connection's end may still be on its way between two readings.
         same = server["tx_bytes"] == worker["tx_bytes"] > 1_000_000
@@ -262,11 +300,10 @@ def test_frozen_stands_still_and_killed_is_reported(agent: Harness, stop: str) -
     agent.start("server", what="tick")
     last = agent.until(agent.report, lambda m: m.fields["tick"] > 10)["tick"]
     if stop == "kill":
-        agent.control.send({"kill": "server"})
-        ended = agent.until(agent.control, lambda m: "exited" in m.fields)
-        assert ended["status"] == -signal.SIGKILL
+        agent.ask(KillDevice("server"))
+        assert agent.event(ProcessExited).status == -signal.SIGKILL
         return
-    agent.control.send({"freeze": "server"})
+    agent.ask(FreezeDevice("server"))
     agent.counter()  # an answer means that the request before it was carried out
     time.sleep(0.1)
     os.set_blocking(agent.report.fileno(), False)
@@ -279,11 +316,11 @@ def test_frozen_stands_still_and_killed_is_reported(agent: Harness, stop: str) -
     with pytest.raises(BlockingIOError):
         agent.report.receive()
     os.set_blocking(agent.report.fileno(), True)
-    agent.control.send({"thaw": "server"})
+    agent.ask(ThawDevice("server"))
     assert agent.until(agent.report, lambda m: "tick" in m.fields)["tick"] == last + 1
 
 
-def test_extras_are_sampled_only_while_metrics_are_exported(agent: Harness, tmp_path: Path) -> None:
+def test_metrics_have_samples_of_their_own(agent: Harness, tmp_path: Path) -> None:
     agent.network("server", "evaluator", "worker-0", capture=tmp_path, metrics=True)
     for device in ("evaluator", "worker-0"):
         agent.start(device, what="listen")
@@ -292,52 +329,50 @@ def test_extras_are_sampled_only_while_metrics_are_exported(agent: Harness, tmp_
     for device, sent in (("evaluator", 3_000_000), ("worker-0", 1_000_000)):
         number = {"evaluator": 1, "worker-0": 2}[device]
         agent.start("server", what="send", to=f"10.77.0.{2 * number + 1}", bytes=sent)
-        agent.until(agent.control, lambda m: m.fields.get("exited") == "server")
-    agent.control.send({"freeze": "worker-0"})
-    assert agent.until(agent.control, lambda m: m.fields.get("frozen") == "worker-0")["yes"] is True
-    agent.control.send({"thaw": "worker-0"})
-    assert (
-        agent.until(agent.control, lambda m: m.fields.get("frozen") == "worker-0")["yes"] is False
+        agent.event(ProcessExited, lambda ended: ended.device == "server")
+    agent.ask(FreezeDevice("worker-0"))
+    assert agent.event(DeviceFrozen).device == "worker-0"
+    agent.ask(ThawDevice("worker-0"))
+    assert agent.event(DeviceThawed).device == "worker-0"
+    sampled = agent.event(
+        ProcessesSampled,
+        lambda one: one.capture is not None and {"workers", "evaluator"} <= one.memory.keys(),
     )
-    extras = agent.until(
-        agent.control,
-        lambda m: (
-            m.fields.get("extras", {}).get("capture") is not None
-            and {"workers", "evaluator"} <= m.fields["extras"]["memory"].keys()
-        ),
-    )["extras"]
-    assert 1e6 < extras["memory"]["workers"] < 1e8
-    assert extras["processor"].keys() == {"agent", "fork server", "capture"}
-    agent.control.send({"stop": "traffic"})
-    seen = agent.until(agent.control, lambda m: "traffic" in m.fields)
-    found = account([tmp_path / name for name in seen["traffic"]["capture"]["files"]])
+    assert 1e6 < sampled.memory["workers"] < 1e8
+    assert sampled.processor.keys() == {"agent", "fork server", "capture"}
+    agent.ask(StopTraffic())
+    seen = agent.event(TrafficStopped)
+    assert seen.capture is not None and seen.egress is not None
+    found = account([tmp_path / name for name in seen.capture["files"]])
     (from_server,) = (i for i, pair in enumerate(found.pairs) if pair[0] == "10.77.0.1")
     rows = found.seconds[found.seconds["pair"] == from_server]
-    assert seen["egress"]["bytes"] == rows["wire_bytes"].sum() > 1_000_000
-    assert seen["egress"]["frames"] == rows["frames"].sum()
+    assert seen.egress["bytes"] == rows["wire_bytes"].sum() > 1_000_000
+    assert seen.egress["frames"] == rows["frames"].sum()
 
 
-def test_without_metrics_there_are_no_extras(agent: Harness) -> None:
+def test_without_metrics_there_are_no_samples_for_them(agent: Harness) -> None:
     agent.network("server", "evaluator")
     agent.start("server", what="tick")
-    agent.control.send({"freeze": "server"})
-    agent.control.send({"thaw": "server"})
-    agent.control.send({"stop": "traffic"})
-    seen: set[str] = set()
+    agent.ask(FreezeDevice("server"))
+    agent.ask(ThawDevice("server"))
+    agent.ask(StopTraffic())
+    seen: list[Event] = []
 
-    def last(message: Message) -> bool:
-        seen.update(message.fields)
-        return message.fields.get("sampled") == "the last time"
+    def last(packet: Message) -> bool:
+        seen.append(EVENTS.decode(packet))
+        return seen[-1] == LastSampleTaken()
 
     agent.until(agent.control, last)
-    assert {"traffic", "counter"} <= seen
-    assert {"extras", "egress", "frozen"}.isdisjoint(seen)
+    kinds = {type(event) for event in seen}
+    assert {TrafficStopped, IngressRead} <= kinds
+    assert {ProcessesSampled, DeviceFrozen, DeviceThawed}.isdisjoint(kinds)
+    assert all(one.egress is None for one in seen if isinstance(one, TrafficStopped | IngressRead))
 
 
 def test_an_exit_status_is_reported(agent: Harness) -> None:
     agent.network("server", "evaluator")
     agent.start("server", what="die", status=3)
-    assert agent.until(agent.control, lambda m: "exited" in m.fields)["status"] == 3
+    assert agent.event(ProcessExited).status == 3
 
 
 @pytest.mark.parametrize("how", ["close", "kill the agent", "kill the fork server"])
@@ -348,7 +383,7 @@ def test_no_process_is_left_however_the_agent_ends(tmp_path: Path, how: str) -> 
     for name in names:
         harness.start(name, what="tick")
     for _ in names:
-        harness.until(harness.control, lambda m: "started" in m.fields)
+        harness.event(ProcessStarted)
     family = harness.family()
     assert len(family) == 1 + len(names)
     made = groups(harness)
@@ -360,7 +395,7 @@ def test_no_process_is_left_however_the_agent_ends(tmp_path: Path, how: str) -> 
         harness.process.kill()
     else:
         family[0].kill()
-        harness.until(harness.control, lambda m: "failed" in m.fields)
+        harness.event(RunFailed)
         harness.process.wait(10)
     assert gone(family)
     harness.close()
@@ -386,12 +421,12 @@ def test_an_agent_works_with_descriptors_above_1023(tmp_path: Path) -> None:
             harness.start(name, what="tick")
             harness.until(harness.report, lambda m: "tick" in m.fields)
         harness.counter()
-        harness.until(harness.control, lambda m: m.fields.get("sampled") == "counters")
-        harness.control.send({"freeze": "worker-0"})
-        harness.until(harness.control, lambda m: "frozen" in m.fields)
-        harness.control.send({"stop": "traffic"})
-        seen = harness.until(harness.control, lambda m: "traffic" in m.fields)["traffic"]
-        assert seen["capture"]["complete"]
+        harness.event(CountersSampled)
+        harness.ask(FreezeDevice("worker-0"))
+        harness.event(DeviceFrozen)
+        harness.ask(StopTraffic())
+        capture = harness.event(TrafficStopped).capture
+        assert capture is not None and capture["complete"]
         harness.control.end()
         assert harness.process.wait(60) == 0, harness.log.read_text()
     finally:
@@ -423,43 +458,39 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     agent = AgentProcess(tmp_path / "log", ())
     nodes: dict[str, Any] = {"runtime": "namespaces"}
-    agent.ask({"load": {"entry": "sample_roles:load", "arguments": {}}, "nodes": nodes})
+    agent.ask(LoadRoles({"entry": "sample_roles:load", "arguments": {}}, nodes))
     names = ["server", "evaluator", "worker-0"]
     traffic = {"directory": "", "capture": False, "period": 1000.0}
-    agent.ask(
-        {
-            "network": {
-                "devices": [{"name": name} for name in names],
-                "observed": names[0],
-                "counted": [names[0]],
-                "uncounted": [names[1]],
-                "links": [
-                    {"device": name, "index": i, "uplink": UNSHAPED, "downlink": UNSHAPED}
-                    for i, name in enumerate(names)
-                ],
-                "traffic": traffic,
-            }
-        }
-    )
+    plan = {
+        "devices": [{"name": name} for name in names],
+        "observed": names[0],
+        "counted": [names[0]],
+        "uncounted": [names[1]],
+        "links": [
+            {"device": name, "index": i, "uplink": UNSHAPED, "downlink": UNSHAPED}
+            for i, name in enumerate(names)
+        ],
+        "traffic": traffic,
+    }
+    agent.ask(BuildNetwork(plan))
     for _ in range(1500):  # the first is handed on to the fork server, the second answered
-        agent.ask({"kill": "worker-0"})
-        agent.ask({"read": "counter"})
-    seen: Counter[str] = Counter()
+        agent.ask(KillDevice("worker-0"))
+        agent.ask(ReadIngress())
+    seen: Counter[type] = Counter()
     deadline = time.monotonic() + 120
-    while seen["counter"] < 1500:
+    while seen[IngressRead] < 1500:
         assert time.monotonic() < deadline, (seen, (tmp_path / "log").read_text())
         agent.send_waiting()
         if agent.control.readable(0.01):
-            message = agent.control.receive()
-            assert message is not None, (tmp_path / "log").read_text()
-            seen.update(list(message.fields))
+            event = EVENTS.receive(agent.control)
+            assert event is not None, (tmp_path / "log").read_text()
+            seen[type(event)] += 1
     assert list(agent.end(time.monotonic() + 30)) == []
 
 
 def test_a_failure_to_load_is_reported(tmp_path: Path) -> None:
     harness = Harness(tmp_path / "log", {"fail": "no such thing"})
-    told = harness.until(harness.control, lambda m: "failed" in m.fields)
-    assert told["failed"] == "RuntimeError: no such thing"
+    assert harness.event(RunFailed).reason == "RuntimeError: no such thing"
     harness.close()
 
 

@@ -6,6 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.messages.codec import send
+from testbed.messages.events import (
+    EVENTS,
+    NODE_EVENTS,
+    NodeEvent,
+    ProcessExited,
+    ProcessStarted,
+)
+from testbed.messages.processes import FORK_REQUESTS, ForkRole
+from testbed.messages.requests import StartRole
 from testbed.nodes.interface import Device, Nodes
 from testbed.orchestrator.agent.agent import Agent
 
@@ -23,19 +33,18 @@ class Started:
         threading.Thread(target=self._fork, args=(theirs,), daemon=True).start()
 
     def _fork(self, theirs: Channel) -> None:
-        while (message := theirs.receive()) is not None:
-            device = message.fields["start"]
-            theirs.send({"started": device, "process": 2})
-            theirs.send({"exited": device, "status": 0})
+        while (request := FORK_REQUESTS.receive(theirs)) is not None:
+            send(theirs, ProcessStarted(request.device, 2))
+            send(theirs, ProcessExited(request.device, 0))
         theirs.close()
 
     def fileno(self) -> int:
         return self.channel.fileno()
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        message = self.channel.receive()
-        assert message is not None
-        yield message.fields
+    def events(self) -> Iterator[NodeEvent]:
+        event = NODE_EVENTS.receive(self.channel)
+        assert event is not None
+        yield event
 
     def has_room(self) -> bool:
         return self.channel.has_room()
@@ -47,7 +56,7 @@ class Started:
         raise NotImplementedError
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
-        self.channel.send({"start": device})
+        send(self.channel, ForkRole(device, role))
 
     def freeze(self, device: str) -> None:
         raise NotImplementedError
@@ -69,16 +78,14 @@ def test_an_agent_does_not_wait_for_a_fork_server_that_waits_for_it() -> None:
 
     def ask() -> None:
         for number in range(STARTS):
-            control.send({"start": f"worker-{number}", "role": {}})
+            send(control, StartRole(f"worker-{number}", {}))
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     exited, deadline = 0, time.monotonic() + 60
     while exited < STARTS and time.monotonic() < deadline:
         if control.readable(0.1):
-            message = control.receive()
-            assert message is not None
-            exited += "exited" in message.fields
+            exited += isinstance(EVENTS.receive(control), ProcessExited)
     assert exited == STARTS
     asking.join(20)
     control.end()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.messages.events import ProcessExited
+from testbed.messages.requests import FreezeDevice, KillDevice, LimitProcessors
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.orchestrator.agent.test_agent import (
     Harness,
@@ -67,13 +69,12 @@ def test_the_engine_pauses_and_a_killed_role_leaves_its_container(
     for _ in range(2):
         agent.start("server", what="tick")
         agent.until(agent.report, lambda m: m.fields["tick"] == 3)
-        agent.control.send({"freeze": "server"})
+        agent.ask(FreezeDevice("server"))
         agent.counter()
         server.reload()
         assert server.status == "paused"
-        agent.control.send({"kill": "server"})
-        ended = agent.until(agent.control, lambda m: "exited" in m.fields)
-        assert ended == {"exited": "server", "status": -signal.SIGKILL}
+        agent.ask(KillDevice("server"))
+        assert agent.event(ProcessExited) == ProcessExited("server", -signal.SIGKILL)
         server.reload()
         assert server.status == "running"
 
@@ -83,10 +84,10 @@ def test_a_limit_of_processors_is_set_and_removed(agent: Harness) -> None:
     agent.start("server", what="spin")
 
     agent.until(agent.report, lambda m: m.fields["used"] > 0.1)
-    agent.control.send({"limit": "server", "cpus": 0.02})
+    agent.ask(LimitProcessors("server", cpus=0.02))
     agent.counter()
     # The first report may cover time before the limit.
     used = [agent.until(agent.report, lambda m: "used" in m.fields)["used"] for _ in range(4)]
     assert max(used[1:]) < 0.08
-    agent.control.send({"limit": "server", "cpus": None})
+    agent.ask(LimitProcessors("server", cpus=None))
     agent.until(agent.report, lambda m: m.fields["used"] > 0.1)

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from testbed.experiment.spec import Spec
+from testbed.messages.events import CountersSampled, LinksProbed, NetworkBuilt, TrafficStopped
+from testbed.messages.requests import BuildNetwork, StopTraffic
 from testbed.network.addresses import Shape
 from testbed.orchestrator.agent import probing
 from testbed.planning import node_plan, probed_links
@@ -167,10 +169,10 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
 
 def probed_by(agent: Harness, plan_sent: dict[str, Any]) -> dict[str, Any]:
     """Let the agent build a network; return what it found about the links."""
-    agent.control.send({"network": plan_sent})
-    found: dict[str, Any] = agent.until(agent.control, lambda m: "probed" in m.fields)["probed"]
-    agent.until(agent.control, lambda m: "network" in m.fields)
-    return found
+    agent.ask(BuildNetwork(plan_sent))
+    found = agent.event(LinksProbed).result
+    agent.event(NetworkBuilt)
+    return dict(found)
 
 
 def network_of(one: Plan, folder: Path) -> dict[str, Any]:
@@ -190,20 +192,15 @@ def test_the_probe_is_in_no_count(agent: Harness, tmp_path: Path, served: bool) 
     assert len(found["directions"]) == 6
     assert all(way["measured"]["packets"] > 50 for way in found["directions"])
     assert agent.counter()["bytes"] == 0
-    rows: list[Any] = []
-
-    def sampled(message: Any) -> bool:
-        if message.fields.get("sampled") == "counters":
-            rows.append(np.frombuffer(message.raw, COUNTS))
-        return len(rows) > 1
-
-    agent.until_message(agent.control, sampled)
+    agent.event(CountersSampled)
+    rows = np.frombuffer(agent.event(CountersSampled).raw, COUNTS)
     for name in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "class_bytes", "class_frames"):
-        assert set(rows[-1][name].tolist()) <= {0, -1}, name
-    assert set(rows[-1]["backlog_packets"].tolist()) <= {0, -1}
-    agent.control.send({"stop": "traffic"})
-    stopped = agent.until(agent.control, lambda m: "traffic" in m.fields)["traffic"]
-    assert stopped["capture"]["records"] == 0 and stopped["all"]["bytes"] == 0
+        assert set(rows[name].tolist()) <= {0, -1}, name
+    assert set(rows["backlog_packets"].tolist()) <= {0, -1}
+    agent.ask(StopTraffic())
+    stopped = agent.event(TrafficStopped)
+    assert stopped.capture is not None
+    assert stopped.capture["records"] == 0 and stopped.ingress["bytes"] == 0
 
 
 @real

@@ -1,21 +1,28 @@
 """Faults that overlap: the requests that the agent gets, and those that it does not get."""
 
-from typing import Any
-
 from testbed.faults.fault import Fault
+from testbed.messages.requests import (
+    FreezeDevice,
+    LimitProcessors,
+    Request,
+    SetLink,
+    SetPartition,
+    SetRates,
+    ThawDevice,
+)
 from testbed.orchestrator.injection.impairments import Impairments
 from testbed.roles.pace import Paces
 
 NAMES = {0: "worker-0", 1: "worker-1"}
 
 
-def impairments(*, wall: bool = True) -> tuple[Impairments, list[dict[str, Any]], Paces | None]:
-    asked: list[dict[str, Any]] = []
+def impairments(*, wall: bool = True) -> tuple[Impairments, list[Request], Paces | None]:
+    asked: list[Request] = []
     paces = Paces(None, 2) if wall else None
     return Impairments(NAMES, asked.append, paces), asked, paces
 
 
-def taken(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def taken(asked: list[Request]) -> list[Request]:
     found = list(asked)
     asked.clear()
     return found
@@ -25,13 +32,13 @@ def test_a_link_is_down_until_the_last_fault_is_over() -> None:
     mine, asked, _ = impairments()
     first, second = Fault(0, "stop-network", 5.0), Fault(1, "stop-network", 1.0)
     mine.begin(first, [0])
-    assert taken(asked) == [{"link": "worker-0", "up": False}]
+    assert taken(asked) == [SetLink("worker-0", False)]
     mine.begin(second, [0, 1])
-    assert taken(asked) == [{"link": "worker-1", "up": False}]
+    assert taken(asked) == [SetLink("worker-1", False)]
     mine.end(second, [0, 1])
-    assert taken(asked) == [{"link": "worker-1", "up": True}]
+    assert taken(asked) == [SetLink("worker-1", True)]
     mine.end(first, [0])
-    assert taken(asked) == [{"link": "worker-0", "up": True}]
+    assert taken(asked) == [SetLink("worker-0", True)]
     mine.end(first, [0])
     assert not asked
 
@@ -42,15 +49,15 @@ def test_the_same_rule_may_strike_twice_at_once() -> None:
     mine.begin(fault, [0])
     mine.begin(fault, [0])
     mine.end(fault, [0])
-    assert taken(asked) == [{"freeze": "worker-0"}]
+    assert taken(asked) == [FreezeDevice("worker-0")]
     mine.end(fault, [0])
-    assert taken(asked) == [{"thaw": "worker-0"}]
+    assert taken(asked) == [ThawDevice("worker-0")]
 
 
 def test_all_devices_of_a_partition_are_cut_off_in_one_request() -> None:
     mine, asked, _ = impairments()
     mine.begin(Fault(0, "partition"), [0, 1])
-    assert taken(asked) == [{"cut": ["worker-0", "worker-1"], "yes": True}]
+    assert taken(asked) == [SetPartition(["worker-0", "worker-1"], True)]
     assert mine.has(0, ("partition",), for_good=True) and not mine.has(0, ("freeze",))
 
 
@@ -60,17 +67,17 @@ def test_several_slow_faults_give_the_least_rate_and_the_product() -> None:
     first = Fault(0, "slow", 5.0, factor=2.0, uplink=10)
     second = Fault(1, "slow", 5.0, factor=3.0, uplink=5, cpus=0.5)
     mine.begin(first, [0])
-    assert taken(asked) == [{"rate": "worker-0", "uplink": 10, "downlink": None}]
+    assert taken(asked) == [SetRates("worker-0", 10, None)]
     mine.begin(second, [0])
     assert taken(asked) == [
-        {"rate": "worker-0", "uplink": 5, "downlink": None},
-        {"limit": "worker-0", "cpus": 0.5},
+        SetRates("worker-0", 5, None),
+        LimitProcessors("worker-0", 0.5),
     ]
     assert paces[0] == 6.0
     mine.end(first, [0])
     assert not asked and paces[0] == 3.0
     mine.forget(0, ("slow",))
-    assert {"rate": "worker-0", "uplink": None, "downlink": None} in taken(asked)
+    assert SetRates("worker-0", None, None) in taken(asked)
     assert paces[0] == 1.0
 
 
@@ -79,4 +86,4 @@ def test_under_the_virtual_clock_nothing_is_slowed_down_for_real() -> None:
     mine.begin(Fault(0, "slow", 5.0, factor=2.0, uplink=10), [0])
     assert not asked
     mine.begin(Fault(0, "freeze", 5.0), [0])
-    assert taken(asked) == [{"freeze": "worker-0"}]
+    assert taken(asked) == [FreezeDevice("worker-0")]

@@ -10,6 +10,14 @@ import pytest
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
+from testbed.messages.requests import (
+    FreezeDevice,
+    KillDevice,
+    Request,
+    SetLink,
+    StartRole,
+    ThawDevice,
+)
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.workers import CLOSING_TIMEOUT
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
@@ -17,7 +25,7 @@ from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.run_log import RunLog
 from tests.roles.server.test_server import settings
 
-Make = Callable[..., tuple[Injection, list[dict[str, Any]]]]
+Make = Callable[..., tuple[Injection, list[Request]]]
 
 
 class Clock:
@@ -46,13 +54,13 @@ def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
 
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock) -> Make:
-    def made(*rules: dict[str, Any]) -> tuple[Injection, list[dict[str, Any]]]:
-        asked: list[dict[str, Any]] = []
+    def made(*rules: dict[str, Any]) -> tuple[Injection, list[Request]]:
+        asked: list[Request] = []
         injection = Injection(
             settings(rules=rules),
             {0: "worker-0", 1: "worker-1"},
             ask=asked.append,
-            start=lambda device, role: asked.append({"start": device, "role": role}),
+            start=lambda device, role: asked.append(StartRole(device, role)),
             event=lambda level, text, device: None,
             log=RunLog(tmp_path / "run", "", {}),
             deduplication=Deduplication(),
@@ -68,7 +76,7 @@ def test_a_worker_that_was_killed_for_good_is_not_waited_for(make: Make, clock: 
     injection.training(clock.now - 2)
     assert injection.patience == 0
     injection.turn()
-    assert asked[0] == {"kill": "worker-0"}
+    assert asked[0] == KillDevice("worker-0")
     assert injection.exited("worker-0")
     assert injection.patience == math.inf
 
@@ -84,7 +92,8 @@ def test_a_worker_comes_back_when_its_last_connection_is_reported(make: Make, cl
     assert 0 < injection.patience < 0.1
     injection.closed(0)
     injection.turn()
-    assert asked[-1]["start"] == "worker-0" and asked[-1]["role"]["incarnation"] == 1
+    assert isinstance(asked[-1], StartRole)
+    assert asked[-1].device == "worker-0" and asked[-1].role["incarnation"] == 1
     assert injection.patience == math.inf
 
 
@@ -96,9 +105,9 @@ def test_a_fault_that_is_not_due_by_a_moment_begins_in_a_later_turn(
     began = clock.now - 3
     injection.training(began)
     injection.turn(began + 1.5)
-    assert asked == [{"freeze": "worker-0"}]
+    assert asked == [FreezeDevice("worker-0")]
     injection.turn()
-    assert asked == [{"freeze": "worker-0"}, {"freeze": "worker-1"}]
+    assert asked == [FreezeDevice("worker-0"), FreezeDevice("worker-1")]
 
 
 def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock: Clock) -> None:
@@ -107,7 +116,7 @@ def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock:
     began = clock.now - 2
     injection.training(began)
     injection.turn()
-    assert asked == [{"kill": "server"}]
+    assert asked == [KillDevice("server")]
     assert injection.patience == math.inf  # until its process has ended
     assert injection.exited("server") and injection.server_exited == clock.now
     injection.turn()
@@ -121,7 +130,7 @@ def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock:
         "kills": 1,
         "training": began,
     }
-    assert asked[1:] == [{"start": "server", "role": role}]
+    assert asked[1:] == [StartRole("server", role)]
     assert injection.server_kills == 1 and injection.patience == math.inf
     assert not injection.exited("server")  # the testbed did not kill it
 
@@ -129,13 +138,13 @@ def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock:
 @pytest.mark.parametrize(
     ("fault", "asked_for"),
     [
-        (Fault(0, "kill"), [{"kill": "worker-0"}]),
-        (Fault(0, "freeze", 60.0), [{"kill": "worker-0"}]),
+        (Fault(0, "kill"), [KillDevice("worker-0")]),
+        (Fault(0, "freeze", 60.0), [KillDevice("worker-0")]),
         (Fault(0, "stop-network", 60.0), []),
     ],
 )
 def test_a_worker_that_freezes_or_dies_after_training_is_killed(
-    make: Make, clock: Clock, fault: Fault, asked_for: list[dict[str, Any]]
+    make: Make, clock: Clock, fault: Fault, asked_for: list[Request]
 ) -> None:
     injection, asked = make(rule(0, Fault(0, "freeze"), 1e6))
     injection.training(clock.now - 30)
@@ -154,7 +163,7 @@ def test_the_record_of_a_fault_has_the_time_of_the_clock_that_was_handed_in(
     injection.turn()
     clock.now += 5.0
     injection.turn()
-    assert asked == [{"freeze": "worker-0"}, {"thaw": "worker-0"}]
+    assert asked == [FreezeDevice("worker-0"), ThawDevice("worker-0")]
     lines = (tmp_path / "run" / "faults.jsonl").read_text().splitlines()
     told = [(one["phase"], one["time"], one["host_time"]) for one in map(json.loads, lines)]
     assert told == [("begin", 1.25, 1.25), ("end", 6.25, 6.25)]
@@ -169,10 +178,10 @@ def test_a_worker_comes_back_without_a_report_of_its_connection_after_a_while(
     injection.exited("worker-0")
     clock.now += CLOSING_TIMEOUT - 0.01
     injection.turn()
-    assert asked == [{"kill": "worker-0"}]
+    assert asked == [KillDevice("worker-0")]
     clock.now += 0.02
     injection.turn()
-    assert asked[-1]["start"] == "worker-0"
+    assert isinstance(asked[-1], StartRole) and asked[-1].device == "worker-0"
     assert injection.explains("worker-0")  # an older connection of it may still end
     clock.now += CONNECT_TIMEOUT
     assert not injection.explains("worker-0")
@@ -190,5 +199,5 @@ def test_training_ends_while_tcp_suffers_from_an_outage(
     injection.turn()
     clock.now += waited
     injection.release()
-    link = [{"link": "worker-0", "up": up} for up in (False, True)]
-    assert asked == link + [{"kill": "worker-0"}] * killed
+    link = [SetLink("worker-0", up) for up in (False, True)]
+    assert asked == link + [KillDevice("worker-0")] * killed

@@ -18,6 +18,13 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.experiment.spec import Spec
+from testbed.messages.reports import (
+    REPORTS,
+    ConnectionClosed,
+    EvaluationLeftOut,
+    EventReported,
+    RoleReport,
+)
 from testbed.planning.plan import plan
 from testbed.roles.orders import Order, OrderChannel, OrderKind
 from testbed.roles.peer import connections, evaluator_link
@@ -129,18 +136,18 @@ class Place:
         """Connect and greet, without waiting for the answer."""
         return self.connect(peer, hello(number))
 
-    def told(self, peer: int) -> list[dict[str, Any]]:
+    def reported(self, peer: int) -> list[RoleReport]:
         """Return what a peer has reported since the last call."""
-        fields = []
+        found = []
         ours = self.reports[peer]
         ours._socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            while message := ours.receive():
-                fields.append(message.fields)
-        return fields
+            while report := REPORTS.receive(ours):
+                found.append(report)
+        return found
 
     def events(self, peer: int) -> list[str]:
-        return [message["event"] for message in self.told(peer) if "event" in message]
+        return [one.text for one in self.reported(peer) if isinstance(one, EventReported)]
 
     def close(self) -> None:
         for stranger in self.connections:
@@ -243,14 +250,14 @@ def test_only_the_evaluated_peer_reports_its_connections(place: Place) -> None:
     turned(peers[0], lambda: list(peers[0].frames()))
     place.connections[0].close()
     place.together(*(peer.disconnect for peer in peers))
-    (told,) = [message for message in place.told(0) if "connection" in message]
-    assert told["connection"] == 1
-    assert told["payload_bytes"] == 4 * SIZE
-    assert told["message_bytes"] == peers[0].message_bytes
-    assert told["sent_bytes"] == peers[1].message_bytes
-    assert told["local_port"] == place.port
-    assert told["reason"] is None
-    assert [message for message in place.told(1) if "connection" in message] == []
+    (closed,) = [one for one in place.reported(0) if isinstance(one, ConnectionClosed)]
+    assert closed.worker == 1
+    assert closed.payload_bytes == 4 * SIZE
+    assert closed.message_bytes == peers[0].message_bytes
+    assert closed.sent_bytes == peers[1].message_bytes
+    assert closed.local_port == place.port
+    assert closed.reason is None
+    assert not [one for one in place.reported(1) if isinstance(one, ConnectionClosed)]
 
 
 def until_there(peer: PeerConnections, sender: int) -> None:
@@ -569,10 +576,10 @@ def test_under_the_wall_clock_evaluations_without_room_are_left_out(place: Place
     evaluating = place.do(evaluate)
     left_out: list[int] = []
     while not left_out or left_out[-1] < 4999:  # the queue is full, and nothing is read
-        message = place.reports[0].receive()
-        assert message is not None
-        if "left_out" in message.fields:
-            left_out.append(message.fields["left_out"])
+        report = REPORTS.receive(place.reports[0])
+        assert report is not None
+        if isinstance(report, EvaluationLeftOut):
+            left_out.append(report.version)
     told: list[int] = []
     while (received := receive(evaluator))[0] is Kind.PARAMETERS:
         told.append(received[1])

@@ -15,14 +15,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.channel import Channel, Message
+from testbed.channel import Channel
 from testbed.encoding_choice import EncodingChoice
+from testbed.messages.reports import (
+    REPORTS,
+    ConnectionClosed,
+    EvaluationDue,
+    EvaluationLeftOut,
+    EventReported,
+    FinalParameters,
+    RoleReport,
+    ServerFinished,
+    ServerListening,
+    UpdatesApplied,
+)
 from testbed.roles.evaluation.snapshots import IN_MEMORY
 from testbed.roles.server import server as server_module
 from testbed.roles.server.server import Server
@@ -53,6 +65,9 @@ def settings(**changes: Any) -> Settings:
     return with_changes(SIMPLE, **fields | changes)
 
 
+R = TypeVar("R", bound=RoleReport)
+
+
 class Running:
     """A server that runs in a thread, and its reports."""
 
@@ -70,14 +85,14 @@ class Running:
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
         self.server = make(Serving(settings(**changes), half, self.layout, theirs, spill=spill))
-        self.messages: list[Message] = []
+        self.reports: list[RoleReport] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
         self.reader = threading.Thread(target=self._collect, daemon=True)
         self.thread.start()
         self.reader.start()
         self.connections: list[socket.socket] = []
-        self.until("listening")
+        self.until(ServerListening)
 
     def _serve(self, theirs: Channel) -> None:
         try:
@@ -86,19 +101,27 @@ class Running:
             theirs.close()
 
     def _collect(self) -> None:
-        while message := self.report.receive():
-            self.messages.append(message)
+        while report := REPORTS.receive(self.report):
+            self.reports.append(report)
 
-    def until(self, name: str, text: str = "") -> dict[str, Any]:
-        """Wait for the next report whose field ``name`` contains ``text``, and return its fields."""
+    def until(self, kind: type[R], text: str = "") -> R:
+        """Wait for the next report of a kind that contains ``text``, and return it."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            for message in self.messages[self._read :]:
+            for report in self.reports[self._read :]:
                 self._read += 1
-                if name in message.fields and text in str(message.fields[name]):
-                    return message.fields
+                if isinstance(report, kind) and (not text or text in str(report)):
+                    return report
             time.sleep(0.01)
-        raise AssertionError(f"no {name} {text!r}; got {[m.fields for m in self.messages]}")
+        raise AssertionError(f"no {kind} {text!r}; got {self.reports}")
+
+    def of(self, kind: type[R]) -> list[R]:
+        """Return the reports of a kind so far."""
+        return [report for report in self.reports if isinstance(report, kind)]
+
+    def events(self, level: str) -> list[str]:
+        """Return the texts of the events of a level so far."""
+        return [report.text for report in self.of(EventReported) if report.level == level]
 
     def connect(self, number: int | None = None) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
@@ -199,10 +222,10 @@ def test_a_run_from_greeting_to_stop(running: Running) -> None:
     ]
     for connection in (a, b, evaluator):
         connection.close()
-    finished = running.until("finished")
+    finished = running.until(ServerFinished)
     running.thread.join(5)
     rows = np.concatenate(
-        [np.frombuffer(m.raw, UPDATE) for m in running.messages if "updates" in m.fields]
+        [np.frombuffer(report.raw, UPDATE) for report in running.of(UpdatesApplied)]
     )
     assert rows["iteration"].tolist() == [1, 2, 3, 4]
     assert rows["worker"].tolist()[:3] == [0, 1, 0]
@@ -215,13 +238,13 @@ def test_a_run_from_greeting_to_stop(running: Running) -> None:
         32 + 32 + 4 * SIZE
     ]
     # Five pushes arrived, the fifth too late to count as an update.
-    assert finished["finished"] == 4
-    assert finished["payload_bytes"] == 5 * 4 * SIZE
-    assert finished["message_bytes"] == 5 * (4 * SIZE + 32) + 5 * 32 + 2 * 64
-    checkpoints = [m.fields for m in running.messages if "checkpoint" in m.fields]
-    assert [c["checkpoint"] for c in checkpoints] == [0, 2, 4]
-    assert checkpoints[-1]["payload_bytes"] == 4 * 4 * SIZE
-    parameters = b"".join(m.raw for m in running.messages if "parameters" in m.fields)
+    assert finished.version == 4
+    assert finished.payload_bytes == 5 * 4 * SIZE
+    assert finished.message_bytes == 5 * (4 * SIZE + 32) + 5 * 32 + 2 * 64
+    evaluations = running.of(EvaluationDue)
+    assert [one.version for one in evaluations] == [0, 2, 4]
+    assert evaluations[-1].payload_bytes == 4 * 4 * SIZE
+    parameters = b"".join(part.raw for part in running.of(FinalParameters))
     assert np.frombuffer(parameters, np.float32).shape == (SIZE,)
 
 
@@ -251,8 +274,8 @@ def test_malformed_or_foreign_input_closes_only_its_own_connection(
 ) -> None:
     stranger = running.connect()
     stranger.sendall(data)
-    event = running.until("event", reason)
-    assert event["level"] == "warning"
+    event = running.until(EventReported, reason)
+    assert event.level == "warning"
     with stranger:
         while stranger.recv(1 << 16):  # what the server sent before it closed, then the end
             pass
@@ -264,7 +287,7 @@ def test_malformed_or_foreign_input_closes_only_its_own_connection(
 def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None:
     running.connect(0)
     running.connect().sendall(hello(0))
-    running.until("event", "is connected already")
+    running.until(EventReported, "is connected already")
 
 
 def test_a_connection_that_does_not_greet_is_closed(
@@ -272,7 +295,7 @@ def test_a_connection_that_does_not_greet_is_closed(
 ) -> None:
     monkeypatch.setattr(server_module, "GREETING_TIMEOUT", 0.3)
     with running.connect() as stranger:
-        running.until("event", "no greeting within 0.3 s")
+        running.until(EventReported, "no greeting within 0.3 s")
         assert stranger.recv(1) == b""
 
 
@@ -283,7 +306,7 @@ def test_a_reset_in_mid_message_is_reported_and_training_goes_on(running: Runnin
     b.sendall(dense(0, 1.0)[:500])
     b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     b.close()
-    running.until("event", "closed")
+    running.until(EventReported, "closed")
     for version in range(3):
         a.sendall(dense(version, 1.0))
         assert pull(a)[0] == version + 1
@@ -292,8 +315,8 @@ def test_a_reset_in_mid_message_is_reported_and_training_goes_on(running: Runnin
 def test_without_workers_the_run_ends(running: Running) -> None:
     for connection in [running.connect(0), running.connect(1)]:
         connection.close()
-    running.until("event", "no worker is left")
-    assert running.until("finished")["finished"] == 0
+    running.until(EventReported, "no worker is left")
+    assert running.until(ServerFinished).version == 0
 
 
 def test_a_worker_that_connects_after_training_is_counted_and_sent_stop(running: Running) -> None:
@@ -314,9 +337,9 @@ def test_a_worker_that_connects_after_training_is_counted_and_sent_stop(running:
     silent.sendall(hello(1)[:20])
     assert silent.recv(1) == b""  # it has not greeted in time
     a.close()
-    running.until("finished")
-    told = [m.fields for m in running.messages if "connection" in m.fields]
-    of_late = [(one["message_bytes"], one["incomplete_bytes"]) for one in told[1:3]]
+    running.until(ServerFinished)
+    closed = running.of(ConnectionClosed)
+    of_late = [(one.message_bytes, one.incomplete_bytes) for one in closed[1:3]]
     assert of_late == [(len(hello(1)) + HEADER.size, 0), (0, 20)]
 
 
@@ -327,7 +350,7 @@ def test_training_begins_without_workers_that_never_connect(
     running = run_server()
     a = running.connect(0)
     assert pull(a) == (0, 0.0)
-    running.until("event", "training begins without 1 workers")
+    running.until(EventReported, "training begins without 1 workers")
 
 
 def test_an_answer_that_waits_stays_the_version_that_was_pulled(
@@ -372,7 +395,7 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
         versions.append((message[1], float(np.frombuffer(message[2], np.float32)[0])))
     assert versions == [(v, -0.5 * v) for v in range(301)]
     evaluator.close()
-    assert running.until("finished")["finished"] == 300
+    assert running.until(ServerFinished).version == 300
     os.close(file)
 
 
@@ -390,7 +413,7 @@ def test_only_the_run_s_encoding_is_read(run_server: Callable[..., Running]) -> 
     changed = {i: v for i, v in enumerate(np.frombuffer(body, np.float32).tolist()) if v}
     assert changed == {3: -0.5, 700: -1.25}
     b.sendall(dense(0, 1.0))
-    running.until("event", "encoded as dense float32; this run's encoding is compact-16")
+    running.until(EventReported, "encoded as dense float32; this run's encoding is compact-16")
 
 
 def test_pulls_bring_what_changed_since_the_worker_s_last_pull(
@@ -461,11 +484,11 @@ def test_evaluations_without_room_are_left_out_and_workers_stay_connected(
     assert evaluated == [*range(IN_MEMORY), 60]  # the last version is always kept
     worker.close()
     evaluator.close()
-    assert running.until("finished")["finished"] == 60
-    told = [m.fields for m in running.messages if "left_out" in m.fields]
-    assert [one["left_out"] for one in told] == list(range(IN_MEMORY, 60))
-    assert "32 wait for the evaluator" in told[0]["reason"]
-    assert not [m.fields for m in running.messages if m.fields.get("level") == "warning"]
+    assert running.until(ServerFinished).version == 60
+    left_out = running.of(EvaluationLeftOut)
+    assert [one.version for one in left_out] == list(range(IN_MEMORY, 60))
+    assert "32 wait for the evaluator" in left_out[0].reason
+    assert not running.events("warning")
 
 
 @contextmanager
@@ -489,13 +512,13 @@ def test_a_server_out_of_descriptors_warns_once_and_goes_on(running: Running) ->
     with no_descriptors():
         late.connect(("127.0.0.1", running.port))
         late.sendall(hello(1))
-        running.until("event", "no connection can be accepted for now (Too many open files)")
+        running.until(EventReported, "no connection can be accepted for now (Too many open files)")
         began = time.process_time()
         time.sleep(1.5)
         assert time.process_time() - began < 1.0, "it asks again and again"
     assert receive(late)[0] is Kind.WELCOME
     assert pull(a) == (0, 0.0)
-    assert len([m for m in running.messages if m.fields.get("level") == "warning"]) == 1
+    assert len(running.events("warning")) == 1
 
 
 def test_a_descriptor_that_is_free_again_is_used_at_once(
@@ -509,7 +532,7 @@ def test_a_descriptor_that_is_free_again_is_used_at_once(
     with no_descriptors():
         late.connect(("127.0.0.1", running.port))
         late.sendall(hello(1))
-        running.until("event", "no connection can be accepted for now")
+        running.until(EventReported, "no connection can be accepted for now")
         a.shutdown(socket.SHUT_RDWR)  # the server closes its end, whose descriptor is free then
         assert receive(late)[0] is Kind.WELCOME
 
@@ -531,7 +554,7 @@ def test_the_server_s_own_error_ends_it_and_closes_no_connection(
     running.thread.join(10)
     assert not running.thread.is_alive()
     running.reader.join(10)
-    assert not [m.fields for m in running.messages if "connection" in m.fields]
+    assert not running.of(ConnectionClosed)
     (error,) = raised
     assert isinstance(error, OSError)
     assert error.errno == errno.ENOSPC
@@ -554,9 +577,11 @@ def test_a_silent_evaluator_is_given_up_after_a_while(
     a.sendall(dense(3, 1.0))
     assert receive(a)[0] is Kind.STOP
     a.close()
-    event = running.until("event", "nothing was heard of it for 0.5 s: 2 evaluations are missing")
-    assert (event["level"], event["number"]) == ("error", 2)
-    assert running.until("finished")["finished"] == 4
+    event = running.until(
+        EventReported, "nothing was heard of it for 0.5 s: 2 evaluations are missing"
+    )
+    assert (event.level, event.device) == ("error", 2)
+    assert running.until(ServerFinished).version == 4
 
 
 def test_an_evaluator_that_has_finished_is_disconnected_without_an_error(
@@ -577,5 +602,5 @@ def test_an_evaluator_that_has_finished_is_disconnected_without_an_error(
         assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
         evaluator.sendall(header(Kind.FINISHED, version))
     assert receive(evaluator)[0] is Kind.STOP  # it does not close its end
-    assert running.until("finished")["finished"] == 4
-    assert not [m.fields for m in running.messages if m.fields.get("level") == "error"]
+    assert running.until(ServerFinished).version == 4
+    assert not running.events("error")

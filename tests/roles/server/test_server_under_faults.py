@@ -10,6 +10,12 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
+from testbed.messages.reports import (
+    ConnectionClosed,
+    FaultVersionReached,
+    TrainingEnded,
+    UpdatesApplied,
+)
 from testbed.roles.server.server import Server
 from testbed.roles.server.serving import Serving
 from testbed.wire.frames import Kind, header
@@ -38,8 +44,8 @@ def test_a_worker_that_comes_back_replaces_its_old_connection(
     assert pull(old) == (0, 0.0)
     old.sendall(dense(0, 1.0))
     new = running.connect(0)
-    told = running.until("connection")
-    assert told["connection"] == 0 and "another connection" in told["reason"]
+    closed = running.until(ConnectionClosed)
+    assert closed.worker == 0 and "another connection" in (closed.reason or "")
     # The push that had arrived over the old connection is an update.
     assert pull(new) == (1, -0.5)
     new.sendall(dense(1, 1.0))
@@ -59,9 +65,9 @@ def test_a_push_that_arrived_before_its_connection_broke_is_applied(
         first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         first.sendall(header(Kind.PULL) + dense(times - 1, 1.0))
         first.close()
-        told = running.until("connection")
-        assert told["connection"] == 0
-        assert told["incomplete_bytes"] == 0 and told["payload_bytes"] == len(dense(0, 1.0)) - 32
+        closed = running.until(ConnectionClosed)
+        assert closed.worker == 0
+        assert closed.incomplete_bytes == 0 and closed.payload_bytes == len(dense(0, 1.0)) - 32
         assert pull(second)[0] == times
 
 
@@ -73,14 +79,14 @@ def test_fault_versions_and_the_end_of_training_are_reported_at_once(
     for version in range(3):
         assert pull(first)[0] == version
         first.sendall(dense(version, 1.0))
-    assert running.until("reached")["reached"] == 2
-    assert running.until("stopping")["stopping"] == 3
+    assert running.until(FaultVersionReached).version == 2
+    assert running.until(TrainingEnded).version == 3
     first.close()
-    running.until("connection")
+    running.until(ConnectionClosed)
     # The rows of the updates were reported before.
-    kinds = [next(iter(message.fields)) for message in running.messages]
-    assert kinds.index("updates") < kinds.index("reached")
-    assert kinds.index("stopping") < kinds.index("connection")
+    kinds: list[type] = [type(report) for report in running.reports]
+    assert kinds.index(UpdatesApplied) < kinds.index(FaultVersionReached)
+    assert kinds.index(TrainingEnded) < kinds.index(ConnectionClosed)
 
 
 def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> None:
@@ -88,7 +94,7 @@ def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> No
     first = running.connect(0)
     assert pull(first) == (0, 0.0)
     first.close()
-    running.until("connection")
+    running.until(ConnectionClosed)
     again = running.connect(0)
     again.sendall(header(Kind.PULL))
     assert receive(again)[:2] == (Kind.PARAMETERS, 0)
@@ -108,10 +114,10 @@ def test_a_version_made_because_a_worker_left_is_reported(monkeypatch: pytest.Mo
         if version == 0:
             second.sendall(dense(0, 1.0))
         first.sendall(dense(version, 1.0))
-    running.until("updates")
+    running.until(UpdatesApplied)
     second.close()  # the first worker's gradient was waiting for the second's
-    assert running.until("reached")["reached"] == 2
+    assert running.until(FaultVersionReached).version == 2
     assert pull(first)[0] == 2
     first.sendall(dense(2, 1.0))
-    assert running.until("reached")["reached"] == 3
+    assert running.until(FaultVersionReached).version == 3
     running.close()

@@ -12,9 +12,17 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
+from testbed.messages.reports import (
+    ConnectionClosed,
+    EventReported,
+    FaultReported,
+    FinalParameters,
+    ServerFinished,
+    UpdatesApplied,
+)
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.virtual_server import VirtualServer
-from testbed.roles.transport.greeting import Who
+from testbed.roles.transport.greeting import Identity
 from testbed.telemetry.records import UPDATE
 from testbed.training.times import Times
 from testbed.wire.frames import HEADER, Kind, header
@@ -97,11 +105,11 @@ def test_a_worker_killed_while_it_was_cut_off_receives_stop(
     with virtual(monkeypatch, CUT_OFF, KILLED, updates=30) as (running, theirs):
         connections = [running.connect(number) for number in (0, 1)]
         first, other = map(Worker, connections, theirs)
-        assert running.until("fault", "kill")["phase"] == "begin"
+        assert running.until(FaultReported, "kill").record["phase"] == "begin"
         connections[0].shutdown(socket.SHUT_RDWR)
         first.end()
-        assert running.until("fault", "kill")["phase"] == "end"
-        second = Worker(running.connect(int(Who(0, 1))), theirs[0])
+        assert running.until(FaultReported, "kill").record["phase"] == "end"
+        second = Worker(running.connect(int(Identity(0, 1))), theirs[0])
         for worker in (second, other):
             worker.end()
             assert worker.stopped
@@ -128,11 +136,11 @@ def test_two_messages_in_one_read_are_taken_one_by_one(monkeypatch: pytest.Monke
         worker.sendall(dense(2, 1.0, loss=3.0))
         assert receive(worker)[0] is Kind.STOP
         worker.close()
-        told = running.until("finished")
-        rows = b"".join(m.raw for m in running.messages if "updates" in m.fields)
+        last = running.until(ServerFinished)
+        rows = b"".join(report.raw for report in running.of(UpdatesApplied))
     assert np.frombuffer(rows, UPDATE)["base_version"].tolist() == [0, 1, 2]
     assert np.frombuffer(rows, UPDATE)["loss"].tolist() == [1.0, 2.0, 3.0]
-    assert told["payload_bytes"] == 3 * 4 * SIZE
+    assert last.payload_bytes == 3 * 4 * SIZE
 
 
 def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,8 +165,8 @@ def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.M
         assert receive(worker)[0] is Kind.PARAMETERS
         assert receive(worker)[0] is Kind.STOP
         worker.close()
-        running.until("finished")
-        parameters = b"".join(m.raw for m in running.messages if "parameters" in m.fields)
+        running.until(ServerFinished)
+        parameters = b"".join(part.raw for part in running.of(FinalParameters))
     assert np.unique(np.frombuffer(parameters, np.float32)).tolist() == [-0.5]
 
 
@@ -177,12 +185,10 @@ def test_a_push_that_arrives_from_a_cut_off_worker_is_in_its_ledger(
             other.sendall(dense(version, 1.0))
         assert receive(other)[0] is Kind.STOP
         other.close()
-        running.until("finished")
-        ledgers = {
-            m.fields["connection"]: m.fields for m in running.messages if "connection" in m.fields
-        }
-    assert ledgers[0]["payload_bytes"] == 4 * SIZE
-    assert ledgers[0]["message_bytes"] == len(hello(0)) + HEADER.size + 4 * SIZE
+        running.until(ServerFinished)
+        ledgers = {closed.worker: closed for closed in running.of(ConnectionClosed)}
+    assert ledgers[0].payload_bytes == 4 * SIZE
+    assert ledgers[0].message_bytes == len(hello(0)) + HEADER.size + 4 * SIZE
 
 
 def test_a_message_that_was_read_ahead_and_never_taken_is_in_its_ledger(
@@ -196,8 +202,8 @@ def test_a_message_that_was_read_ahead_and_never_taken_is_in_its_ledger(
         worker.sendall(dense(0, 1.0) + dense(1, 1.0))
         assert receive(worker)[0] is Kind.STOP
         worker.close()
-        assert running.until("connection")["payload_bytes"] == 2 * 4 * SIZE
-        assert running.until("finished")["payload_bytes"] == 4 * SIZE
+        assert running.until(ConnectionClosed).payload_bytes == 2 * 4 * SIZE
+        assert running.until(ServerFinished).payload_bytes == 4 * SIZE
 
 
 def test_a_worker_killed_only_by_the_clock_is_ignored_if_it_reconnects(
@@ -208,11 +214,11 @@ def test_a_worker_killed_only_by_the_clock_is_ignored_if_it_reconnects(
     with virtual(monkeypatch, killed, workers=1, updates=30) as (running, theirs):
         evaluator, first = running.connect(1), running.connect(0)
         worker = Worker(first, theirs[0])
-        assert "no worker is left" in running.until("event")["event"]
+        assert "no worker is left" in running.until(EventReported).text
         worker.end()
         again = running.connect(0)
         again.sendall(header(Kind.PULL))
         again.shutdown(socket.SHUT_WR)
         assert again.recv(1) == b""
         evaluator.close()
-        running.until("finished")
+        running.until(ServerFinished)

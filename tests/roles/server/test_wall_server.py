@@ -16,8 +16,18 @@ import pytest
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.errors import RunError
+from testbed.messages.reports import (
+    CheckpointBegun,
+    ConnectionClosed,
+    EvaluationDue,
+    ServerFinished,
+    ServerRestored,
+    TrainingBegun,
+    TrainingEnded,
+    UpdatesApplied,
+)
 from testbed.roles.server import wall_server
-from testbed.roles.server.restoration import STORED, CameBack
+from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
@@ -34,7 +44,7 @@ def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
 
 @contextmanager
 def running(
-    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: CameBack | None, **changes: Any
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: Restart | None, **changes: Any
 ) -> Iterator[Running]:
     def make(serving: Serving) -> WallServer:
         return WallServer(replace(serving, checkpoints=Checkpoints(3, files), came_back=back))
@@ -53,7 +63,7 @@ def five_updates(server: Running) -> None:
         worker = workers[i % 2]
         version, _ = (0, 0) if i < 2 else pull(worker)
         worker.sendall(dense(version, 1.0))
-        server.until("updates")
+        server.until(UpdatesApplied)
 
 
 def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
@@ -61,19 +71,19 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
 ) -> None:
     with running(monkeypatch, files, None) as first:
         five_updates(first)
-        assert [m.fields["keeping"] for m in first.messages if "keeping" in m.fields] == [0, 3]
+        assert [one.version for one in first.of(CheckpointBegun)] == [0, 3]
         training = first.server._started
         before = first.server._service.payload_bytes
         kept = files.newest()
     assert training is not None
-    back = CameBack(kills=1, training=training)
+    back = Restart(kills=1, training=training)
     with running(monkeypatch, files, back) as second:
-        assert second.until("restored") == {"restored": 3, "there": [0, 1]}
+        assert second.until(ServerRestored) == ServerRestored(3, [0, 1])
         again: list[int] = []
         deadline = time.monotonic() + 60
         while len(again) < 2 and time.monotonic() < deadline:
-            told = [message.fields for message in second.messages]
-            again = [fields["checkpoint_again"] for fields in told if "checkpoint_again" in fields]
+            due = second.of(EvaluationDue)
+            again = [one.version for one in due if one.after_restoration]
         assert again == [0, 2]  # neither evaluation has a result yet
         a = second.connect(0)
         a.sendall(header(Kind.PULL))
@@ -89,7 +99,7 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
         # Bytes that the killed server received after its checkpoint do not count.
         assert second.server._service.payload_bytes == kept["payload_bytes"] < before
         a.sendall(dense(3, 1.0))
-        assert second.until("updates")["version"] == 4
+        assert second.until(UpdatesApplied).version == 4
         started_before = time.monotonic() - training
         assert started_before <= second.server._now() <= time.monotonic() - training
 
@@ -100,9 +110,9 @@ def test_a_checkpoint_is_written_before_training_is_reported(
     with running(monkeypatch, files, None) as server:
         for number in (0, 1):
             server.connect(number)
-        server.until("training")
-        kinds = [next(iter(message.fields)) for message in server.messages]
-        assert kinds.index("keeping") < kinds.index("training")
+        server.until(TrainingBegun)
+        kinds: list[type] = [type(report) for report in server.reports]
+        assert kinds.index(CheckpointBegun) < kinds.index(TrainingBegun)
         assert files.newest()["version"] == 0
 
 
@@ -121,7 +131,7 @@ def test_a_failed_checkpoint_ends_the_server_and_closes_no_connection(
         server.thread.join(10)
         assert not server.thread.is_alive()
         server.reader.join(10)
-        assert not [m.fields for m in server.messages if "connection" in m.fields]
+        assert not server.of(ConnectionClosed)
     (error,) = raised
     assert isinstance(error, RunError)
     assert "checkpoint of update 0 cannot be written: No space left" in str(error)
@@ -133,7 +143,7 @@ def test_a_restored_server_does_not_wait_long_for_missing_workers(
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.5)
     with running(monkeypatch, files, None) as first:
         five_updates(first)
-    with running(monkeypatch, files, CameBack(1, time.monotonic())) as second:
+    with running(monkeypatch, files, Restart(1, time.monotonic())) as second:
         a = second.connect(0)
         began = time.monotonic()
         assert pull(a)[0] == 3
@@ -148,7 +158,7 @@ def test_a_worker_that_comes_and_goes_does_not_extend_the_wait(
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 1.0)
     with running(monkeypatch, files, None) as first:
         five_updates(first)
-    with running(monkeypatch, files, CameBack(1, time.monotonic())) as second:
+    with running(monkeypatch, files, Restart(1, time.monotonic())) as second:
         began = time.monotonic()
         answered = False
         while not answered:
@@ -167,12 +177,12 @@ def test_the_clock_of_an_interrupted_run_stands_still(
     with running(monkeypatch, files, None) as first:
         five_updates(first)
     files.cut_back(0)
-    with running(monkeypatch, files, CameBack(0, None, elapsed=50.0)) as second:
-        assert second.until("restored")["restored"] == 0
+    with running(monkeypatch, files, Restart(0, None, elapsed=50.0)) as second:
+        assert second.until(ServerRestored).version == 0
         time.sleep(1)
         before = time.monotonic()
         workers = [second.connect(number) for number in (0, 1)]
-        began = second.until("training")["training"]
+        began = second.until(TrainingBegun).host_time
         # The clock went on from 50 s at a moment between the two readings.
         assert before <= began + 50.0 <= time.monotonic()
         for worker in workers:
@@ -203,7 +213,7 @@ def test_a_checkpoint_holds_only_evaluations_without_a_result(
             if version:
                 assert pull(worker)[0] == 2
             worker.sendall(dense(version, 1.0))
-            server.until("updates")
+            server.until(UpdatesApplied)
         deadline = time.monotonic() + 20
         # The update is reported before the checkpoint is written.
         while (state := files.newest())["version"] != 3:
@@ -220,9 +230,9 @@ def test_a_server_restored_after_training_sends_evaluations_and_stop(
     changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
     with running(monkeypatch, files, None, **changes) as first:
         five_updates(first)
-        assert first.until("stopping")["stopping"] == 5
-    with running(monkeypatch, files, CameBack(1, time.monotonic()), **changes) as second:
-        assert second.until("restored")["restored"] == 5
+        assert first.until(TrainingEnded).version == 5
+    with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
+        assert second.until(ServerRestored).version == 5
         # It waits for devices that may lack STOP: two workers, and the evaluator of 0, 2, 4 and 5.
         worker, evaluator = second.connect(0), second.connect(2)
         told = [receive(evaluator)[:2] for _ in range(4)]
@@ -231,5 +241,5 @@ def test_a_server_restored_after_training_sends_evaluations_and_stop(
         assert receive(evaluator)[0] is Kind.STOP
         for connection in (worker, evaluator):
             connection.close()
-        assert second.until("connection")["reason"] is None  # it received STOP once, and closed
-        assert second.until("finished")["finished"] == 5
+        assert second.until(ConnectionClosed).reason is None  # it received STOP once, and closed
+        assert second.until(ServerFinished).version == 5

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.roles.transport import greeting
-from testbed.roles.transport.greeting import Who, connect
+from testbed.roles.transport.greeting import Identity, connect
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import settings
 
@@ -19,13 +19,13 @@ from tests.roles.server.test_server import settings
 def test_an_identity_survives_its_conversion_to_a_number(
     number: int, incarnation: int, kills: int
 ) -> None:
-    who = Who(number, incarnation, kills)
-    assert 0 <= int(who) < 2**64
-    assert Who.of(int(who)) == who
+    identity = Identity(number, incarnation, kills)
+    assert 0 <= int(identity) < 2**64
+    assert Identity.of(int(identity)) == identity
 
 
 def test_the_first_incarnation_s_number_is_the_device_s() -> None:
-    assert int(Who(7)) == 7
+    assert int(Identity(7)) == 7
 
 
 def test_the_server_may_be_killed_at_any_moment_of_a_greeting(
@@ -56,7 +56,7 @@ def test_the_server_may_be_killed_at_any_moment_of_a_greeting(
     server = threading.Thread(target=die_again_and_again)
     server.start()
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 9}
-    greeted = connect(settings(rules=(rule,)), Who(0), 7)
+    greeted = connect(settings(rules=(rule,)), Identity(0), 7)
     greeted.connection.close()
     server.join(10)
     assert not server.is_alive()

@@ -2,12 +2,12 @@
 
 import threading
 import time
-from typing import Any
 
 import pytest
 
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
+from testbed.messages.reports import FaultReported
 from testbed.roles.pace import Paces
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 
@@ -16,14 +16,14 @@ WORKERS = 3
 
 def parking(
     fault: Fault, probability: float = 0.2, pushes: int = 0
-) -> tuple[FaultsAfterPushes, Schedule, Paces, list[dict[str, Any]]]:
+) -> tuple[FaultsAfterPushes, Schedule, Paces, list[FaultReported]]:
     rule = {
         "stream": "faults 0",
         "fault": fault.to_json(),
         "devices": list(range(WORKERS)),
         "probability": probability,
     }
-    told: list[dict[str, Any]] = []
+    told: list[FaultReported] = []
     paces = Paces(None, WORKERS)
     schedules = [Schedule([rule], 1, WORKERS) for _ in range(2)]
     return FaultsAfterPushes(schedules[0], 1, paces, told.append, pushes), schedules[1], paces, told
@@ -38,9 +38,9 @@ def test_faults_are_reported_after_the_pushes_that_the_seed_selects(earlier: int
         mine.pushed()
     mine.answered(140)
     expected = [n for n in range(earlier + 1, earlier + 41) if schedule.after_push(1, n)]
-    assert [one["pushes"] for one in told] == expected != []
-    assert [one["iteration"] - 100 + earlier for one in told] == expected
-    one = told[0]
+    assert [one.record["pushes"] for one in told] == expected != []
+    assert [one.record["iteration"] - 100 + earlier for one in told] == expected
+    one = told[0].record
     assert one["devices"] == [1] and one["phase"] == "begin"
     assert (one["fault"], one["duration"]) == ("stop-network", 5.0)
 
@@ -56,7 +56,7 @@ def test_a_slow_fault_slows_the_next_computation() -> None:
     assert paced.draw(5.0) == (2.0, 5.0)
     mine.pushed()
     mine.answered(1)
-    assert paced.draw(5.0) == (6.0, 15.0) and told[0]["factor"] == 3.0
+    assert paced.draw(5.0) == (6.0, 15.0) and told[0].record["factor"] == 3.0
     assert [paces[worker] for worker in range(WORKERS)] == [1.0, 3.0, 1.0]
 
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_or_frozen_for_good_never_goes_on(fault: Fault) 
     thread = threading.Thread(target=mine.answered, args=(1,), daemon=True)
     thread.start()
     thread.join(0.3)
-    assert thread.is_alive() and told[0]["fault"] == fault.kind
+    assert thread.is_alive() and told[0].record["fault"] == fault.kind
 
 
 def test_paces_are_shared_by_descriptor() -> None:

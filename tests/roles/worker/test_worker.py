@@ -19,12 +19,13 @@ from testbed.channel import Channel
 from testbed.learning.data.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.messages.reports import REPORTS, EventReported, ServerListening, UpdatesApplied
 from testbed.nodes.turns import Turns
 from testbed.roles.server import server as server_module
 from testbed.roles.server.server import Server
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport import greeting
-from testbed.roles.transport.greeting import Who
+from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.worker import work
 from testbed.streams import stream
@@ -74,9 +75,7 @@ class Ran:
         server = Server(Serving(chosen, self.half, layout, theirs))
         serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
         serving.start()
-        first = report.receive()
-        assert first is not None
-        assert "listening" in first.fields
+        assert REPORTS.receive(report) == ServerListening()
         turns = Turns(1)
         times = Times.of(chosen)
         parts = computation.parts(chosen, dataset.train_labels)
@@ -87,7 +86,7 @@ class Ran:
         workers = [
             threading.Thread(
                 target=work,
-                args=(chosen, Who(n), dataset, parts[n], take_turns(n), times, None),
+                args=(chosen, Identity(n), dataset, parts[n], take_turns(n), times, None),
                 daemon=True,
             )
             for n in range(chosen.workers)
@@ -96,10 +95,10 @@ class Ran:
             thread.start()
         rows = b""
         events = []
-        while message := report.receive():
-            rows += message.raw if "updates" in message.fields else b""
-            if "event" in message.fields:
-                events.append(message.fields["event"])
+        while received := REPORTS.receive(report):
+            rows += received.raw if isinstance(received, UpdatesApplied) else b""
+            if isinstance(received, EventReported):
+                events.append(received.text)
         for thread in (serving, *workers):
             thread.join(20)
             assert not thread.is_alive()

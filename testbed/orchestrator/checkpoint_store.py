@@ -1,4 +1,4 @@
-"""The orchestrator's part of a run's checkpoints: their files, and a mark for each.
+"""The store of a run's checkpoints in its run directory: their files, and a mark for each.
 
 The server writes the files; the orchestrator opens them, notes in a mark up to which rows of its
 journals each checkpoint goes, and removes all when the run is complete.
@@ -6,7 +6,7 @@ journals each checkpoint goes, and removes all when the run is complete.
 
 import shutil
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,35 @@ from testbed.roles.sharing import CHECKPOINTS, EVERY
 from testbed.runs.resuming import FOLDER, Resumption
 
 
-class Keeping:
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """A mark that waits for its wire bytes, and when its checkpoint was begun (CLOCK_MONOTONIC)."""
+
+    when: float
+    mark: Mark
+
+
+class CheckpointStore:
     """The checkpoints of one run.
 
     Attributes:
         mark: the mark of the checkpoint from which the run is resumed; None if it begins.
     """
 
-    def __init__(self, directory: Path, every: int | None, again: Resumption | None) -> None:
+    def __init__(self, directory: Path, every: int | None, resumption: Resumption | None) -> None:
         """Prepare; no file is opened.
 
         Args:
             directory: the run directory.
             every: updates from one checkpoint to the next; None: none is written.
-            again: what is left of the run, if it is resumed.
+            resumption: what is left of the run, if it is resumed.
         """
-        self.mark = again.mark if again else None
+        self.mark = resumption.mark if resumption else None
         self._folder = directory / FOLDER
         self._every = every
-        self._files = again.files if again and self.mark else None
+        self._files = resumption.files if resumption and self.mark else None
         self._marks = Marks(self._folder)
-        self._unwritten: list[tuple[float, Mark]] = []
+        self._unwritten: list[_Unwritten] = []
 
     def open(self, opened: ExitStack) -> None:
         """Open the files, and remove every checkpoint later than the mark.
@@ -68,20 +76,20 @@ class Keeping:
         return self._files.descriptors if self._files else ()
 
     @property
-    def told(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments of the server's role that concern checkpoints; empty if it writes none."""
         if self._files is None:
             return {}
         return {CHECKPOINTS: list(self.descriptors), EVERY: self._every}
 
-    def note(self, mark: Mark, when: float) -> None:
+    def begin(self, mark: Mark, when: float) -> None:
         """Note that the server is about to write a checkpoint; its wire bytes are not known yet.
 
         Args:
             mark: the checkpoint's, whose ``wire_bytes`` are set later.
             when: in seconds of CLOCK_MONOTONIC.
         """
-        self._unwritten.append((when, mark))
+        self._unwritten.append(_Unwritten(when, mark))
 
     def write_marks(self, ingress: Ingress) -> None:
         """Write the marks whose wire bytes are known by now.
@@ -89,15 +97,16 @@ class Keeping:
         Raises:
             OSError: there is no room.
         """
-        while self._unwritten and ingress.read_after(self._unwritten[0][0]):
-            when, mark = self._unwritten.pop(0)
-            self._marks.note(replace(mark, wire_bytes=ingress.wire_bytes(when)))
+        while self._unwritten and ingress.read_after(self._unwritten[0].when):
+            next_one = self._unwritten.pop(0)
+            wire_bytes = ingress.wire_bytes(next_one.when)
+            self._marks.note(replace(next_one.mark, wire_bytes=wire_bytes))
 
     def of(self, version: int) -> Mark:
         """Return the mark of a checkpoint that the server has written."""
-        waiting = (mark for _, mark in reversed(self._unwritten) if mark.version == version)
-        found = next(waiting, None) or self._marks.of(version)
-        assert found is not None, f"nobody has told of the checkpoint of update {version}"
+        marks = [one.mark for one in reversed(self._unwritten) if one.mark.version == version]
+        found = marks[0] if marks else self._marks.of(version)
+        assert found is not None, f"the checkpoint of update {version} was never reported"
         return found
 
     def remove(self) -> None:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator, Sequence
 
 
-class Deaths:
+class ChildExits:
     """A file object, for selectors, that becomes readable when a child ends.
 
     Until ``close`` it uses the process's handler of SIGCHLD and its wake-up descriptor.

@@ -8,7 +8,7 @@ _PROC = Path("/proc")
 _FROZEN = ("refrigerator", "freezer_trap", "freezing")
 
 
-def stands_still(process: int) -> bool:
+def is_stalled(process: int) -> bool:
     """Return True if a process was stopped by a signal, or is in a control group that is frozen."""
     folder = _PROC / str(process)
     try:
@@ -21,7 +21,7 @@ def stands_still(process: int) -> bool:
         return False  # the process has ended, or is another user's
 
 
-def found(agent: int, seen: Mapping[int, str]) -> dict[str, int]:
+def processes_of_devices(agent: int, seen: Mapping[int, str]) -> dict[str, int]:
     """Find the processes of devices that were forked by an agent's fork server.
 
     Args:

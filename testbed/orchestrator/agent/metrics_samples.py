@@ -6,11 +6,11 @@ progress, and memory and processor time of the processes are read.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyroute2 import IPRoute
 
 from testbed.device_names import SERVER_NAME
+from testbed.messages.events import ProcessesSampled
 from testbed.network import shaping
 from testbed.network.addresses import Link
 from testbed.network.star import DEVICE_INDEX
@@ -20,8 +20,8 @@ from testbed.orchestrator.agent.usage import Usage
 from traffic.counters import Meter, read_all
 
 
-class Extras:
-    """Takes the additional samples of one run."""
+class MetricsSamples:
+    """The samples of one run that only its metrics need."""
 
     def __init__(
         self,
@@ -51,19 +51,17 @@ class Extras:
                     handle = shaping.COUNTED if link.uplink.shapes else None
                     self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
 
-    def egress(self) -> dict[str, Any]:
-        """Return the server's egress, to go with a reading of the ingress; empty without a server."""
-        return {"egress": together([self._egress.read()])} if self._egress else {}
+    def egress(self) -> dict[str, float] | None:
+        """Return the server's egress, to go with a reading of the ingress; None without a server."""
+        return together([self._egress.read()]) if self._egress else None
 
     def uplinks(self) -> list[bytes]:
         """Read the uplinks of peers: one row of ``traffic.counters.COUNTS`` each, ``ROWS`` per part."""
         rows = read_all(self._uplinks)
         return [rows[i : i + ROWS].tobytes() for i in range(0, len(rows), ROWS)]
 
-    def sample(self) -> dict[str, Any]:
-        """Return the capture's progress (None before its first report) and what the processes use."""
-        return {
-            "capture": self._observation.capture_report(),
-            "memory": self._usage.memory(),
-            "processor": self._usage.processor(),
-        }
+    def processes(self) -> ProcessesSampled:
+        """Return the capture's progress and what the processes use."""
+        return ProcessesSampled(
+            self._observation.capture_report(), self._usage.memory(), self._usage.processor()
+        )

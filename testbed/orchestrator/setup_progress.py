@@ -5,6 +5,7 @@ depends on the host. All other work reports each step: another device made, link
 connected.
 """
 
+import time
 from dataclasses import dataclass, field
 
 LOADING_TIMEOUT = 1200.0
@@ -16,23 +17,29 @@ SETUP_TIMEOUT_STARTED = 10.0
 
 
 @dataclass(slots=True)
-class SettingUp:
-    """Watches the time until training begins.
+class SetupProgress:
+    """The progress of set-up, until training begins.
 
     Attributes:
         began: when the command began, in seconds of CLOCK_MONOTONIC.
         alone: the number of containers that load torch for themselves.
         loaded: whether libraries and data are loaded.
+        built: whether the network is built.
         moved: when set-up last made progress, in seconds of CLOCK_MONOTONIC.
     """
 
     began: float
     alone: int = 0
     loaded: bool = False
+    built: bool = False
     moved: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.moved = self.began
+
+    def step(self) -> None:
+        """Note that set-up makes progress now."""
+        self.moved = time.monotonic()
 
     def overdue(self, now: float) -> str | None:
         """Return what did not happen in time; None while every limit is kept."""

@@ -1,0 +1,93 @@
+"""The codec between the dataclass of a message and what a channel carries.
+
+A message travels as one JSON object: its ``kind``, which is the name of its class in snake case, and
+every field of the class. The field ``raw``, if the class has one, holds bytes (arrays, say) and travels
+after the JSON object instead of in it. Fields hold plain JSON values; a tuple arrives as a list.
+
+Both ends run the same code, so a message of an unknown kind or with other fields is an error of the
+testbed itself. It is refused as a whole, and never guessed at.
+"""
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Generic, TypeVar
+
+from testbed.channel import Channel
+from testbed.channel import Message as Packet
+from testbed.errors import TestbedError
+
+KIND = "kind"
+RAW = "raw"
+M = TypeVar("M")
+
+
+class InvalidMessageError(TestbedError):
+    """What came over a channel is no message of the kinds that the channel carries."""
+
+
+@functools.cache
+def kind(message_type: type) -> str:
+    """Return the kind that a message's class has in JSON: ``WorkerSuspected`` is worker_suspected."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_type.__name__).lower()
+
+
+@functools.cache
+def _names(message_type: type) -> tuple[str, ...]:
+    """Return the names of the fields that travel as JSON."""
+    return tuple(one.name for one in fields(message_type) if one.name != RAW)
+
+
+@functools.cache
+def _has_raw(message_type: type) -> bool:
+    return any(one.name == RAW for one in fields(message_type))
+
+
+def send(channel: Channel, message: Any, descriptors: Sequence[int] = ()) -> None:
+    """Send a message, an instance of one of the dataclasses; see ``Channel.send`` for the errors."""
+    own: Any = type(message)
+    content = {KIND: kind(own)} | {name: getattr(message, name) for name in _names(own)}
+    channel.send(content, getattr(message, RAW) if _has_raw(own) else b"", descriptors)
+
+
+class Codec(Generic[M]):
+    """Decodes the messages of a channel; ``M`` is the union of their types."""
+
+    def __init__(self, types: Sequence[Any]) -> None:
+        """Accept the given kinds of messages, those of ``M``, and no others."""
+        self._types = {kind(one): one for one in types}
+
+    def decode(self, packet: Packet) -> M:
+        """Return the message in a packet.
+
+        Raises:
+            InvalidMessageError: the kind is unknown, a field is missing, or one does not belong to it.
+        """
+        content: dict[str, Any] = dict(packet.fields)
+        name = content.pop(KIND, None)
+        own: Any = self._types.get(name) if isinstance(name, str) else None
+        if own is None:
+            raise InvalidMessageError(f"a message of the unknown kind {name!r}")
+        expected = _names(own)
+        if missing := [one for one in expected if one not in content]:
+            raise InvalidMessageError(f"a message {name} without {', '.join(missing)}")
+        if len(content) > len(expected):
+            foreign = ", ".join(sorted(content.keys() - set(expected)))
+            raise InvalidMessageError(f"a message {name} with {foreign}, which it does not have")
+        if _has_raw(own):
+            content[RAW] = packet.raw
+        elif packet.raw:
+            raise InvalidMessageError(f"a message {name} with raw bytes, which it does not have")
+        message: M = own(**content)
+        return message
+
+    def receive(self, channel: Channel) -> M | None:
+        """Wait for the next message; return None once every writer has closed its end.
+
+        Raises:
+            InvalidMessageError: see ``decode``.
+            OSError: see ``Channel.receive``.
+        """
+        packet = channel.receive()
+        return None if packet is None else self.decode(packet)

@@ -1,0 +1,74 @@
+"""Messages between the agent and the processes that run roles: the fork server, and containers.
+
+They answer with events of nodes (``events.NodeEvent``). Descriptors travel beside these messages.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+
+from testbed.messages.codec import Codec
+from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRole:
+    """Fork a process that runs a role.
+
+    With it come the descriptors of the network namespace and, where there is one, of the control
+    group's ``cgroup.procs``; neither for a process that enters a container.
+
+    Attributes:
+        container: the first process of the container to enter; None for a node made of namespaces.
+    """
+
+    device: str
+    role: Mapping[str, Any]
+    container: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRole:
+    """Send a signal to the process of a device's role."""
+
+    device: str
+    signal: int
+
+
+ForkRequest: TypeAlias = ForkRole | SignalRole
+FORK_REQUESTS: Codec[ForkRequest] = Codec(get_args(ForkRequest))
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConnected:
+    """A container's own Python has begun, and waits for what it is to load."""
+
+    device: str
+
+
+ContainerEvent: TypeAlias = ContainerConnected | LibrariesLoaded | RunFailed | ProcessExited
+CONTAINER_EVENTS: Codec[ContainerEvent] = Codec(get_args(ContainerEvent))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRole:
+    """Load what a role needs, by calling ``entry``; with it comes the descriptor of the log."""
+
+    entry: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDescriptors:
+    """Keep the descriptors that come with it: they are for the role."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRole:
+    """Run the role; with it comes the descriptor of the channel for its reports."""
+
+    role: Mapping[str, Any]
+
+
+ContainerRequest: TypeAlias = LoadRole | ShareDescriptors | RunRole
+CONTAINER_REQUESTS: Codec[ContainerRequest] = Codec(get_args(ContainerRequest))

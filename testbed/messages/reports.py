@@ -1,0 +1,260 @@
+"""Reports of the roles (server, workers, peers and their coordinator, evaluator) to the orchestrator.
+
+Moments that are called ``host_time`` are seconds of CLOCK_MONOTONIC; those called ``run_time`` are
+seconds of the run's clock since training began. Devices are named by their numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+
+from testbed.messages.codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class ServerListening:
+    """The server waits for connections, or the coordinator for its peers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesConnected:
+    """A further device is connected; ``count`` devices are by now."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingBegun:
+    """Training has begun, or goes on in a resumed run."""
+
+    host_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesApplied:
+    """Pushes were taken in, and led to ``version``; ``raw`` holds their rows of ``UPDATE``."""
+
+    version: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationDue:
+    """A version is to be evaluated.
+
+    Attributes:
+        payload_bytes, message_bytes: the ledgers' totals at this version.
+        after_restoration: True from a restored server, which cannot know whether it was reported.
+    """
+
+    version: int
+    host_time: float
+    run_time: float
+    payload_bytes: int
+    message_bytes: int
+    after_restoration: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationLeftOut:
+    """A version will not be evaluated, though that was due."""
+
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionEvaluated:
+    """The evaluator has evaluated a version.
+
+    Attributes:
+        accuracy: in percent.
+        connected: the host time when it connected to the sender of the version.
+    """
+
+    version: int
+    accuracy: float
+    loss: float
+    connected: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventReported:
+    """An event for the run's log; ``device`` is the one that it is about, if it is about one."""
+
+    level: str
+    text: str
+    device: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSuspected:
+    """A worker, silent for ``silent`` seconds, is left out from now on."""
+
+    worker: int
+    silent: float
+    run_time: float
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerWelcomed:
+    """A suspected worker has sent something, and takes part again."""
+
+    worker: int
+    run_time: float
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    """A connection is closed; these are the server's (or the observed peer's) own counts.
+
+    Attributes:
+        worker: the device that greeted over it; None if none did.
+        address, port: the other end's.
+        local_port: this end's.
+        message_bytes: bytes of whole messages received.
+        incomplete_bytes: bytes received of a message that was cut off.
+        payload_bytes: bytes of the bodies of received pushes, a part of ``message_bytes``.
+        sent_bytes: bytes that the kernel accepted to send.
+        unsent_bytes: bytes of these that were never put on the wire.
+        reason: why this end closed it; None if the other end did, at the end of the run.
+    """
+
+    worker: int | None
+    address: str
+    port: int
+    local_port: int
+    message_bytes: int
+    incomplete_bytes: int
+    payload_bytes: int
+    sent_bytes: int
+    unsent_bytes: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultVersionReached:
+    """The server has reached a version at which faults are due."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReported:
+    """A fault begins or ends; ``record`` is the one of ``Fault.record``.
+
+    A worker that is struck after one of its own pushes adds their number, as ``pushes``.
+    """
+
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRestored:
+    """A fault that was active at the checkpoint is active again; ``record`` is that of its begin."""
+
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKillDue:
+    """The server is to be killed for the ``kills``-th time, and waits for it.
+
+    Attributes:
+        record: that of the fault's begin.
+    """
+
+    kills: int
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBegun:
+    """The server is about to write a checkpoint."""
+
+    version: int
+    host_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRestored:
+    """The server has restored a checkpoint.
+
+    Attributes:
+        version: the checkpoint's.
+        connected: the workers that were connected when it was written.
+        counts: the number of records of each kind before it; later ones are produced again. None under
+            the wall clock, where none is.
+        incarnations: each worker's incarnation at that time, or that in which it comes back; None under
+            the wall clock, where workers stay as they are.
+    """
+
+    version: int
+    connected: Sequence[int]
+    counts: Mapping[str, int] | None = None
+    incarnations: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEnded:
+    """Training has ended at ``version``, and the server says so to all devices."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStillConnected:
+    """A worker has not closed its connection in time after training."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalParameters:
+    """A part of the final parameters: ``raw`` holds their float32 bytes from byte ``start`` on."""
+
+    start: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFinished:
+    """The server, or the coordinator of peers, has finished; every connection is closed.
+
+    Attributes:
+        payload_bytes, message_bytes: the totals of its ledger.
+        peers: the ledgers of peers by name; empty for a server.
+    """
+
+    version: int
+    payload_bytes: int
+    message_bytes: int
+    peers: Mapping[str, dict[str, Any]]
+
+
+RoleReport: TypeAlias = (
+    ServerListening
+    | DevicesConnected
+    | TrainingBegun
+    | UpdatesApplied
+    | EvaluationDue
+    | EvaluationLeftOut
+    | VersionEvaluated
+    | EventReported
+    | WorkerSuspected
+    | WorkerWelcomed
+    | ConnectionClosed
+    | FaultVersionReached
+    | FaultReported
+    | FaultRestored
+    | ServerKillDue
+    | CheckpointBegun
+    | ServerRestored
+    | TrainingEnded
+    | WorkerStillConnected
+    | FinalParameters
+    | ServerFinished
+)
+REPORTS: Codec[RoleReport] = Codec(get_args(RoleReport))

@@ -1,0 +1,127 @@
+"""Requests of the orchestrator to the agent.
+
+A request about a fault sets a state from now on, and asking twice changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+
+from testbed.messages.codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRoles:
+    """Choose the kind of nodes, and load what roles need; the first request.
+
+    Attributes:
+        load: ``entry`` and ``arguments``; for containers that load for themselves also
+            ``entry_inside`` and ``shared``.
+        nodes: ``runtime``, and what that needs; see ``planning.node_plan.chosen``.
+    """
+
+    load: Mapping[str, Any]
+    nodes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildNetwork:
+    """Make the nodes and links of a plan; see ``planning.node_plan.network``."""
+
+    plan: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StartRole:
+    """Start a role in a device's node; ``role`` holds the arguments of the role."""
+
+    device: str
+    role: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeDevice:
+    """Freeze every process of a device."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThawDevice:
+    """Let a frozen device go on."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillDevice:
+    """Kill every process of a device's role; the device can be started again."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetLink:
+    """Take a device's link up or down."""
+
+    device: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartition:
+    """Cut devices off from the server (``cut``), or connect them again."""
+
+    devices: Sequence[str]
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetRates:
+    """Set the rates of a device's link in bit/s; None: as planned."""
+
+    device: str
+    uplink: int | None
+    downlink: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetCorruption:
+    """Set the share of a device's frames that are damaged, from 0 to 1."""
+
+    device: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class LimitProcessors:
+    """Limit a device to ``cpus`` processors; None: as planned."""
+
+    device: str
+    cpus: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIngress:
+    """Read the counters of ingress now, and not only at the next regular time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTraffic:
+    """Wait until the link is quiet, end the capture, and report the last counters."""
+
+
+Affliction: TypeAlias = SetLink | SetPartition | SetRates | SetCorruption | LimitProcessors
+"""A request that applies a fault to a link or a node, or undoes it."""
+Request: TypeAlias = (
+    LoadRoles
+    | BuildNetwork
+    | StartRole
+    | FreezeDevice
+    | ThawDevice
+    | KillDevice
+    | Affliction
+    | ReadIngress
+    | StopTraffic
+)
+REQUESTS: Codec[Request] = Codec(get_args(Request))

@@ -1,0 +1,212 @@
+"""Handle the events of the agent: the progress of set-up, exits of processes, and the traffic."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER
+from testbed.messages.events import (
+    CountersSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    Event,
+    IngressRead,
+    LastSampleTaken,
+    LibrariesLoaded,
+    LinksCounted,
+    LinksProbed,
+    NetworkBuilt,
+    NodesCounted,
+    NodesMade,
+    ProcessesSampled,
+    ProcessExited,
+    ProcessStarted,
+    RemainsFound,
+    RunFailed,
+    TrafficStopped,
+    UplinksSampled,
+    WarningRaised,
+)
+from testbed.metrics.live import LiveRun
+from testbed.network.star import DEVICE_INTERFACE
+from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.evaluations import Evaluations
+from testbed.orchestrator.injection.injection import Injection
+from testbed.orchestrator.records import Records
+from testbed.orchestrator.restoration import Restoration
+from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.planning.plan import Plan
+from testbed.runs import link_records
+from testbed.runs.ending import EndError
+from testbed.telemetry.texts import BUILT, DIED, MADE
+from traffic.counters import COUNTS
+
+Handler: TypeAlias = Callable[[Any], None]
+_NO_PROGRESS = (IngressRead, CountersSampled, UplinksSampled, ProcessesSampled)
+"""Events that come at regular intervals, and are no progress of the set-up."""
+_FOR_OTHERS = (UplinksSampled, ProcessesSampled, DeviceFrozen, DeviceThawed, RemainsFound)
+"""Events that only the metrics take, or ``AgentProcess.end``."""
+
+
+class AgentEvents:
+    """Handles the events of one run's agent.
+
+    Attributes:
+        traffic_complete: whether the capture has ended and the last counters are logged.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        records: Records,
+        evaluations: Evaluations,
+        devices: Devices,
+        injection: Injection,
+        restoration: Restoration,
+        setup: SetupProgress,
+        metrics: LiveRun | None,
+        read_reports: Callable[[], None],
+    ) -> None:
+        """Make the table of handlers.
+
+        Args:
+            read_reports: takes in every report of a role that has arrived.
+        """
+        self.traffic_complete = False
+        self._plan = plan
+        self._records = records
+        self._evaluations = evaluations
+        self._devices = devices
+        self._injection = injection
+        self._restoration = restoration
+        self._setup = setup
+        self._metrics = metrics
+        self._read_reports = read_reports
+        # The links, in the order in which the agent samples their counters.
+        self._links = [link.device for link in plan.links]
+        self._interfaces = [
+            link.core_interface if link.device in plan.counted else DEVICE_INTERFACE
+            for link in plan.links
+        ]
+        self._sampled = 0
+        event = records.event
+        self._handlers: dict[type, Handler] = {
+            RunFailed: self._failed,
+            ProcessStarted: devices.started,
+            ProcessExited: self._exited,
+            WarningRaised: lambda warning: event("warning", warning.text, None),
+            LibrariesLoaded: self._loaded,
+            NodesCounted: self._nodes_counted,
+            NodesMade: lambda _: event("info", MADE, None),
+            LinksCounted: self._links_counted,
+            LinksProbed: self._links_probed,
+            NetworkBuilt: self._network_built,
+            CountersSampled: self._counters_sampled,
+            IngressRead: self._ingress_read,
+            TrafficStopped: self._traffic_stopped,
+            LastSampleTaken: self._last_sample_taken,
+            **dict.fromkeys(_FOR_OTHERS, lambda _: None),
+        }
+
+    def handle(self, event: Event | None) -> None:
+        """Handle one event; None is the end of the agent.
+
+        Raises:
+            EndError: the run ends with this event.
+        """
+        if event is None:
+            log = self._records.processes_log
+            raise EndError("failed", f"the agent of the run died; see {log}")
+        if self._metrics:
+            self._metrics.from_agent(event)
+        if not isinstance(event, _NO_PROGRESS):
+            self._setup.step()
+        self._handlers[type(event)](event)
+
+    # -- set-up
+
+    def _loaded(self, _: LibrariesLoaded) -> None:
+        self._setup.loaded = True
+        self._records.event("info", "libraries and data are loaded", None)
+        self._start_hub()
+
+    def _nodes_counted(self, event: NodesCounted) -> None:
+        self._records.progress.made = event.count
+
+    def _links_counted(self, event: LinksCounted) -> None:
+        self._records.progress.linked = event.count
+
+    def _links_probed(self, event: LinksProbed) -> None:
+        links = link_records.record(self._plan, event.result)
+        self._records.log.note(links=links)
+        for level, text, device in link_records.events(links):
+            self._records.event(level, text, device)
+
+    def _network_built(self, _: NetworkBuilt) -> None:
+        self._setup.built = True
+        self._records.event("info", BUILT, None)
+        self._start_hub()
+
+    def _start_hub(self) -> None:
+        """Start the server or the coordinator, once what it needs is there."""
+        if not (self._setup.loaded and self._setup.built):
+            return
+        self._records.progress.phase = "devices"
+        hub = self._devices.hub
+        self._devices.start(
+            hub, {"role": hub, "number": SERVER_NUMBER} | self._restoration.arguments()
+        )
+
+    # -- processes
+
+    def _failed(self, event: RunFailed) -> None:
+        see = "" if event.host else f"; see {self._records.processes_log}"
+        raise EndError("failed", f"{event.reason}{see}")
+
+    def _exited(self, event: ProcessExited) -> None:
+        self._read_reports()  # a process sent its last report before it exited
+        device, records, devices = event.device, self._records, self._devices
+        devices.liveness.exited(device)
+        if event.status == 0:
+            return
+        if self._injection.exited(device):
+            records.ledgers.server_kills += device == devices.hub
+            return
+        how, log = devices.reason_of_exit(event), records.processes_log
+        if device == devices.hub:
+            what = "parameter server" if self._plan.served else "coordinator of the peers"
+            raise EndError("failed", f"the {what} died: {how}; see {log}")
+        if device == self._plan.observed:
+            raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
+        if device == EVALUATOR_NAME:
+            if not records.finished or self._evaluations.ingress.unheard:
+                raise EndError("failed", f"the evaluator died: {how}; see {log}")
+        else:
+            records.lose_device()
+        records.event("warning", f"{device} {DIED}{how}", device)
+
+    # -- traffic
+
+    def _counters_sampled(self, event: CountersSampled) -> None:
+        """Log one part of a sample of all links' counters."""
+        rows = np.frombuffer(event.raw, COUNTS)
+        part = slice(self._sampled, self._sampled + len(rows))
+        self._sampled = part.stop % len(self._links)
+        self._records.log.counters(self._links[part], self._interfaces[part], rows)
+
+    def _ingress_read(self, event: IngressRead) -> None:
+        ingress = self._evaluations.ingress
+        ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
+        self._records.progress.wire_bytes = ingress.newest
+
+    def _traffic_stopped(self, event: TrafficStopped) -> None:
+        ledgers = self._records.ledgers
+        ledgers.capture, ledgers.counter = event.capture, event.counter
+        self._evaluations.ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
+        for device, peer in self._records.peers.items():
+            peer["wire_bytes"] = event.ingress_of_each[device]
+
+    def _last_sample_taken(self, _: LastSampleTaken) -> None:
+        self.traffic_complete = True

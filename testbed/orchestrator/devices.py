@@ -1,0 +1,95 @@
+"""The devices of one run as the orchestrator sees them: start them, and learn why one has ended."""
+
+import signal
+import time
+from typing import Any
+
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME, SERVER_NUMBER
+from testbed.experiment.units import format_size
+from testbed.messages.events import ProcessExited, ProcessStarted
+from testbed.messages.requests import KillDevice, Request, StartRole
+from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.liveness import Liveness
+from testbed.orchestrator.records import Records
+from testbed.orchestrator.stalled_processes import processes_of_devices
+from testbed.planning.plan import Plan
+
+
+class Devices:
+    """The devices of one run.
+
+    Attributes:
+        hub: the name of the server, or of the coordinator of peers.
+        liveness: which devices' processes are alive.
+    """
+
+    agent: AgentProcess
+    """The agent, which is started later than the parts that send it requests are made."""
+
+    def __init__(self, plan: Plan, records: Records) -> None:
+        """Begin without any process."""
+        self._plan = plan
+        self._records = records
+        self.hub = SERVER_NAME if plan.served else COORDINATOR_NAME
+        self.liveness = Liveness([*plan.workers, EVALUATOR_NAME])
+        self._names = {number: name for name, number in plan.workers.items()}
+        self._names[plan.settings.workers] = EVALUATOR_NAME
+        self._seen_as: dict[int, str] = {}  # devices, by process id as the fork server sees it
+        self._complaints: dict[str, str] = {}
+
+    def name(self, number: int) -> str:
+        """Return the name of a worker, a peer or the evaluator."""
+        return self._names[number]
+
+    def name_in_event(self, number: int | None) -> str | None:
+        """Return the name of the device that an event is about, if it is about one."""
+        if number is None:
+            return None
+        return self._names.get(number, self.hub if number == SERVER_NUMBER else None)
+
+    def ask(self, request: Request) -> None:
+        """Send the agent a request."""
+        self.agent.ask(request)
+
+    def start(self, device: str, role: dict[str, Any]) -> None:
+        """Start a device in a role."""
+        self.ask(StartRole(device, role))
+        self.liveness.started(device)
+
+    def start_evaluator(self) -> None:
+        """Start the evaluator."""
+        self.start(EVALUATOR_NAME, {"role": "evaluator", "number": self._plan.settings.workers})
+
+    def start_workers(self) -> None:
+        """Start all workers or peers."""
+        role = "worker" if self._plan.served else "peer"
+        for name, number in self._plan.workers.items():
+            self.start(name, {"role": role, "number": number})
+
+    def started(self, event: ProcessStarted) -> None:
+        """Note the process of a device."""
+        self._seen_as[event.process] = event.device
+
+    def complain(self, device: str, text: str) -> None:
+        """Note why a device is about to end, as it says itself."""
+        self._complaints[device] = text
+
+    def reason_of_exit(self, event: ProcessExited) -> str:
+        """Return why a device's process has ended with an error."""
+        status, limit = event.status, event.memory_limit
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        if limit is not None:
+            how = f"killed by the kernel for using more than its {format_size(limit)} of memory"
+        return self._complaints.pop(event.device, how)
+
+    def training_ended(self) -> None:
+        """Note that training is over, and that the server says so to all devices."""
+        processes = processes_of_devices(self.agent.process, self._seen_as)
+        self.liveness.stopping(time.monotonic(), processes)
+
+    def kill_overdue(self) -> None:
+        """Kill workers that did not end by themselves in time."""
+        for device, patience in self.liveness.overdue(time.monotonic()):
+            text = f"it did not end within {patience:g} s of the training's end and is killed"
+            self._records.event("warning", text, device)
+            self.ask(KillDevice(device))

@@ -1,0 +1,91 @@
+"""The evaluations of one run: which are due, what is known of each, and when one is complete."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from testbed.checkpoints.marks import Mark
+from testbed.device_names import EVALUATOR_NAME
+from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
+from testbed.metrics.live import LiveRun
+from testbed.orchestrator.backlog import Backlog
+from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.records import Records
+from testbed.runs.left_out import LeftOut
+
+
+class Evaluations:
+    """The evaluations of one run; complete ones are written to its records.
+
+    Attributes:
+        ingress: the server's ingress, at each evaluation and at the end.
+        left_out: the evaluations that were due and will not be made.
+        missing: the versions whose results the evaluator owes, once it has ended.
+    """
+
+    def __init__(self, records: Records, metrics: LiveRun | None, mark: Mark | None) -> None:
+        """Begin without evaluations, or as they were at the checkpoint of a mark."""
+        self._records = records
+        self._metrics = metrics
+        self.ingress = Ingress(mark.wire_bytes, mark.forgotten) if mark else Ingress()
+        self.left_out = LeftOut(mark.left_out if mark else ())
+        self.missing: list[int] = []
+        self._backlog = Backlog()
+
+    def resume(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Note the evaluations of an interrupted run, in order."""
+        self.ingress.has(rows)
+
+    def expect(self, report: EvaluationDue) -> None:
+        """Note that a version is to be evaluated."""
+        ledger: dict[str, Any] = {
+            "run_time": report.run_time,
+            "payload_bytes": report.payload_bytes,
+            "message_bytes": report.message_bytes,
+        }
+        note = (
+            self.ingress.checkpoint_again if report.after_restoration else self.ingress.checkpoint
+        )
+        note(report.version, report.host_time, ledger)
+
+    def take(self, report: VersionEvaluated) -> None:
+        """Note the evaluator's result."""
+        self.ingress.evaluated(report.version, report.accuracy, report.loss, report.connected)
+
+    def leave_out(self, report: EvaluationLeftOut) -> None:
+        """Note that an evaluation that was due is left out."""
+        expected = self.ingress.left_out(report.version)
+        if expected and (warning := self.left_out.add(report.version, report.reason)):
+            self._records.event("warning", warning, EVALUATOR_NAME)
+
+    def write_complete(self) -> None:
+        """Write the evaluations of which everything is known by now, and warn if many wait."""
+        records = self._records
+        for row in self.ingress.complete():
+            records.log.evaluation(row | {"time": row["run_time"]})
+            if self._metrics:
+                self._metrics.evaluated(row)
+            records.outcome.accuracies.append(row["accuracy"])
+            records.progress.accuracy = row["accuracy"]
+        records.progress.evaluations_due = self.ingress.due
+        if warning := self._backlog.warning(self.ingress.due):
+            records.event("warning", warning, EVALUATOR_NAME)
+
+    def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
+        """Go back to a checkpoint; see ``Ingress.go_back`` for the arguments."""
+        self.left_out.go_back(version)
+        self.ingress.go_back(version, since, forgotten)
+
+    def give_up(self) -> None:
+        """Expect no further result: the evaluator has ended."""
+        self.missing = self.ingress.give_up()
+
+    def ingress_of_updates(self) -> dict[str, int]:
+        """Return the ingress at the last update; of a run that was cut short, what is known."""
+        outcome = self._records.outcome
+        if outcome.ended == "completed":
+            return self.ingress.at_last_checkpoint()
+        return {
+            "payload_bytes": outcome.payload_bytes,
+            "message_bytes": outcome.message_bytes,
+            "wire_bytes": self._records.progress.wire_bytes,
+        }

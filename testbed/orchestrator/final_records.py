@@ -1,0 +1,68 @@
+"""Write how a run ended: its summary, the account of its traffic, and the last events."""
+
+from pathlib import Path
+from typing import Any
+
+from testbed.device_names import EVALUATOR_NAME
+from testbed.errors import RunError
+from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.evaluations import Evaluations
+from testbed.orchestrator.records import Records
+from testbed.planning.plan import Plan
+from testbed.runs.ending import explain
+from testbed.runs.ledgers import settle
+
+
+def write_end(
+    plan: Plan,
+    directory: Path,
+    records: Records,
+    evaluations: Evaluations,
+    store: CheckpointStore,
+) -> dict[str, Any]:
+    """Write the end of a run to its directory, and return the summary.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    outcome, log = records.outcome, records.log
+    try:
+        try:
+            after_drain = evaluations.ingress.after_drain()
+            ingress = evaluations.ingress_of_updates()
+        except Exception as error:
+            records.fail(error)
+            after_drain, ingress = None, evaluations.ingress_of_updates()
+        summary = outcome.summary(plan, ingress, after_drain, log.struck)
+        summary |= evaluations.left_out.summary()
+        summary["traffic"] = _settle(records)
+        if records.peers:
+            summary["peers"] = records.peers
+        if evaluations.left_out:
+            records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
+        if outcome.reason:
+            level = "info" if outcome.ended == "completed" else "error"
+            records.note(level, outcome.reason)
+        log.close(outcome.ended, outcome.reason, summary)
+        if outcome.ended == "completed":
+            store.remove()
+    except OSError as error:
+        raise RunError(explain(error, directory)) from error
+    return summary
+
+
+def _settle(records: Records) -> dict[str, Any]:
+    """Account for the traffic; an error in this must not cost the run its summary."""
+    ledgers, log = records.ledgers, records.log
+    try:
+        return settle(ledgers, log.traffic)
+    except Exception as error:
+        log.give_back_reserve()
+        reason = f"the traffic could not be accounted for: {error}"
+        records.event("error", reason, None)
+        failure = {"ledgers": "all", "device": None, "expected": 0, "found": 0}
+        return {
+            "capture": ledgers.capture,
+            "reconciled": False,
+            "differences": [failure | {"reason": reason}],
+        }

@@ -1,0 +1,168 @@
+"""The records of one run: its log and journals, and the outcome and progress that they add up to."""
+
+import contextlib
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.checkpoints.marks import Mark
+from testbed.device_names import SERVER_NAME
+from testbed.errors import TestbedError
+from testbed.experiment.load import dump
+from testbed.messages.reports import ServerFinished
+from testbed.metrics.live import LiveRun
+from testbed.planning.plan import Plan
+from testbed.runs.deduplication import Deduplication
+from testbed.runs.ledgers import Ledgers
+from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.resuming import Resumption
+from testbed.runs.watching import Progress, Watcher
+from testbed.telemetry.run_log import Kept, RunLog
+from testbed.telemetry.texts import TRAINING
+
+
+class Records:
+    """The records of one run, which everything that handles a message adds to.
+
+    Attributes:
+        log: the run directory.
+        processes_log: the file with the output of the run's processes.
+        outcome: how the run ended, and what it came to so far.
+        progress: what watchers are shown.
+        ledgers: of the traffic.
+        deduplication: drops what a restored server reports again.
+        training: when training began, in seconds of CLOCK_MONOTONIC; None before.
+        finished: whether the server has finished.
+        peers: the ledgers of peers by name, from the coordinator's last report on.
+        parameters: the bytes of the final parameters, as far as they are reported.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        watcher: Watcher,
+        *,
+        began: float,
+        metrics: LiveRun | None,
+        resumption: Resumption | None,
+    ) -> None:
+        """Make the run directory, or continue it.
+
+        Args:
+            began: when the command began, in seconds of CLOCK_MONOTONIC.
+
+        Raises:
+            OSError: the directory cannot be made or written to.
+        """
+        settings = plan.settings
+        self._watcher = watcher
+        self._began = began
+        self._metrics = metrics
+        if resumption is not None:
+            resumption.put_traffic_aside(directory)
+        self.log = RunLog(
+            directory,
+            dump(plan.spec),
+            manifest(plan),
+            kept=resumption.kept if resumption else None,
+            on_fault=metrics.fault if metrics else None,
+        )
+        self.processes_log = directory / "processes.log"
+        self.outcome = Outcome()
+        self.progress = Progress("loading", settings.workers, settings.training.updates)
+        self.ledgers = Ledgers(
+            settings.network.server_address,
+            {link.device_address: link.device for link in plan.links},
+            plan.spec.traffic.capture,
+        )
+        self.deduplication = Deduplication(resumption.counts if resumption else None)
+        self.training: float | None = None
+        self.finished = False
+        self.peers: Mapping[str, dict[str, Any]] = {}
+        self.parameters = bytearray()
+        self._just_restored = False
+        if resumption is not None:
+            self.event("info", resumption.told, None)
+
+    def note(self, level: str, text: str, device: str | None = None) -> None:
+        """Log an event."""
+        self.log.event(time.monotonic() - self._began, level, text, device)
+
+    def event(self, level: str, text: str, device: str | None) -> None:
+        """Log an event, and show it to watchers unless its level is info."""
+        self.note(level, text, device)
+        if level != "info":
+            self._watcher.event(
+                level, text if device is None or device in text else f"{device}: {text}"
+            )
+
+    def show_progress(self) -> None:
+        """Show the progress to watchers and metrics."""
+        self._watcher.progress(self.progress)
+        if self._metrics:
+            self._metrics.progress(self.progress)
+
+    def fail(self, error: Exception) -> None:
+        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
+        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
+        self.outcome.ended = "failed"
+        self.outcome.reason = f"the orchestrator: {what}; see {self.processes_log}"
+
+    def begin_training(self, when: float, hub: str) -> None:
+        """Note that training has begun, at a moment of CLOCK_MONOTONIC, as ``hub`` has reported."""
+        self.training = when
+        self.ledgers.began = when + time.time() - time.monotonic()
+        self.ledgers.began_monotonic = when
+        self.ledgers.save(self.log.traffic)
+        self.event("info", TRAINING, hub)
+        self.progress.phase = "training"
+
+    def add_updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
+        """Add rows of ``UPDATE``, which led to ``version``."""
+        outcome = self.outcome
+        if outcome.first_update is None:
+            assert self.training is not None
+            outcome.first_update = self.training + float(rows["host_time"][0]) - self._began
+        outcome.took_in(rows, version)
+        if self._just_restored:
+            self._just_restored = False
+            self.event("info", "training goes on", SERVER_NAME)
+        self.progress.moved(outcome.host_seconds, version)
+
+    def lose_device(self) -> None:
+        """Count a worker or peer that died."""
+        self.progress.lost += 1
+        self.outcome.workers_lost += 1
+
+    def finish(self, report: ServerFinished) -> None:
+        """Take in the server's last report."""
+        self.finished = True
+        self.peers = report.peers
+        self.outcome.updates = report.version
+        vector = np.frombuffer(self.parameters, np.float32)
+        self.outcome.parameters_sha256 = self.log.parameters(vector)
+
+    def resume(self, kept: Kept, mark: Mark) -> None:
+        """Restore the state of an interrupted run at the checkpoint of a mark."""
+        rows, outcome = kept.updates, self.outcome
+        self.ledgers.earlier_updates = len(rows)
+        if len(rows):
+            outcome.took_in(rows, mark.version)
+        outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
+        outcome.workers_lost = self.progress.lost = mark.workers_lost
+        outcome.accuracies = [row["accuracy"] for row in kept.evaluations]
+
+    def go_back(self, mark: Mark) -> np.ndarray[Any, Any]:
+        """Go back to the checkpoint of a mark; return the rows of updates that are lost."""
+        lost, evaluations = self.log.go_back(mark.version, mark.updates)
+        self.outcome.updates = mark.version
+        self._just_restored = True
+        del self.outcome.accuracies[evaluations:]
+        return lost

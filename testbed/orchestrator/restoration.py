@@ -1,0 +1,119 @@
+"""The checkpoints of a run: note how far it is at each, and go back to one.
+
+The server writes and restores its own state. The orchestrator keeps journals, ledgers and faults in
+step with it: for a server that was killed, and for a whole run that is resumed.
+"""
+
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from testbed.checkpoints.marks import Mark
+from testbed.device_names import SERVER_NAME
+from testbed.messages.reports import CheckpointBegun, ServerRestored
+from testbed.messages.requests import ReadIngress
+from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.evaluations import Evaluations
+from testbed.orchestrator.injection.injection import Injection
+from testbed.orchestrator.records import Records
+from testbed.runs.resuming import Resumption
+
+
+class Restoration:
+    """The checkpoints of one run, and what goes back to them."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        *,
+        records: Records,
+        evaluations: Evaluations,
+        devices: Devices,
+        injection: Injection,
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._evaluations = evaluations
+        self._devices = devices
+        self._injection = injection
+
+    @property
+    def resumed(self) -> bool:
+        """True if the run goes on from a checkpoint of an earlier session."""
+        return self._store.mark is not None
+
+    def open(self, opened: ExitStack, resumption: Resumption | None) -> None:
+        """Open the checkpoints' files; restore the state at the mark of a resumed run.
+
+        Args:
+            opened: closes what is opened here.
+
+        Raises:
+            OSError: the files cannot be opened or cut back.
+        """
+        self._store.open(opened)
+        mark = self._store.mark
+        if resumption is None or mark is None:
+            return
+        kept = resumption.kept
+        self._injection.resume(kept.updates, kept.records, mark)
+        self._records.resume(kept, mark)
+        self._evaluations.resume(kept.evaluations)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a server that goes on from a checkpoint; empty if it begins."""
+        if self._store.mark is None:
+            return {}
+        return {
+            "restore": True,
+            "kills": self._injection.server_kills,
+            "training": None,
+            "elapsed": self._store.mark.time,
+        }
+
+    def checkpoint_begun(self, report: CheckpointBegun) -> None:
+        """Note what belongs to a checkpoint that the server is about to write."""
+        now, records = time.monotonic(), self._records
+        elapsed = 0.0 if records.training is None else now - records.training
+        self._injection.turn(now)  # all faults due before the checkpoint have begun, no later one
+        counts, outcome, deduplication = records.log.counts, records.outcome, records.deduplication
+        mark = Mark(
+            report.version,
+            elapsed,
+            counts["updates"] - deduplication.to_come_again("updates"),
+            counts["faults"] - deduplication.to_come_again("faults"),
+            outcome.suspected,
+            outcome.welcomed,
+            outcome.workers_lost,
+            dict(self._evaluations.ingress.forgotten),
+            0,
+            list(self._evaluations.left_out),
+        )
+        self._store.begin(mark, report.host_time)
+        self._devices.ask(ReadIngress())
+
+    def server_restored(self, report: ServerRestored) -> None:
+        """Go back to the checkpoint that the server was restored from."""
+        version, records = report.version, self._records
+        text = f"back from the checkpoint of update {version:,}"
+        if records.training is None:  # the whole run is resumed: its journals already end there
+            records.event("info", text, SERVER_NAME)
+        elif report.counts is not None:
+            records.event("info", text, SERVER_NAME)
+            records.deduplication.back_to(report.counts)
+        else:
+            self._go_back(version, text)
+        self._injection.restored(version, report.connected, report.incarnations)
+
+    def _go_back(self, version: int, text: str) -> None:
+        """Go back to a checkpoint under the wall clock, where later updates are lost for good."""
+        self._devices.liveness.nobody_suspected()
+        mark = self._store.of(version)
+        lost = self._records.go_back(mark)
+        text += f"; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
+        self._records.event("info", text, SERVER_NAME)
+        forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
+        self._evaluations.go_back(version, self._injection.server_exited, forgotten)

@@ -1,0 +1,179 @@
+"""Handle the reports of the roles: updates, evaluations, faults, checkpoints, the end of training."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from testbed.messages.reports import (
+    CheckpointBegun,
+    ConnectionClosed,
+    DevicesConnected,
+    EvaluationDue,
+    EvaluationLeftOut,
+    EventReported,
+    FaultReported,
+    FaultRestored,
+    FaultVersionReached,
+    FinalParameters,
+    RoleReport,
+    ServerFinished,
+    ServerKillDue,
+    ServerListening,
+    ServerRestored,
+    TrainingBegun,
+    TrainingEnded,
+    UpdatesApplied,
+    VersionEvaluated,
+    WorkerStillConnected,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
+from testbed.messages.requests import ReadIngress
+from testbed.metrics.live import LiveRun
+from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.evaluations import Evaluations
+from testbed.orchestrator.injection.injection import Injection
+from testbed.orchestrator.records import Records
+from testbed.orchestrator.restoration import Restoration
+from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.runs.ledgers import Connection
+from testbed.telemetry.records import UPDATE
+
+Handler: TypeAlias = Callable[[Any], None]
+
+
+class RoleReports:
+    """Handles the reports of one run's roles."""
+
+    def __init__(
+        self,
+        *,
+        records: Records,
+        evaluations: Evaluations,
+        devices: Devices,
+        injection: Injection,
+        restoration: Restoration,
+        setup: SetupProgress,
+        metrics: LiveRun | None,
+    ) -> None:
+        """Make the table of handlers."""
+        self._records = records
+        self._evaluations = evaluations
+        self._devices = devices
+        self._injection = injection
+        self._restoration = restoration
+        self._setup = setup
+        self._metrics = metrics
+        self._others_started = False
+        self._handlers: dict[type, Handler] = {
+            ServerListening: self._server_listening,
+            DevicesConnected: self._devices_connected,
+            TrainingBegun: self._training_begun,
+            UpdatesApplied: self._updates_applied,
+            EvaluationDue: self._evaluation_due,
+            EvaluationLeftOut: evaluations.leave_out,
+            VersionEvaluated: evaluations.take,
+            EventReported: self._event_reported,
+            WorkerSuspected: self._worker_suspected,
+            WorkerWelcomed: self._worker_welcomed,
+            ConnectionClosed: self._connection_closed,
+            FaultVersionReached: lambda report: injection.reached(report.version),
+            FaultReported: lambda report: injection.reported(report.record),
+            FaultRestored: lambda report: injection.restore_fault(report.record),
+            ServerKillDue: lambda report: injection.kill_server(report.kills, report.record),
+            CheckpointBegun: restoration.checkpoint_begun,
+            ServerRestored: restoration.server_restored,
+            TrainingEnded: self._training_ended,
+            WorkerStillConnected: self._worker_still_connected,
+            FinalParameters: self._final_parameters,
+            ServerFinished: self._server_finished,
+        }
+
+    def handle(self, report: RoleReport) -> None:
+        """Handle one report, unless a restored server has sent it before."""
+        self._setup.step()
+        new = self._records.deduplication.new(report)
+        if new is None:
+            return
+        if self._metrics:
+            self._metrics.from_role(new)
+        self._handlers[type(new)](new)
+
+    # -- set-up
+
+    def _server_listening(self, _: ServerListening) -> None:
+        self._records.event("info", "it is there", self._devices.hub)
+        if self._others_started:
+            return  # this server replaces one that was killed
+        self._others_started = True
+        self._devices.start_evaluator()
+        if not self._restoration.resumed:  # a restored server reports which workers it expects
+            self._devices.start_workers()
+
+    def _devices_connected(self, report: DevicesConnected) -> None:
+        self._records.progress.devices = report.count
+
+    # -- training
+
+    def _training_begun(self, report: TrainingBegun) -> None:
+        self._records.begin_training(report.host_time, self._devices.hub)
+        self._injection.training(report.host_time)
+
+    def _updates_applied(self, report: UpdatesApplied) -> None:
+        rows = np.frombuffer(report.raw, UPDATE)
+        self._records.log.updates(rows)
+        self._injection.updates(rows, report.version)
+        self._records.add_updates(rows, report.version)
+
+    def _evaluation_due(self, report: EvaluationDue) -> None:
+        self._evaluations.expect(report)
+        self._devices.ask(ReadIngress())
+
+    def _event_reported(self, report: EventReported) -> None:
+        device = self._devices.name_in_event(report.device)
+        if report.level == "error" and device:
+            self._devices.complain(device, report.text)
+            return
+        expected = report.level == "warning" and self._injection.explains(device)
+        self._records.event("info" if expected else report.level, report.text, device)
+
+    def _worker_suspected(self, report: WorkerSuspected) -> None:
+        device = self._devices.name(report.worker)
+        self._devices.liveness.suspected(device, yes=True)
+        outcome = self._records.outcome
+        self._records.event(*outcome.suspects(report.silent, report.run_time), device)
+
+    def _worker_welcomed(self, report: WorkerWelcomed) -> None:
+        device = self._devices.name(report.worker)
+        self._devices.liveness.suspected(device, yes=False)
+        self._records.event(*self._records.outcome.welcomes(report.run_time), device)
+
+    def _connection_closed(self, report: ConnectionClosed) -> None:
+        self._injection.closed(report.worker)
+        ledger = asdict(report)
+        number = ledger.pop("worker")
+        device = None if number is None else self._devices.name(number)
+        self._records.ledgers.connections.append(Connection(device, **ledger))
+
+    # -- the end
+
+    def _training_ended(self, _: TrainingEnded) -> None:
+        self._devices.training_ended()
+        self._injection.release()
+
+    def _worker_still_connected(self, report: WorkerStillConnected) -> None:
+        self._devices.liveness.suspected(self._devices.name(report.worker), yes=True)
+
+    def _final_parameters(self, report: FinalParameters) -> None:
+        self._records.parameters[report.start :] = report.raw
+
+    def _server_finished(self, report: ServerFinished) -> None:
+        self._devices.liveness.over(time.monotonic())
+        self._evaluations.ingress.total = {
+            "payload_bytes": report.payload_bytes,
+            "message_bytes": report.message_bytes,
+        }
+        self._records.finish(report)

@@ -1,0 +1,134 @@
+"""Messages over a channel: what is sent arrives, and anything else is refused with one sentence."""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from typing import Any, get_args
+
+import pytest
+
+from testbed.channel import LARGEST, Channel, Message
+from testbed.messages.codec import Codec, InvalidMessageError, kind, send
+from testbed.messages.events import EVENTS, CountersSampled, Event, ProcessExited
+from testbed.messages.processes import (
+    CONTAINER_EVENTS,
+    CONTAINER_REQUESTS,
+    FORK_REQUESTS,
+    ContainerEvent,
+    ContainerRequest,
+    ForkRequest,
+)
+from testbed.messages.reports import (
+    REPORTS,
+    RoleReport,
+    ServerRestored,
+    UpdatesApplied,
+    VersionEvaluated,
+    WorkerSuspected,
+)
+from testbed.messages.requests import REQUESTS, Request
+
+CODECS: list[tuple[Codec[Any], Sequence[Any]]] = [
+    (REPORTS, get_args(RoleReport)),
+    (EVENTS, get_args(Event)),
+    (REQUESTS, get_args(Request)),
+    (FORK_REQUESTS, get_args(ForkRequest)),
+    (CONTAINER_REQUESTS, get_args(ContainerRequest)),
+    (CONTAINER_EVENTS, get_args(ContainerEvent)),
+]
+
+
+@pytest.mark.parametrize(("codec", "types"), CODECS)
+def test_every_kind_of_message_arrives_as_it_was_sent(
+    codec: Codec[Any], types: Sequence[Any]
+) -> None:
+    ours, theirs = Channel.pair()
+    for number, own in enumerate(types):
+        values = {one.name: f"{one.name} {number}" for one in fields(own) if one.name != "raw"}
+        raw = {"raw": bytes([number]) * 9} if "raw" in {one.name for one in fields(own)} else {}
+        message = own(**values, **raw)
+        send(ours, message)
+        assert codec.receive(theirs) == message
+    ours.close()
+    assert codec.receive(theirs) is None
+    theirs.close()
+
+
+@pytest.mark.parametrize(("codec", "types"), CODECS)
+def test_fields_left_at_their_defaults_travel_too(codec: Codec[Any], types: Sequence[Any]) -> None:
+    ours, theirs = Channel.pair()
+    for own in types:
+        needed = [one.name for one in fields(own) if one.default is MISSING]
+        values: dict[str, Any] = dict.fromkeys(needed, 1)
+        message = own(**values | ({"raw": b""} if "raw" in needed else {}))
+        send(ours, message)
+        assert codec.receive(theirs) == message
+
+
+def test_a_message_is_one_json_object_and_its_raw_bytes() -> None:
+    ours, theirs = Channel.pair()
+    send(ours, UpdatesApplied(7, b"\n{}\0"))
+    assert theirs.receive() == Message({"kind": "updates_applied", "version": 7}, b"\n{}\0")
+    send(ours, ProcessExited("worker-0", -9))
+    exited = {"kind": "process_exited", "device": "worker-0", "status": -9, "memory_limit": None}
+    assert theirs.receive() == Message(exited)
+
+
+def test_a_long_message_and_a_loss_that_is_not_finite_arrive() -> None:
+    ours, theirs = Channel.pair()
+    rows = bytes(range(256)) * LARGEST
+    send(ours, CountersSampled(rows))
+    assert EVENTS.receive(theirs) == CountersSampled(rows)
+    send(ours, VersionEvaluated(3, 10.0, float("inf"), 1.5))
+    assert REPORTS.receive(theirs) == VersionEvaluated(3, 10.0, float("inf"), 1.5)
+    send(ours, ServerRestored(3, (0, 2), {"updates": 4}, [0, 1]))
+    assert REPORTS.receive(theirs) == ServerRestored(3, [0, 2], {"updates": 4}, [0, 1])
+
+
+SUSPECTED = {
+    "kind": "worker_suspected",
+    "worker": 1,
+    "silent": 2.0,
+    "run_time": 3.0,
+    "version": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (Message({}), "a message of the unknown kind None"),
+        (Message({"kind": "stands"}), "a message of the unknown kind 'stands'"),
+        (Message({"kind": ["server_listening"]}), "a message of the unknown kind"),
+        (Message({"kind": "libraries_loaded"}), "a message of the unknown kind 'libraries_loaded'"),
+        (
+            Message({"kind": "worker_suspected", "worker": 1, "version": 4}),
+            "a message worker_suspected without silent, run_time",
+        ),
+        (
+            Message(SUSPECTED | {"iteration": 4, "time": 3.0}),
+            "a message worker_suspected with iteration, time, which it does not have",
+        ),
+        (
+            Message(SUSPECTED | {"raw": "bytes"}),
+            "a message worker_suspected with raw, which it does not have",
+        ),
+        (
+            Message(SUSPECTED, b"bytes"),
+            "a message worker_suspected with raw bytes, which it does not have",
+        ),
+        (
+            Message({"kind": "updates_applied", "version": 1, "raw": "x"}, b"y"),
+            "a message updates_applied with raw, which it does not have",
+        ),
+    ],
+)
+def test_anything_else_is_refused_with_its_reason(packet: Message, reason: str) -> None:
+    with pytest.raises(InvalidMessageError) as refused:
+        REPORTS.decode(packet)
+    assert str(refused.value).startswith(reason)
+    assert REPORTS.decode(Message(SUSPECTED)) == WorkerSuspected(1, 2.0, 3.0, 4)
+
+
+def test_no_two_kinds_of_one_channel_have_the_same_name() -> None:
+    for _, types in CODECS:
+        assert len({kind(own) for own in types}) == len(types)
