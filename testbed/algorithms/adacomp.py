@@ -20,15 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.algorithms.compression import CompressionOptions, compressing_worker
-from testbed.algorithms.interface import (
-    AsynchronousServer,
-    Conditions,
-    Scope,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.counted_copies import CountedCopies
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 

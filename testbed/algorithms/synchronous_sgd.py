@@ -23,14 +23,9 @@ import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.asgd import WholeGradient
-from testbed.algorithms.interface import (
-    Conditions,
-    Options,
-    Protocol,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, Update
 

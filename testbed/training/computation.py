@@ -8,16 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.algorithms import ALGORITHMS, is_served, served
-from testbed.algorithms.interface import (
-    Conditions,
-    Options,
-    PeerAlgorithm,
-    PeerHalf,
-    Protocol,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm, ServedAlgorithm
+from testbed.algorithms.peer_half import PeerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.learning.data import partitions
 from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import Dataset

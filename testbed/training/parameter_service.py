@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from testbed.algorithms.interface import ServerHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
 from testbed.telemetry.records import UpdateRow

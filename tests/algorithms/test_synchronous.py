@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms import ALGORITHMS
-from testbed.algorithms.interface import Conditions, Protocol
+from testbed.algorithms.interface import Conditions
+from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.synchronous_sgd import (
     SynchronousServer,
     SynchronousSgd,

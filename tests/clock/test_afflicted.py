@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import values
 from testbed.clock import faults

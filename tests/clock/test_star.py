@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.clock.stage import Arrived
 from testbed.clock.star import AHEAD, Devices, StarClock

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbed.algorithms.interface import Parcel, PeerHalf
+from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
