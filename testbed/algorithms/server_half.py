@@ -27,7 +27,8 @@ class ServerHalf(Stateful, ABC):
         parameters: float32, shape (|Θ|,), contiguous; changed in place, by ``push`` or ``forget`` only.
         version: the number of updates applied so far.
         protocol: how workers get parameters; the same for the whole run.
-        needed: the number of workers below which there is no further update.
+        needed: the fewest connected workers with which an update is still possible; when fewer are
+            left, the run ends as failed.
     """
 
     protocol: Protocol = "pull"
@@ -39,10 +40,13 @@ class ServerHalf(Stateful, ABC):
         self._changed_at: IndexVector | None = None
 
     @abstractmethod
-    def pull(self, worker: int) -> int | None:
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         """Note that ``worker`` is now sent the parameters; return their version, its base version.
 
         Return None if the worker may not have them yet; it asks again at the next version.
+
+        Args:
+            time: now, in seconds since training began by the run's clock.
         """
 
     @abstractmethod
@@ -123,15 +127,15 @@ class ServerHalf(Stateful, ABC):
         """Drop all that is kept for a worker that is lost or has been silent for too long.
 
         Later pushes from versions that it was sent before are not passed on; if it comes back,
-        ``joined`` and ``pull`` are called first. This method may lower ``needed``, and make the update
-        that was waiting for this worker.
+        ``joined`` and ``pull`` are called first. This method may make the update that was waiting for
+        this worker.
         """
 
 
 class AsynchronousServer(ServerHalf):
     """A server's half that applies every push as an update when it arrives."""
 
-    def pull(self, worker: int) -> int | None:
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         return self.version
 
     def push(

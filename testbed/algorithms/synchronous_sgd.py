@@ -49,10 +49,14 @@ class SynchronousSgdOptions(Options):
 
 
 class SynchronousServer(ServerHalf):
-    """A server's half that takes the first k gradients of the current version; k is ``needed``.
+    """A server's half that takes the first k gradients of the current version.
 
-    A rule that changes k from update to update sets ``needed`` in ``_stepped``; a rule that uses each
+    A rule that changes k from update to update sets ``wait_for`` in ``_stepped``; a rule that uses each
     gradient overrides ``_gather``. If ``joined`` is never called, all workers count as present.
+
+    Attributes:
+        wait_for: k, the gradients that the next update waits for, at least 1. While fewer can still be
+            taken, because workers are gone, the update waits for those; so one worker is enough.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class SynchronousServer(ServerHalf):
         """
         super().__init__(parameters)
         self.protocol = protocol
-        self._wait_for = wait_for
+        self.wait_for = wait_for
         self._there: set[int] | None = None
         self._eta = np.float32(learning_rate)
         self._mean = np.empty_like(parameters)
@@ -76,18 +80,7 @@ class SynchronousServer(ServerHalf):
         self._sent: dict[int, int] = {}
         self._taken: set[int] = set()
 
-    @property
-    def needed(self) -> int:
-        """The smaller of k and the number of workers present; at least 1."""
-        if self._there is None:
-            return self._wait_for
-        return max(1, min(self._wait_for, len(self._there)))
-
-    @needed.setter
-    def needed(self, k: int) -> None:
-        self._wait_for = k
-
-    def pull(self, worker: int) -> int | None:
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         # One gradient per worker and version: a worker that was sent this version waits for the next;
         # so does a worker that left after its gradient was taken and came back.
         if self._sent.get(worker) == self.version or worker in self._taken:
@@ -118,8 +111,8 @@ class SynchronousServer(ServerHalf):
     def _complete(self) -> bool:
         """True if k gradients of the current version were taken, or all that can still arrive."""
         if self._there is None:
-            return self._count >= self._wait_for
-        return self._count >= min(self._wait_for, len(self._there | self._taken))
+            return self._count >= self.wait_for
+        return self._count >= min(self.wait_for, len(self._there | self._taken))
 
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
         """Add a gradient of the current version to the sum."""

@@ -315,11 +315,12 @@ class ParameterService(Stateful):
         self._asking = self._blocked | self._asking
         self._blocked = {}
 
-    def due(self, has_room: Callable[[int], bool]) -> Iterator[int]:
+    def due(self, has_room: Callable[[int], bool], time: float) -> Iterator[int]:
         """Yield the workers to be sent parameters now; call ``answer`` for each before taking the next.
 
         Args:
             has_room: returns True if what a worker was sent before has left; otherwise it has to wait.
+            time: now, in seconds since training began by the run's clock.
         """
         if not self._begun or self.finished:
             return
@@ -328,7 +329,7 @@ class ParameterService(Stateful):
             if worker not in self._asking or not has_room(worker):
                 continue
             del self._asking[worker]
-            if self.half.pull(worker) is None:
+            if self.half.pull(worker, time=time) is None:
                 self._blocked[worker] = None  # until the version changes, or a worker leaves
             else:
                 yield worker

@@ -282,7 +282,9 @@ class Server:
         return Pushed(frame.number, update, len(frame.body), frame.loss)
 
     def _send_due(self) -> None:
-        for number in self._service.due(self._has_room):
+        if self._started is None:
+            return
+        for number in self._service.due(self._has_room, self._now()):
             connection = self._workers[number]
             try:
                 self._answer(connection, number)
