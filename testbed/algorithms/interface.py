@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -96,7 +97,13 @@ class Algorithm(ABC):
 
 
 class ServedAlgorithm(Algorithm):
-    """An algorithm with a parameter server, asynchronous or synchronous."""
+    """An algorithm with a parameter server, asynchronous or synchronous.
+
+    Attributes:
+        diagnostics: the numbers that its server's half reports with each update; no other is recorded.
+    """
+
+    diagnostics: ClassVar[tuple[Diagnostic, ...]] = ()
 
     @staticmethod
     def protocol(options: Any) -> Protocol:

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -74,6 +75,13 @@ class ServerHalf(Stateful, ABC):
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
         """Note that a worker finished a gradient and did not send it, because it knew it was late."""
+
+    def diagnose(self) -> Mapping[str, float]:
+        """Return the values of the algorithm's ``diagnostics`` at the last update, by their names.
+
+        Called once after each update, and only if the algorithm declares any; NaN is an unknown value.
+        """
+        return {}
 
     def outgoing(self, worker: int) -> FloatVector:
         """Return what a pull sends ``worker``: the parameters, or an estimate of them made for it.

@@ -17,12 +17,14 @@ than b workers have failed.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.asgd import WholeGradient
+from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -79,6 +81,8 @@ class SynchronousServer(ServerHalf):
         self._count = 0
         self._sent: dict[int, int] = {}
         self._taken: set[int] = set()
+        self._late = 0
+        self._diagnosis: dict[str, float] = {}
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         # One gradient per worker and version: a worker that was sent this version waits for the next;
@@ -98,6 +102,7 @@ class SynchronousServer(ServerHalf):
         time: float = math.nan,
     ) -> int | None:
         if self._check_base(base_version) > 0:
+            self._late += 1
             return None
         if worker in self._taken:
             raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
@@ -106,6 +111,12 @@ class SynchronousServer(ServerHalf):
         if self._complete:
             self._step(time)
         return 0
+
+    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
+        self._late += 1
+
+    def diagnose(self) -> Mapping[str, float]:
+        return self._diagnosis
 
     @property
     def _complete(self) -> bool:
@@ -135,7 +146,8 @@ class SynchronousServer(ServerHalf):
         self._stepping(self._mean, k, time)
         self._mean *= self._eta
         self.parameters -= self._mean
-        self._count = 0
+        self._diagnosis = {"k": k, "late": self._late}
+        self._count = self._late = 0
         self._taken.clear()
         self._advance(slice(None))
         self._stepped(time)
@@ -162,6 +174,14 @@ class SynchronousSgd(ServedAlgorithm):
     """Synchronous SGD: whole gradients, k of n per update."""
 
     options_type = SynchronousSgdOptions
+    diagnostics = (
+        Diagnostic(
+            "k", "Gradients in the update's mean: wait_for, or fewer when workers are gone."
+        ),
+        Diagnostic(
+            "late", "Gradients that were too late for their update, since the update before."
+        ),
+    )
 
     @staticmethod
     def protocol(options: SynchronousSgdOptions) -> Protocol:

@@ -6,7 +6,7 @@ devices' states, the server's counters, the rate) are looked up when the state i
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,8 @@ class LiveRun:
             match message.fields:
                 case {"updates": _}:
                     self._took_in(np.frombuffer(message.raw, UPDATE))
+                case {"diagnostics": count}:
+                    self._diagnose(np.frombuffer(message.raw).reshape(count, -1)[-1])
                 case {"checkpoint": _, "payload_bytes": payload, "message_bytes": size, **rest}:
                     state.came_in(payload=payload, message=size)
                     self._virtual(rest["run_time"])
@@ -138,6 +140,15 @@ class LiveRun:
         """Note that a simulated worker is suspected, or no longer is."""
         with self.lock:
             self._suspect(number, yes=yes)
+
+    def diagnosed(self, values: Sequence[float]) -> None:
+        """Take the diagnostics of a simulated algorithm at its last update."""
+        with self.lock:
+            self._diagnose(values)
+
+    def _diagnose(self, values: Iterable[float]) -> None:
+        names = [one.name for one in self._plan.diagnostics]
+        self._state.diagnostics = dict(zip(names, values, strict=True))
 
     def _suspect(self, number: int | slice, *, yes: bool) -> None:
         self._devices.striking.suspected[number] = yes

@@ -584,8 +584,10 @@ class Run:
         self._progress.phase = "training"
 
     def _fault_or_connection(self, message: Message) -> None:
-        """Handle a message about faults, checkpoints, or the end of connections."""
+        """Handle a message about diagnostics, faults, checkpoints, or the end of connections."""
         match message.fields:
+            case {"diagnostics": count, "version": version}:
+                self._log.diagnostics(np.frombuffer(message.raw).reshape(count, -1), version)
             case {"fault": _, "phase": _}:
                 self._injection.told(message.fields)
             case {"reached": version}:

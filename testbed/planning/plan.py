@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import PeerAlgorithm
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
 from testbed.errors import SpecError
@@ -57,6 +58,11 @@ class Plan:
         """The workers' or peers' numbers by device name."""
         name = worker_name if self.served else peer_name
         return {name(i): i for i in range(self.settings.workers)}
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The numbers that the algorithm reports with each update."""
+        return served(self.settings.training.algorithm["name"]).diagnostics if self.served else ()
 
     @property
     def computing(self) -> int:

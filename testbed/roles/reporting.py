@@ -1,6 +1,7 @@
 """Reports to the orchestrator, over the host and never over the emulated network."""
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,6 +25,8 @@ class Report:
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = 0
         self._version = 0
+        self._diagnoses: list[Sequence[float]] = []
+        self._diagnosed_version = 0
 
     def send(self, **fields: object) -> None:
         """Send one message."""
@@ -41,12 +44,22 @@ class Report:
         if self._count == _ROWS:
             self.flush()
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Add the algorithm's diagnostics at the update that made ``version``."""
+        self._diagnoses.append(values)
+        self._diagnosed_version = version
+
     def flush(self) -> None:
-        """Send the rows that were added."""
+        """Send the rows and diagnostics that were added."""
         if self._count:
             rows = self._rows[: self._count].tobytes()
             self._channel.send({"updates": self._count, "version": self._version}, rows)
             self._count = 0
+        if self._diagnoses:
+            values = np.array(self._diagnoses, "<f8").tobytes()
+            fields = {"diagnostics": len(self._diagnoses), "version": self._diagnosed_version}
+            self._channel.send(fields, values)
+            self._diagnoses.clear()
 
     def checkpoint(
         self,

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from testbed.algorithms import served
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
@@ -36,6 +37,9 @@ class ServerObserver(Observer, Protocol):
 
     Times are the run's; ``version`` is the one at that moment.
     """
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record the algorithm's diagnostics, in their order, at the update that made ``version``."""
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
@@ -94,7 +98,15 @@ class ParameterService(Stateful):
     """
 
     made_anew = frozenset(
-        {"half", "_updates", "_evaluate_every", "_observer", "_exact", "_broadcasts"}
+        {
+            "half",
+            "_diagnostics",
+            "_updates",
+            "_evaluate_every",
+            "_observer",
+            "_exact",
+            "_broadcasts",
+        }
     )
 
     def __init__(
@@ -103,6 +115,8 @@ class ParameterService(Stateful):
         self.half = half
         self.payload_bytes = 0
         self.message_bytes = 0
+        declared = served(settings.training.algorithm["name"]).diagnostics
+        self._diagnostics = [one.name for one in declared]
         self._updates = settings.training.updates
         self._evaluate_every = settings.training.evaluate_every
         self._observer = observer
@@ -305,6 +319,9 @@ class ParameterService(Stateful):
         version = self.half.version
         if version == before:
             return
+        if self._diagnostics:
+            values = self.half.diagnose()
+            self._observer.diagnosed([values[name] for name in self._diagnostics], version)
         self._unblock()
         if version % self._evaluate_every == 0 or self.finished:
             self._observer.checkpoint()

@@ -159,6 +159,9 @@ class Played:
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Do nothing; without a patience, no worker is suspected."""
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Do nothing; values are tested elsewhere."""
+
     def of(self, worker: int) -> list[float]:
         """Return the times at which parameters arrived at a worker."""
         return [time for time, whose, _ in self.arrivals if whose == worker]

@@ -1,6 +1,7 @@
 """The decisions of a parameter server, with the algorithms' own halves and an observer of lists."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class Notes:
     def __init__(self) -> None:
         self.rows: list[UpdateRow] = []
         self.noticed: list[tuple[str, int, float, float, int]] = []
+        self.diagnoses: list[tuple[float, ...]] = []
         self.versions: list[int] = []
         self.checkpoints: list[int] = []
         self.half: ServerHalf
@@ -42,6 +44,9 @@ class Notes:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         self.noticed.append(("welcomed", worker, 0.0, time, version))
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        self.diagnoses.append((version, *values))
 
     def checkpoint(self) -> None:
         self.checkpoints.append(self.half.version)

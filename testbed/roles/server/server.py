@@ -22,7 +22,7 @@ import math
 import selectors
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from functools import partial
 from typing import Any
@@ -378,6 +378,10 @@ class Server:
         """Record a push that was taken in and led to ``version``."""
         self._report.row(row, version)
         self._tell_reached()
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record the algorithm's diagnostics at an update."""
+        self._report.diagnosed(values, version)
 
     def _tell_reached(self) -> None:
         """Report the versions reached at which faults are due."""
