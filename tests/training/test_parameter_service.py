@@ -147,6 +147,26 @@ def test_the_half_is_told_when_parameters_are_pulled_and_pushed() -> None:
     assert told == [0.0, 0.0, 2.5, 3.5]
 
 
+def test_every_update_is_diagnosed_also_one_that_no_push_completes() -> None:
+    one, notes = three(synchronous(3), algorithm={"name": "sync-sgd"})
+    push(one, 0, 0, 1.0)
+    push(one, 2, 0, 2.0)
+    assert notes.diagnoses == []
+    one.suspect(1, 10.0)
+    send(one, 10.0)
+    for worker in (0, 2):
+        push(one, worker, 1, 11.0)
+    assert notes.diagnoses == [(1, 2, 0), (2, 2, 0)]
+
+
+def test_what_the_algorithm_does_not_declare_is_not_reported() -> None:
+    one, notes = three(synchronous(3))
+    for worker in range(3):
+        push(one, worker, 0, 1.0)
+    assert one.half.version == 1
+    assert notes.diagnoses == []
+
+
 def test_a_worker_without_room_waits_and_keeps_asking() -> None:
     one, _ = service()
     for worker in (0, 1):
