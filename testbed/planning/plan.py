@@ -15,6 +15,7 @@ from testbed.experiment.spec import Spec
 from testbed.faults.resolving import resolve
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.planning import capacity, memory
+from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
     DeviceClass,
@@ -71,7 +72,7 @@ class Plan:
         algorithm = ALGORITHMS[options.name]
         if not issubclass(algorithm, PeerAlgorithm):
             return self.settings.workers
-        return algorithm.computing(options, self.spec.conditions())
+        return algorithm.computing(options, conditions(self.settings))
 
     @property
     def memory(self) -> int:
@@ -179,7 +180,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             timing=TimingSettings(
                 clock=spec.clock,
                 suspect_after=spec.suspect_after(algorithm),
-                gradient_time=spec.conditions().gradient_time,
+                gradient_time=spec.gradient_time,
                 own_processors=spec.devices.limits_processors,
             ),
             network=NetworkSettings(
