@@ -24,7 +24,13 @@ OUTSIDE = {
 }
 """Pages outside ``docs``, by their paths in the repository, and what they are called in the site."""
 API = {
-    "algorithms": ("testbed.algorithms.interface", "testbed.updates"),
+    "algorithms": (
+        "testbed.algorithms.interface",
+        "testbed.algorithms.worker_half",
+        "testbed.algorithms.server_half",
+        "testbed.algorithms.peer_half",
+        "testbed.updates",
+    ),
     "training": ("testbed.training.parameter_service", "testbed.training.exchange"),
     "results": ("testbed.results.reading.run", "testbed.results.tables.comparison"),
     "traffic": ("traffic.accounting", "traffic.capture"),

@@ -14,21 +14,17 @@ copy of |Θ| counters per pulled version, in addition to the |Θ| parameters tha
 Pulls of the same version share one copy, which is kept while a worker that pulled it is outstanding.
 """
 
+import math
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.algorithms.compression import CompressionOptions, compressing_worker
-from testbed.algorithms.interface import (
-    AsynchronousServer,
-    Conditions,
-    Scope,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.counted_copies import CountedCopies
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
@@ -55,7 +51,7 @@ class AdaptiveStaleness(AsynchronousServer):
         # Copies of the counters at the versions of outstanding pulls.
         self._contained_at: CountedCopies[npt.NDArray[np.uint32]] = CountedCopies()
 
-    def pull(self, worker: int) -> int | None:
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         self.forget(worker)
         self._contained_at.hold(self.version, self._contained)
         self._pulled[worker] = self.version

@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.interface import Conditions, Options, Parcel, PeerAlgorithm, PeerHalf
+from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
+from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 

@@ -9,14 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.interface import (
-    AsynchronousServer,
-    Conditions,
-    Options,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 

@@ -10,8 +10,10 @@ from typing import Literal
 from pydantic import Field
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.compression import CompressionOptions, compressing_worker
-from testbed.algorithms.interface import Conditions, Scope, ServedAlgorithm, ServerHalf, WorkerHalf
+from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import FloatVector, Layout
 
 

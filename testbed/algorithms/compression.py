@@ -5,13 +5,24 @@ forgotten, as in the papers, or kept (``testbed.algorithms.error_feedback``), as
 algorithm adds its server half and its own default scope.
 """
 
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.algorithms.error_feedback import ErrorFeedback
-from testbed.algorithms.interface import Options, Scope, WorkerHalf, scopes
+from testbed.algorithms.interface import Options
 from testbed.algorithms.selection import Largest, kept
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import FloatVector, Layout, SparseUpdate
+
+Scope: TypeAlias = Literal["model", "tensor"]
+
+
+def scopes(layout: Layout, scope: Scope) -> Sequence[slice]:
+    """Return the parts of the flat vector in each of which a selection takes the largest entries."""
+    return (slice(0, layout.total),) if scope == "model" else layout.slices
 
 
 class CompressionOptions(Options):

@@ -25,7 +25,7 @@ of that length is allocated, however many pushes there are.
 
 import numpy as np
 
-from testbed.algorithms.interface import WorkerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, SparseUpdate, Update
 
 

@@ -17,20 +17,17 @@ than b workers have failed.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.asgd import WholeGradient
-from testbed.algorithms.interface import (
-    Conditions,
-    Options,
-    Protocol,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.diagnostic import Diagnostic
+from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, Update
 
@@ -54,10 +51,14 @@ class SynchronousSgdOptions(Options):
 
 
 class SynchronousServer(ServerHalf):
-    """A server's half that takes the first k gradients of the current version; k is ``needed``.
+    """A server's half that takes the first k gradients of the current version.
 
-    A rule that changes k from update to update sets ``needed`` in ``_stepped``; a rule that uses each
+    A rule that changes k from update to update sets ``wait_for`` in ``_stepped``; a rule that uses each
     gradient overrides ``_gather``. If ``joined`` is never called, all workers count as present.
+
+    Attributes:
+        wait_for: k, the gradients that the next update waits for, at least 1. While fewer can still be
+            taken, because workers are gone, the update waits for those; so one worker is enough.
     """
 
     def __init__(
@@ -73,26 +74,17 @@ class SynchronousServer(ServerHalf):
         """
         super().__init__(parameters)
         self.protocol = protocol
-        self._wait_for = wait_for
+        self.wait_for = wait_for
         self._there: set[int] | None = None
         self._eta = np.float32(learning_rate)
         self._mean = np.empty_like(parameters)
         self._count = 0
         self._sent: dict[int, int] = {}
         self._taken: set[int] = set()
+        self._late = 0
+        self._diagnosis: dict[str, float] = {}
 
-    @property
-    def needed(self) -> int:
-        """The smaller of k and the number of workers present; at least 1."""
-        if self._there is None:
-            return self._wait_for
-        return max(1, min(self._wait_for, len(self._there)))
-
-    @needed.setter
-    def needed(self, k: int) -> None:
-        self._wait_for = k
-
-    def pull(self, worker: int) -> int | None:
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         # One gradient per worker and version: a worker that was sent this version waits for the next;
         # so does a worker that left after its gradient was taken and came back.
         if self._sent.get(worker) == self.version or worker in self._taken:
@@ -110,6 +102,7 @@ class SynchronousServer(ServerHalf):
         time: float = math.nan,
     ) -> int | None:
         if self._check_base(base_version) > 0:
+            self._late += 1
             return None
         if worker in self._taken:
             raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
@@ -119,12 +112,18 @@ class SynchronousServer(ServerHalf):
             self._step(time)
         return 0
 
+    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
+        self._late += 1
+
+    def diagnose(self) -> Mapping[str, float]:
+        return self._diagnosis
+
     @property
     def _complete(self) -> bool:
         """True if k gradients of the current version were taken, or all that can still arrive."""
         if self._there is None:
-            return self._count >= self._wait_for
-        return self._count >= min(self._wait_for, len(self._there | self._taken))
+            return self._count >= self.wait_for
+        return self._count >= min(self.wait_for, len(self._there | self._taken))
 
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
         """Add a gradient of the current version to the sum."""
@@ -147,7 +146,8 @@ class SynchronousServer(ServerHalf):
         self._stepping(self._mean, k, time)
         self._mean *= self._eta
         self.parameters -= self._mean
-        self._count = 0
+        self._diagnosis = {"k": k, "late": self._late}
+        self._count = self._late = 0
         self._taken.clear()
         self._advance(slice(None))
         self._stepped(time)
@@ -174,6 +174,14 @@ class SynchronousSgd(ServedAlgorithm):
     """Synchronous SGD: whole gradients, k of n per update."""
 
     options_type = SynchronousSgdOptions
+    diagnostics = (
+        Diagnostic(
+            "k", "Gradients in the update's mean: wait_for, or fewer when workers are gone."
+        ),
+        Diagnostic(
+            "late", "Gradients that were too late for their update, since the update before."
+        ),
+    )
 
     @staticmethod
     def protocol(options: SynchronousSgdOptions) -> Protocol:

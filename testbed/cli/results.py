@@ -23,6 +23,9 @@ from testbed.results.tables.classes import HEADINGS, class_rows
 from testbed.results.tables.classes import records as class_records
 from testbed.results.tables.comparison import STYLES, Comparison, for_terminal, plain_text, records
 from testbed.results.tables.comparison import compare as compare_runs
+from testbed.results.tables.diagnostics import HEADINGS as DIAGNOSTIC_HEADINGS
+from testbed.results.tables.diagnostics import diagnostic_rows
+from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.faults import in_a_line
 from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
 from testbed.results.tables.links import in_a_sentence, link_rows
@@ -30,6 +33,8 @@ from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
 from testbed.results.tables.reaching import records as reaching_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
+_ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
+"""The manifest's entries that ``show --json`` has in another place."""
 _DIFFERENCES = 5
 """The most differences between ledgers that are shown for a run."""
 Accuracy = Annotated[
@@ -106,6 +111,9 @@ def show(
                 typer.echo(f"  {line}")
         if links := link_rows(one):
             for line in plain_text(LINK_HEADINGS, [row.cells for row in links]).splitlines():
+                typer.echo(f"  {line}")
+        if own := diagnostic_rows(one):
+            for line in plain_text(DIAGNOSTIC_HEADINGS, [row.cells for row in own]).splitlines():
                 typer.echo(f"  {line}")
         for name, peer in one.summary.peers.items():
             typer.echo(
@@ -253,14 +261,15 @@ def _shown(run: Run) -> dict[str, Any]:
     return {
         "run": run.id,
         "directory": str(run.directory),
-        "manifest": run.manifest.model_dump(mode="json", exclude={"ended", "reason", "classes"}),
+        "manifest": run.manifest.model_dump(mode="json", exclude=_ELSEWHERE),
         **run.summary.model_dump(mode="json"),
     }
 
 
 def _shown_whole(run: Run) -> dict[str, Any]:
-    """Return ``_shown`` and the rows of the device classes, which are read from the journals."""
-    return _shown(run) | {"classes": class_records(class_rows(run))}
+    """Return ``_shown``, the device classes' rows and the diagnostics', which the journals hold."""
+    rows = {"classes": class_records(class_rows(run)), "diagnostics": diagnostic_records(run)}
+    return _shown(run) | rows
 
 
 def _faults(run: Run) -> dict[str, str]:

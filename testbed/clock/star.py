@@ -312,7 +312,7 @@ class StarClock(Stateful):
         self._send_due()  # others may have waited for it
 
     def _send_due(self) -> None:
-        for worker in self._service.due(self._has_room):
+        for worker in self._service.due(self._has_room, self.now):
             size = self._stage.answer(worker)
             self._service.sent(worker, self.now)
             state = self._workers[worker]

@@ -3,7 +3,6 @@
 A conflict is a path from the top of the file and a sentence that says what is wrong and what to do.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from testbed.algorithms import ALGORITHMS, is_served
@@ -93,15 +92,13 @@ def _clock(contents: Contents) -> list[Conflict]:
 
 
 def _algorithms(contents: Contents) -> list[Conflict]:
-    shared = contents.conditions()
     found: list[Conflict] = []
     for i, options in enumerate(contents.algorithms):
         if options.pulls is not None and not is_served(options.name):
             text = "there is no server to pull from: take it out"
             found.append((("algorithms", i, "pulls"), text))
-        rate = options.learning_rate or shared.learning_rate
         try:
-            ALGORITHMS[options.name].check(options, replace(shared, learning_rate=rate))
+            ALGORITHMS[options.name].check(options, contents.conditions(options))
         except SpecError as error:
             found.append((("algorithms", i), str(error)))
     return found

@@ -146,15 +146,18 @@ class Contents(Section):
             return devices.suspect_after
         return SUSPECT_AFTER if served(options.name).synchronous(options) else None
 
-    def conditions(self) -> Conditions:
-        """Return the properties of the runs that their algorithms may use."""
+    def conditions(self, options: Options) -> Conditions:
+        """Return the conditions of a run for the check of its options, before it has settings.
+
+        They equal those that ``testbed.training.conditions`` makes of its settings.
+        """
         return Conditions(
-            self.training.learning_rate,
+            options.learning_rate or self.training.learning_rate,
             self.devices.workers,
             self.training.batch_size,
             self.training.updates,
             self.network.uplink,
-            self._gradient_time(),
+            self.gradient_time,
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
@@ -163,8 +166,9 @@ class Contents(Section):
             return self.compute, self.waiting
         return one.of("compute", self.compute), one.of("waiting", self.waiting)
 
-    def _gradient_time(self) -> float | None:
-        """Return the mean time of computing and waiting; None under the wall clock or with a trace."""
+    @property
+    def gradient_time(self) -> float | None:
+        """The mean time of computing and waiting; None under the wall clock or with a trace."""
         classes = self.devices.classes
         by_class: list[tuple[DrawnSpec, ...]] = []
         for one in classes or (None,):

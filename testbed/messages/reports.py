@@ -39,6 +39,18 @@ class UpdatesApplied:
 
 
 @dataclass(frozen=True, slots=True)
+class DiagnosticsReported:
+    """The algorithm's diagnostics at each of the last ``count`` updates, up to ``version``.
+
+    ``raw`` holds them as float64, shape (count, diagnostics).
+    """
+
+    version: int
+    count: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationDue:
     """A version is to be evaluated.
 
@@ -239,6 +251,7 @@ RoleReport: TypeAlias = (
     | DevicesConnected
     | TrainingBegun
     | UpdatesApplied
+    | DiagnosticsReported
     | EvaluationDue
     | EvaluationLeftOut
     | VersionEvaluated

@@ -6,7 +6,7 @@ devices' states, the server's counters, the rate) are looked up when the state i
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from testbed.messages.events import (
     UplinksSampled,
 )
 from testbed.messages.reports import (
+    DiagnosticsReported,
     EvaluationDue,
     RoleReport,
     ServerFinished,
@@ -132,6 +133,8 @@ class LiveRun:
             match report:
                 case UpdatesApplied():
                     self._add_updates(np.frombuffer(report.raw, UPDATE))
+                case DiagnosticsReported(_, count, raw):
+                    self._diagnose(np.frombuffer(raw).reshape(count, -1)[-1])
                 case EvaluationDue(after_restoration=False):
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
                     self._take_virtual_time(report.run_time)
@@ -158,6 +161,15 @@ class LiveRun:
         """Note that a simulated worker is suspected, or no longer is."""
         with self.lock:
             self._suspect(number, suspected=suspected)
+
+    def diagnosed(self, values: Sequence[float]) -> None:
+        """Take the diagnostics of a simulated algorithm at its last update."""
+        with self.lock:
+            self._diagnose(values)
+
+    def _diagnose(self, values: Iterable[float]) -> None:
+        names = [one.name for one in self._plan.diagnostics]
+        self._state.diagnostics = dict(zip(names, values, strict=True))
 
     def _suspect(self, number: int | slice, *, suspected: bool = True) -> None:
         self._devices.effects.suspected[number] = suspected

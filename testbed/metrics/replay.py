@@ -39,7 +39,7 @@ class ReplayedRun:
         self.duration = float(rows["host_time"][-1]) if len(rows) else 0.0
         self._served = recorded.served
         self._state = of_recorded(recorded)
-        self._row = self._evaluation = self._death = self._sample = 0
+        self._version = self._row = self._evaluation = self._death = self._sample = 0
         self._effects = FaultEffects(recorded.workers)
         self._died = np.zeros(recorded.workers, bool)
         self._fault = self._suspicion = 0
@@ -121,7 +121,9 @@ class ReplayedRun:
         until = int(np.searchsorted(rows["host_time"], now, "right"))
         if until > self._row:
             state.add_updates(rows[self._row : until])
+            self._version = max(self._version, int(rows["iteration"][self._row : until].max()))
             self._row = until
+            self._diagnose()
             if recorded.run.manifest.clock == "virtual":
                 state.virtual_seconds = float(rows["time"][until - 1])
         self._evaluate(now)
@@ -140,6 +142,12 @@ class ReplayedRun:
             state.measure_rate(now)
             state.raise_ingress(wire=_at(self._wire, now))
             self._count(now)
+
+    def _diagnose(self) -> None:
+        for name, values in self._recorded.run.diagnostics.items():
+            known = values[: self._version]
+            if len(known):
+                self._state.diagnostics[name] = float(known[-1])
 
     def _strike(self, now: float) -> None:
         faults, suspicions = self._recorded.faults, self._recorded.suspicions

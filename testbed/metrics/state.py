@@ -106,6 +106,7 @@ class RunState:
         queue, apply: total seconds, and the number of pushes.
         memory, processor: bytes and seconds by role.
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
+        diagnostics: the algorithm's own numbers at the last update, by their names.
         reached: ingress when each of ``ACCURACIES`` was first reached.
     """
 
@@ -136,6 +137,7 @@ class RunState:
     processor: dict[str, float] = field(default_factory=dict)
     training_seconds: float | None = None
     virtual_seconds: float | None = None
+    diagnostics: dict[str, float] = field(default_factory=dict)
     reached: dict[float, Bytes] = field(default_factory=dict)
     class_updates: PerClass = field(init=False)
     lost: PerClass = field(init=False)

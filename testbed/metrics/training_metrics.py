@@ -136,6 +136,13 @@ TRAINING: tuple[Metric, ...] = (
         lambda s: known(s.due),
     ),
     Metric(
+        "testbed_diagnostic",
+        "gauge",
+        ("diagnostic",),
+        "A number that the algorithm itself reports with each update, at the last update; by its name.",
+        lambda s: by_key(s.diagnostics),
+    ),
+    Metric(
         "testbed_server_queue_seconds",
         "summary",
         (),

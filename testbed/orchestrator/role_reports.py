@@ -11,6 +11,7 @@ from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
     DevicesConnected,
+    DiagnosticsReported,
     EvaluationDue,
     EvaluationLeftOut,
     EventReported,
@@ -73,6 +74,7 @@ class RoleReports:
             DevicesConnected: self._devices_connected,
             TrainingBegun: self._training_begun,
             UpdatesApplied: self._updates_applied,
+            DiagnosticsReported: self._diagnostics_reported,
             EvaluationDue: self._evaluation_due,
             EvaluationLeftOut: evaluations.leave_out,
             VersionEvaluated: evaluations.take,
@@ -127,6 +129,10 @@ class RoleReports:
         self._records.log.updates(rows)
         self._injection.updates(rows, report.version)
         self._records.add_updates(rows, report.version)
+
+    def _diagnostics_reported(self, report: DiagnosticsReported) -> None:
+        values = np.frombuffer(report.raw).reshape(report.count, -1)
+        self._records.log.diagnostics(values, report.version)
 
     def _evaluation_due(self, report: EvaluationDue) -> None:
         self._evaluations.expect(report)

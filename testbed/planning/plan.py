@@ -4,7 +4,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import PeerAlgorithm
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
 from testbed.errors import SpecError
@@ -13,6 +14,7 @@ from testbed.experiment.spec import Spec
 from testbed.network.addresses import MOST_LINKS, Link, Shape
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
+from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
     DeviceClass,
@@ -58,13 +60,18 @@ class Plan:
         return {name(i): i for i in range(self.settings.workers)}
 
     @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The numbers that the algorithm reports with each update."""
+        return served(self.settings.training.algorithm["name"]).diagnostics if self.served else ()
+
+    @property
     def computing(self) -> int:
         """The number of workers or peers that compute gradients, and have a part of the images."""
         (options,) = self.spec.algorithms
         algorithm = ALGORITHMS[options.name]
         if not issubclass(algorithm, PeerAlgorithm):
             return self.settings.workers
-        return algorithm.computing(options, self.spec.conditions())
+        return algorithm.computing(options, conditions(self.settings))
 
     @property
     def memory(self) -> int:
@@ -174,7 +181,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             timing=TimingSettings(
                 clock=spec.clock,
                 suspect_after=spec.suspect_after(algorithm),
-                gradient_time=spec.conditions().gradient_time,
+                gradient_time=spec.gradient_time,
                 own_processors=spec.devices.limits_processors,
             ),
             network=NetworkSettings(

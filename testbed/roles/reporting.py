@@ -1,6 +1,7 @@
 """Reports to the orchestrator, over the host and never over the emulated network."""
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from testbed.channel import Channel
 from testbed.messages.codec import send
 from testbed.messages.reports import (
     ConnectionClosed,
+    DiagnosticsReported,
     EvaluationDue,
     EvaluationLeftOut,
     EventReported,
@@ -34,6 +36,8 @@ class Report:
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = 0
         self._version = 0
+        self._diagnoses: list[Sequence[float]] = []
+        self._diagnosed_version = 0
 
     def send(self, report: RoleReport) -> None:
         """Send one report."""
@@ -51,12 +55,22 @@ class Report:
         if self._count == _ROWS:
             self.flush()
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Add the algorithm's diagnostics at the update that made ``version``."""
+        self._diagnoses.append(values)
+        self._diagnosed_version = version
+
     def flush(self) -> None:
-        """Send the rows that were added."""
+        """Send the rows and diagnostics that were added."""
         if self._count:
             rows = self._rows[: self._count].tobytes()
             self.send(UpdatesApplied(self._version, rows))
             self._count = 0
+        if self._diagnoses:
+            values = np.array(self._diagnoses, "<f8").tobytes()
+            count, version = len(self._diagnoses), self._diagnosed_version
+            self.send(DiagnosticsReported(version, count, values))
+            self._diagnoses.clear()
 
     def checkpoint(
         self,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -124,6 +124,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "code": package_digest(),
         "commit": commit(),
         "host": host(),
+        **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),
     }
 
 

@@ -7,6 +7,7 @@ killed at any moment: the run can always be resumed once more.
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -183,6 +184,9 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
 def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
     evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
+    declared = [one.name for one in run.manifest.diagnostics]
+    diagnostics = read_columns(run.directory, "diagnostics", ["iteration", *declared])
+    diagnosed = diagnostics.num_rows if declared else math.inf
     faults = _lines(run.directory / "faults.jsonl")
     there = {
         "updates": updates.num_rows,
@@ -192,10 +196,14 @@ def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
     state = mark = None
     emulated = run.manifest.engine == "emulation"
     if files is not None and emulated:
-        state, mark = _emulated(files, _marks(run), there)
+        state, mark = _emulated(files, _marks(run), there, diagnosed)
     elif files is not None:
         # A host that crashed may have lost rows that a checkpoint has already counted.
-        state = files.newest(lambda one: all(one["counts"][n] <= there[n] for n in there))
+        state = files.newest(
+            lambda one: (
+                one["version"] <= diagnosed and all(one["counts"][n] <= there[n] for n in there)
+            )
+        )
     counts = dict.fromkeys(there, 0)
     if mark is not None:
         early = pc.less_equal(evaluations["iteration"], mark.version)
@@ -205,12 +213,13 @@ def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
         counts |= state["counts"]
     manifest = _manifest(run)
     seconds = mark.time if mark is not None else _host_seconds(updates, manifest)
+    version = state["version"] if state else 0
     tables = {
         "updates": updates.slice(0, counts["updates"]),
+        "diagnostics": diagnostics.slice(0, version),
         "evaluations": evaluations.slice(0, counts["evaluations"]),
         "counters": _counters(run).slice(0, 0 if emulated else None),
     }
-    version = state["version"] if state else 0
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
     return Resumption(kept, state, mark, files, seconds, lock)
@@ -228,14 +237,17 @@ def _marks(run: Run) -> Marks:
 
 
 def _emulated(
-    files: CheckpointFiles, marks: Marks, there: Mapping[str, int]
+    files: CheckpointFiles, marks: Marks, there: Mapping[str, int], diagnosed: float
 ) -> tuple[Mapping[str, Any] | None, Mark | None]:
     """Return the newest checkpoint of an emulation that has a mark, and the mark."""
 
     def fits(state: Mapping[str, Any]) -> bool:
         mark = marks.of(state["version"])
         return (
-            mark is not None and mark.updates <= there["updates"] and mark.faults <= there["faults"]
+            mark is not None
+            and state["version"] <= diagnosed
+            and mark.updates <= there["updates"]
+            and mark.faults <= there["faults"]
         )
 
     state = files.newest(fits)

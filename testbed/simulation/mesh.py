@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from testbed.algorithms.interface import PeerHalf
+from testbed.algorithms.peer_half import PeerHalf
 from testbed.learning.learner import Learner
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.training.exchange import ExchangeService, Message, Step

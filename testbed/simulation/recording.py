@@ -5,7 +5,7 @@ second time, because the server went back to a checkpoint, is on record already 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,8 @@ class Recording:
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._told = self._version = 0
+        self._diagnoses: list[Sequence[float]] = []
+        self._diagnosed_version = 0
 
     # -- resuming
 
@@ -149,6 +151,13 @@ class Recording:
         if self._count == _ROWS:
             self.flush()
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record the algorithm's diagnostics at the update that made ``version``."""
+        self._diagnoses.append(values)
+        self._diagnosed_version = version
+        if len(self._diagnoses) == _ROWS:
+            self.flush()
+
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends."""
         self._fault_log.write(record)
@@ -200,12 +209,17 @@ class Recording:
             rows = self._rows[self._told : self._count]
             self._metrics.simulated(rows, self.system.clock.now, self.system.ledger())
             self._told = self._count
+            if self._diagnoses:
+                self._metrics.diagnosed(self._diagnoses[-1])
 
     def flush(self) -> None:
-        """Write the rows that are not yet written."""
+        """Write the rows and diagnostics that are not yet written."""
         if self._count:
             self.tell()
             rows = self._rows[: self._count]
             self.log.updates(rows)
             self.outcome.took_in(rows, self._version)
             self._count = self._told = 0
+        if self._diagnoses:
+            self.log.diagnostics(np.array(self._diagnoses, np.float64), self._diagnosed_version)
+            self._diagnoses.clear()

@@ -130,6 +130,14 @@ class RunLog:
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
         self._evaluations = EvaluationLog(directory, tables.get("evaluations"))
+        self._diagnostics: Journal | None = None
+        if declared := self._manifest.get("diagnostics"):
+            columns = [
+                ("iteration", pa.int64()),
+                *((one["name"], pa.float64()) for one in declared),
+            ]
+            kept_rows = tables.get("diagnostics")
+            self._diagnostics = Journal(directory, "diagnostics", pa.schema(columns), kept_rows)
         self.traffic = directory / "traffic"
         self.traffic.mkdir(exist_ok=kept is not None)
         self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA, tables.get("counters"))
@@ -151,11 +159,28 @@ class RunLog:
         """Append rows of ``records.UPDATE``, applied or not."""
         self._updates.append({name: rows[name] for name in UPDATE.names or ()})
 
+    def diagnostics(self, values: npt.NDArray[np.float64], version: int) -> None:
+        """Append the algorithm's diagnostics at each update up to ``version``.
+
+        There is one row for each update, so that the rows on record say which of these a restored
+        server repeats; they are left out.
+
+        Args:
+            values: shape (updates, diagnostics).
+        """
+        assert self._diagnostics is not None
+        new = version - self._diagnostics.rows
+        if new > 0:
+            names = [one["name"] for one in self._manifest["diagnostics"]]
+            columns = dict(zip(names, values[-new:].T, strict=True))
+            iterations = np.arange(version - new, version) + 1
+            self._diagnostics.append({"iteration": iterations, **columns})
+
     def go_back(self, version: int, updates: int) -> tuple[npt.NDArray[Any], int]:
         """Cut the run back to a version, after the death of the server that had the later ones.
 
-        Evaluations of later versions are removed. Rows of later updates stay, since these reached the
-        server, but none of them counts as applied any more.
+        Evaluations and diagnostics of later versions are removed. Rows of later updates stay, since
+        these reached the server, but none of them counts as applied any more.
 
         Args:
             version: that of the checkpoint from which the server goes on.
@@ -177,6 +202,8 @@ class RunLog:
 
         self._updates.rewrite(strike_out)
         self._evaluations.cut_back(version)
+        if self._diagnostics is not None:
+            self._diagnostics.rewrite(lambda table: table.slice(0, version))
         return lost, self._evaluations.rows
 
     def evaluation(self, row: Mapping[str, float]) -> None:
@@ -253,6 +280,8 @@ class RunLog:
         self._faults.close()
         self._updates.close()
         self._evaluations.close()
+        if self._diagnostics is not None:
+            self._diagnostics.close()
         self._counters.close()
 
     def _write_manifest(self) -> None:

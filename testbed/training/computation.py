@@ -8,40 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.algorithms import ALGORITHMS, is_served, served
-from testbed.algorithms.interface import (
-    Conditions,
-    Options,
-    PeerAlgorithm,
-    PeerHalf,
-    Protocol,
-    ServedAlgorithm,
-    ServerHalf,
-    WorkerHalf,
-)
+from testbed.algorithms.interface import Options, PeerAlgorithm, ServedAlgorithm
+from testbed.algorithms.peer_half import PeerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.learning.data import partitions
 from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.streams import stream
+from testbed.training.conditions import conditions
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
-
-
-def conditions(settings: Settings, number: int | None = None) -> Conditions:
-    """Return the conditions of the run, as its algorithm gets them.
-
-    Args:
-        number: the device whose half gets them; None for the server's half, and for all in general.
-    """
-    return Conditions(
-        settings.training.learning_rate,
-        settings.workers,
-        settings.training.batch_size,
-        settings.training.updates,
-        (settings.devices if number is None else settings.device(number)).uplink,
-        settings.timing.gradient_time,
-    )
 
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from testbed.algorithms.interface import ServerHalf
+from testbed.algorithms import served
+from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
 from testbed.telemetry.records import UpdateRow
@@ -36,6 +37,9 @@ class ServerObserver(Observer, Protocol):
 
     Times are the run's; ``version`` is the one at that moment.
     """
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record the algorithm's diagnostics, in their order, at the update that made ``version``."""
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
@@ -94,7 +98,15 @@ class ParameterService(Stateful):
     """
 
     not_saved = frozenset(
-        {"half", "_updates", "_evaluate_every", "_observer", "_exact", "_broadcasts"}
+        {
+            "half",
+            "_diagnostics",
+            "_updates",
+            "_evaluate_every",
+            "_observer",
+            "_exact",
+            "_broadcasts",
+        }
     )
 
     def __init__(
@@ -103,6 +115,8 @@ class ParameterService(Stateful):
         self.half = half
         self.payload_bytes = 0
         self.message_bytes = 0
+        declared = served(settings.training.algorithm["name"]).diagnostics
+        self._diagnostics = [one.name for one in declared]
         self._updates = settings.training.updates
         self._evaluate_every = settings.training.evaluate_every
         self._observer = observer
@@ -305,6 +319,9 @@ class ParameterService(Stateful):
         version = self.half.version
         if version == before:
             return
+        if self._diagnostics:
+            values = self.half.diagnose()
+            self._observer.diagnosed([values[name] for name in self._diagnostics], version)
         self._unblock()
         if version % self._evaluate_every == 0 or self.finished:
             self._observer.checkpoint()
@@ -315,11 +332,12 @@ class ParameterService(Stateful):
         self._asking = self._blocked | self._asking
         self._blocked = {}
 
-    def due(self, has_room: Callable[[int], bool]) -> Iterator[int]:
+    def due(self, has_room: Callable[[int], bool], time: float) -> Iterator[int]:
         """Yield the workers to be sent parameters now; call ``answer`` for each before taking the next.
 
         Args:
             has_room: returns True if what a worker was sent before has left; otherwise it has to wait.
+            time: now, in seconds since training began by the run's clock.
         """
         if not self._begun or self.finished:
             return
@@ -328,7 +346,7 @@ class ParameterService(Stateful):
             if worker not in self._asking or not has_room(worker):
                 continue
             del self._asking[worker]
-            if self.half.pull(worker) is None:
+            if self.half.pull(worker, time=time) is None:
                 self._blocked[worker] = None  # until the version changes, or a worker leaves
             else:
                 yield worker

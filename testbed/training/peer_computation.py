@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from testbed.algorithms.interface import Parcel, PeerHalf
+from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner

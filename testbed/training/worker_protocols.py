@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from testbed.algorithms.interface import Protocol
+from testbed.algorithms.server_half import Protocol
 
 
 @dataclass(frozen=True, slots=True)

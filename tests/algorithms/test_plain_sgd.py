@@ -4,6 +4,7 @@ The whole simulator runs: clock, durations, protocol, encoding. Only the run's s
 case to case.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ class Losses:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         raise AssertionError(f"worker {worker} was not suspected")
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        assert version == len(self.losses)
 
     def checkpoint(self) -> None:
         pass

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import ServerHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import DenseUpdate, SparseUpdate, Update
 
 SIZE = 7

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from testbed.algorithms import ALGORITHMS, is_served, served
-from testbed.algorithms.interface import Conditions, ServerHalf, WorkerHalf
+from testbed.algorithms.interface import Conditions
+from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 

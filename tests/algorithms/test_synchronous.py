@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms import ALGORITHMS
-from testbed.algorithms.interface import Conditions, Protocol
+from testbed.algorithms.interface import Conditions
+from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.synchronous_sgd import (
     SynchronousServer,
     SynchronousSgd,
@@ -167,7 +168,7 @@ def test_a_rule_may_change_k_from_update_to_update() -> None:
     half = server(2)
     half.push(0, dense(1), 0)
     half.push(1, dense(3), 0)
-    half.needed = 1
+    half.wait_for = 1
     half.push(0, dense(4), 1)
     assert half.version == 2
     assert (half.parameters == 1 - ETA * 2 - ETA * 4).all()
@@ -185,9 +186,9 @@ def made(workers: int, **options: Any) -> SynchronousServer:
 
 def test_options_configure_the_server_half() -> None:
     assert ALGORITHMS["sync-sgd"] is SynchronousSgd
-    assert made(7).needed == 7
+    assert made(7).wait_for == 7
     assert made(7).protocol == "pull"
-    assert made(7, wait_for=3, protocol="push-and-wait").needed == 3
+    assert made(7, wait_for=3, protocol="push-and-wait").wait_for == 3
     assert made(7, wait_for=7, protocol="push-and-interrupt").protocol == "push-and-interrupt"
     with pytest.raises(SpecError, match="wait_for is 8, and there are only 7 workers"):
         made(7, wait_for=8)

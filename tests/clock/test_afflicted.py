@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import values
 from testbed.clock import faults
@@ -158,6 +158,9 @@ class Played:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         """Do nothing; without a patience, no worker is suspected."""
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Do nothing; values are tested elsewhere."""
 
     def of(self, worker: int) -> list[float]:
         """Return the times at which parameters arrived at a worker."""

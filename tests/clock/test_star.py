@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.clock.stage import Arrived
 from testbed.clock.star import AHEAD, Devices, StarClock
@@ -110,6 +110,7 @@ class Played:
         self.answers: list[tuple[float, int, int]] = []
         self.computations: list[tuple[float, int, int]] = []
         self.noticed: list[tuple[str, int, float, float, int]] = []
+        self.diagnoses: list[tuple[float, ...]] = []
         self.reports = self.sent_bytes = self.sent_payload = 0
         self.asked = [0] * case.workers
         self.ends = [0.0] * case.workers
@@ -198,6 +199,9 @@ class Played:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         self.noticed.append(("welcomed", worker, 0.0, time, version))
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        self.diagnoses.append((version, *values))
 
     def checkpoint(self) -> None:
         pass

@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.docs.blocks import REPOSITORY, Block, blocks
@@ -110,7 +111,7 @@ def test_every_python_block_has_its_place() -> None:
 @pytest.mark.real
 @pytest.mark.exercises("namespaces", needed=False)
 def test_the_example_algorithms_end_with_the_same_bits_everywhere(copy: Copy) -> None:
-    digests = {}
+    digests, diagnostics = {}, {}
     for how in ("simulate", "run"):
         if how == "run" and (why := why_no_namespaces()):
             pytest.skip(f"simulated only, no namespaces: {why}")
@@ -119,8 +120,17 @@ def test_the_example_algorithms_end_with_the_same_bits_everywhere(copy: Copy) ->
         summaries = json.loads(done.stdout)["runs"]
         digests[how] = {one["algorithm"]: one["parameters_sha256"] for one in summaries}
         assert all(one["updates"] == 60 for one in summaries)
+        diagnostics[how] = {
+            path.parent.name: pq.read_table(path).to_pydict()
+            for path in (copy.folder / how).glob("*/*/*/diagnostics.parquet")
+        }
     assert len(digests["simulate"]) == len(MODULES)
     assert digests["run"] == digests["simulate"]
+    assert {name: list(one) for name, one in diagnostics["simulate"].items()} == {
+        "plain-asgd": ["iteration", "largest_step"],
+        "halving-sgd-20": ["iteration", "k", "late"],
+    }
+    assert diagnostics["run"] == diagnostics["simulate"]
 
 
 @pytest.mark.parametrize("block", TESTS, ids=str)

@@ -69,6 +69,10 @@ def rows(directory: Path) -> pa.Table:
     return pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])
 
 
+def diagnostics(directory: Path) -> pa.Table:
+    return pq.read_table(directory / "diagnostics.parquet")
+
+
 def assert_same(one: pa.Table, other: pa.Table) -> None:
     """Assert that tables are equal, row by row: pytest takes minutes to compare them whole."""
     assert one.num_rows == other.num_rows
@@ -127,6 +131,10 @@ def test_kills_of_the_server_do_not_change_the_results(command: CommandLine, nam
     assert mine[parameters] == theirs[parameters] == alone[parameters]
     assert_same(rows(directory), rows(twin))
     assert_same(rows(directory), rows(other))
+    if "sync-sgd" in twin.name:
+        assert_same(diagnostics(directory), diagnostics(twin))
+        assert_same(diagnostics(directory), diagnostics(other))
+        assert diagnostics(directory)["iteration"].to_pylist() == list(range(1, 61))
     assert faults(directory) == faults(twin)
     for key in ("payload_bytes", "message_bytes"):
         assert mine["ingress"][key] == theirs["ingress"][key]

@@ -14,7 +14,7 @@ from testbed.experiment.spec import Spec
 from testbed.network.addresses import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
-from testbed.training.computation import conditions
+from testbed.training.conditions import conditions
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 
@@ -126,6 +126,15 @@ def test_the_gradient_time_is_the_mean_over_all_devices(tmp_path: Path) -> None:
     ]
     assert one.timing.gradient_time == pytest.approx(sum(means) / 20)
     assert planned(tmp_path, THREE).settings.timing.gradient_time is None
+
+
+def test_options_are_checked_against_the_conditions_that_the_halves_get(tmp_path: Path) -> None:
+    own = "algorithms=[{name: asgd, learning_rate: 0.5}]"
+    for more in ((), ("clock=virtual", "network.loss=0")):
+        one = planned(tmp_path, THREE, own, *more)
+        (options,) = one.spec.algorithms
+        assert one.spec.conditions(options) == conditions(one.settings)
+        assert conditions(one.settings).learning_rate == 0.5
 
 
 def test_cpu_and_memory_limits_are_those_of_the_class(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def test_a_metric_without_a_known_value_is_absent() -> None:
         "testbed_uplink_backlog_bytes",
         "testbed_server_queue_seconds",
         "testbed_server_apply_seconds",
+        "testbed_diagnostic",
         "testbed_memory_bytes",
         "testbed_cpu_seconds_total",
         "testbed_training_seconds",

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,26 @@ from testbed.messages.events import (
     ProcessesSampled,
     ProcessExited,
 )
-from testbed.messages.reports import EvaluationDue, TrainingBegun, UpdatesApplied
+from testbed.messages.reports import (
+    DiagnosticsReported,
+    EvaluationDue,
+    TrainingBegun,
+    UpdatesApplied,
+)
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
+from testbed.metrics.recorded import Recorded
+from testbed.metrics.replay import ReplayedRun
+from testbed.results.reading.run import Run
 from testbed.runs.watching import Progress
 from testbed.telemetry.records import UPDATE
-from tests.metrics.running import Samples, page, planned, samples
+from tests.metrics.running import Samples, page, planned, samples, simulated
 from traffic.counters import COUNTS
 
 RUN = (("algorithm", "asgd"),)
 
 
-def exported(run: LiveRun) -> Samples:
+def exported(run: LiveRun | ReplayedRun) -> Samples:
     return samples(page(Runs(sources=[run])))
 
 
@@ -55,6 +64,46 @@ def summary(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def run() -> LiveRun:
     return LiveRun(planned(4), "time-1")
+
+
+def test_the_newest_diagnostics_are_exported_by_their_names() -> None:
+    live = LiveRun(planned(4, algorithms=["sync-sgd"]), "time-1")
+    assert "testbed_diagnostic" not in exported(live)
+    told = np.array([[4, 0], [3, 2]], np.float64)
+    live.from_role(DiagnosticsReported(2, 2, told.tobytes()))
+    found = {
+        dict(labels)["diagnostic"]: value
+        for labels, value in exported(live)["testbed_diagnostic"].items()
+    }
+    assert found == {"k": 3, "late": 2}
+
+
+def test_a_replay_has_the_diagnostics_of_its_moment_and_ends_as_the_run_did(tmp_path: Path) -> None:
+    one = planned(
+        4,
+        algorithms=[{"name": "sync-sgd", "wait_for": 2}],
+        engine="simulation",
+        clock="virtual",
+        compute={"distribution": "exponential", "mean": "100ms"},
+    )
+    directory, live = simulated(one, tmp_path)
+    run = Run.load(directory)
+    late = run.diagnostics["late"]
+    assert len(late) == 100
+    assert len(set(late)) > 2
+    replay = ReplayedRun(run)
+    assert "testbed_diagnostic" not in exported(replay)
+    rows = Recorded.of(run).updates
+    for at in (len(rows) // 3, len(rows) // 2):
+        replay.advance(rows["host_time"][at])
+        (shown,) = (
+            value
+            for labels, value in exported(replay)["testbed_diagnostic"].items()
+            if ("diagnostic", "late") in labels
+        )
+        assert shown == late[rows["iteration"][: at + 1].max() - 1]
+    replay.advance(float("inf"))
+    assert exported(replay)["testbed_diagnostic"] == exported(live)["testbed_diagnostic"]
 
 
 def test_devices_go_through_their_states(run: LiveRun) -> None:

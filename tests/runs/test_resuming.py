@@ -3,6 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from testbed.checkpoints.files import CheckpointFiles
@@ -50,3 +51,20 @@ def test_damaged_marks_are_reported_and_the_lock_is_released(tmp_path: Path) -> 
     (folder / NAME).write_bytes(whole)
     with closing(prepare(run, ())), pytest.raises(SpecError, match="another process already"):
         prepare(run, ())
+
+
+def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Path) -> None:
+    directory = tmp_path / "small" / "time-1" / "sync-sgd"
+    about = {"experiment": "small", "algorithm": "sync-sgd", "seed": 1, "engine": "simulation"}
+    about |= {"clock": "virtual", "workers": 2, "versions": {}}
+    log = RunLog(directory, "", about | {"diagnostics": [{"name": "k", "meaning": "k."}]})
+    log.diagnostics(np.ones((3, 1)), 3)
+    log.close("interrupted", None, {})
+    counts = {"updates": 0, "evaluations": 0, "faults": 0}
+    with CheckpointFiles.open(directory / FOLDER, ()) as files:
+        for version in (2, 4):
+            files.write(version, {"version": version, "counts": counts})
+    with closing(prepare(Run.load(directory), ())) as found:
+        assert found.state is not None
+        assert found.state["version"] == 2
+        assert found.kept.tables["diagnostics"]["iteration"].to_pylist() == [1, 2]

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,7 @@ class Going:
     def __init__(self, settings: Settings) -> None:
         self.rows: list[UpdateRow] = []
         self.faults: list[dict[str, Any]] = []
+        self.diagnoses: list[tuple[float, ...]] = []
         learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
         self.system = StarSystem(settings, digits(), learner, initial, self)
@@ -124,6 +125,9 @@ class Going:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         self.faults.append({"welcomed": worker, "time": time})
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        self.diagnoses.append((version, *values))
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Run to the end; return the parameters' digest, the ledgers and the time."""

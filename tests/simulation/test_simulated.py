@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbed.algorithms.interface import Parcel, PeerHalf
+from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
@@ -87,6 +87,7 @@ class Simulated:
         self.checkpoints: list[Checkpoint] = []
         self.faults: list[dict[str, Any]] = []
         self.noticed: list[tuple[str, int, float, float, int]] = []
+        self.diagnoses: list[tuple[float, ...]] = []
         data = _digits(settings.seed)
         learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
@@ -117,6 +118,9 @@ class Simulated:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         self.noticed.append(("welcomed", worker, 0.0, time, version))
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        self.diagnoses.append((version, *values))
 
     def checkpoint(self) -> None:
         one = Checkpoint(self.system.version, self.system.ledger(), self._digest())

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,59 @@ def test_updates_lost_with_a_server_are_recorded_as_not_applied(log: RunLog) -> 
     curve = (log.directory / "curve.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in curve] == ["iteration", "0", "2", "4"]
     assert not list(log.directory.glob("*.partial"))
+
+
+# -- diagnostics
+
+DECLARED = {"diagnostics": [{"name": "k", "meaning": "k."}, {"name": "gap", "meaning": "G."}]}
+
+
+def diagnostics(log: RunLog) -> list[tuple[int, float, float]]:
+    table = read_columns(log.directory, "diagnostics", ("iteration", "k", "gap"))
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def values(*iterations: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array([[one, one / 2] for one in iterations], np.float64)
+
+
+@pytest.fixture
+def diagnosed(tmp_path: Path) -> RunLog:
+    log = RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"} | DECLARED)
+    log.diagnostics(values(1, 2, 3), 3)
+    return log
+
+
+def test_diagnostics_have_a_row_for_each_update_and_none_twice(diagnosed: RunLog) -> None:
+    diagnosed.diagnostics(values(2, 3), 3)
+    diagnosed.diagnostics(values(3, 4, 5), 5)
+    assert diagnostics(diagnosed) == [(i, i, i / 2) for i in range(1, 6)]
+    diagnosed.close("completed", None, {})
+    assert (diagnosed.directory / "diagnostics.parquet").exists()
+    assert diagnostics(diagnosed) == [(i, i, i / 2) for i in range(1, 6)]
+
+
+def test_diagnostics_of_lost_updates_are_removed(diagnosed: RunLog) -> None:
+    diagnosed.updates(rows(1, 3))
+    diagnosed.go_back(1, 1)
+    assert diagnostics(diagnosed) == [(1, 1, 0.5)]
+    diagnosed.diagnostics(values(20), 2)
+    assert diagnostics(diagnosed) == [(1, 1, 0.5), (2, 20, 10)]
+
+
+def test_a_resumed_run_goes_on_from_the_diagnostics_that_are_kept(diagnosed: RunLog) -> None:
+    table = read_columns(diagnosed.directory, "diagnostics", ("iteration", "k", "gap"))
+    before = kept(diagnosed, 0, 0)
+    before = replace(before, tables={**before.tables, "diagnostics": table.slice(0, 2)})
+    again = RunLog(diagnosed.directory, "", {"experiment": "x"} | DECLARED, kept=before)
+    again.diagnostics(values(3, 4), 4)
+    assert [row[0] for row in diagnostics(again)] == [1, 2, 3, 4]
+
+
+def test_a_missing_update_is_an_error(diagnosed: RunLog) -> None:
+    with pytest.raises(ValueError, match="length"):
+        diagnosed.diagnostics(values(5), 5)
+
+
+def test_without_a_declaration_there_is_no_file(log: RunLog) -> None:
+    assert list(log.directory.glob("diagnostics*")) == []

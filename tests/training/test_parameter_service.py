@@ -1,6 +1,7 @@
 """The decisions of a parameter server, with the algorithms' own halves and an observer of lists."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,14 @@ import pytest
 
 from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.interface import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
-from testbed.updates import DenseUpdate, Layout, SparseUpdate
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import DENSE, Codec
 from tests.settings import with_changes
 
@@ -29,6 +30,7 @@ class Notes:
     def __init__(self) -> None:
         self.rows: list[UpdateRow] = []
         self.noticed: list[tuple[str, int, float, float, int]] = []
+        self.diagnoses: list[tuple[float, ...]] = []
         self.versions: list[int] = []
         self.checkpoints: list[int] = []
         self.half: ServerHalf
@@ -42,6 +44,9 @@ class Notes:
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
         self.noticed.append(("welcomed", worker, 0.0, time, version))
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        self.diagnoses.append((version, *values))
 
     def checkpoint(self) -> None:
         self.checkpoints.append(self.half.version)
@@ -89,10 +94,10 @@ def always(worker: int) -> bool:
     return True
 
 
-def due(one: ParameterService) -> list[int]:
+def due(one: ParameterService, time: float = 0.0) -> list[int]:
     """Answer the workers that are due, as a server would, and return them."""
     workers = []
-    for worker in one.due(always):
+    for worker in one.due(always, time):
         one.answer(worker)
         workers.append(worker)
     return workers
@@ -125,13 +130,50 @@ def test_no_worker_is_due_before_training_begins() -> None:
     assert due(one) == [0]
 
 
+def test_the_half_is_told_when_parameters_are_pulled_and_pushed() -> None:
+    class Timed(StalenessDivided):
+        def pull(self, worker: int, *, time: float = math.nan) -> int | None:
+            told.append(time)
+            return super().pull(worker, time=time)
+
+        def push(self, worker: int, update: Update, base_version: int, **of: Any) -> int | None:
+            told.append(of["time"])
+            return super().push(worker, update, base_version, **of)
+
+    told: list[float] = []
+    one, _ = started(Timed(np.zeros(SIZE, np.float32), 0.5))
+    push(one, 1, 0, 2.5)
+    assert send(one, 3.5) == [1]
+    assert told == [0.0, 0.0, 2.5, 3.5]
+
+
+def test_every_update_is_diagnosed_also_one_that_no_push_completes() -> None:
+    one, notes = three(synchronous(3), algorithm={"name": "sync-sgd"})
+    push(one, 0, 0, 1.0)
+    push(one, 2, 0, 2.0)
+    assert notes.diagnoses == []
+    one.suspect(1, 10.0)
+    send(one, 10.0)
+    for worker in (0, 2):
+        push(one, worker, 1, 11.0)
+    assert notes.diagnoses == [(1, 2, 0), (2, 2, 0)]
+
+
+def test_what_the_algorithm_does_not_declare_is_not_reported() -> None:
+    one, notes = three(synchronous(3))
+    for worker in range(3):
+        push(one, worker, 0, 1.0)
+    assert one.half.version == 1
+    assert notes.diagnoses == []
+
+
 def test_a_worker_without_room_waits_and_keeps_asking() -> None:
     one, _ = service()
     for worker in (0, 1):
         one.join(worker)
         one.asked(worker)
     one.begin()
-    assert list(one.due(lambda worker: worker == 1)) == [1]
+    assert list(one.due(lambda worker: worker == 1, 0.0)) == [1]
     assert one.is_asking(0)
     assert due(one) == [0]
 
@@ -199,7 +241,7 @@ def test_changed_pulls_bring_what_changed_since_the_worker_s_last_pull() -> None
     codec = Codec(EncodingChoice(), LAYOUT.sizes)
     one.pushed(0, sparse(0, 3, 50), 0.0, 0.0)
     one.asked(0)
-    assert list(one.due(always)) == [0]
+    assert list(one.due(always, 0.0)) == [0]
     answer = one.answer(0)
     update = codec.decode(answer.encoding, memoryview(b"".join(answer.body)))
     assert isinstance(update, SparseUpdate)
@@ -210,7 +252,7 @@ def test_changed_pulls_bring_what_changed_since_the_worker_s_last_pull() -> None
     one.pushed(1, sparse(0, 4), 0.0, 0.0)
     for worker, changed in ((0, [4]), (1, [3, 4, 50])):
         one.asked(worker)
-        assert list(one.due(always)) == [worker]
+        assert list(one.due(always, 0.0)) == [worker]
         answer = one.answer(worker)
         update = codec.decode(answer.encoding, memoryview(b"".join(answer.body)))
         assert isinstance(update, SparseUpdate)
@@ -223,7 +265,7 @@ def test_the_first_pull_and_every_full_pull_bring_everything() -> None:
         one.join(0)
         one.asked(0)
         one.begin()
-        assert list(one.due(always)) == [0]
+        assert list(one.due(always, 0.0)) == [0]
         answer = one.answer(0)
         assert answer.encoding == DENSE
         assert b"".join(answer.body) == bytes(4 * SIZE)
@@ -311,7 +353,7 @@ def three(half: ServerHalf, **changes: Any) -> tuple[ParameterService, Notes]:
 
 
 def send(one: ParameterService, time: float) -> list[int]:
-    workers = due(one)
+    workers = due(one, time)
     for worker in workers:
         one.sent(worker, time)
     return workers
@@ -336,7 +378,7 @@ def test_the_update_that_waited_for_a_suspected_worker_is_made(protocol: Protoco
     one.suspect(1, 10.5)
     assert notes.noticed == [("suspected", 1, 10.5, 10.5, 0)]
     assert one.is_suspected(1)
-    assert (half.version, half.needed) == (1, 2)
+    assert (half.version, half.needed, half.wait_for) == (1, 1, 3)
     assert (half.parameters == -0.5).all()
     assert send(one, 10.5) == [0, 2]
     assert one.overdue(19.0) == []
@@ -360,7 +402,6 @@ def test_what_a_suspected_worker_pushes_is_dropped_and_it_is_welcomed(protocol: 
     # It is sent the newest version and waited for again: longer than before, until it is in time.
     assert not one.is_suspected(1)
     assert send(one, 12.0) == [1]
-    assert half.needed == 3
     assert one.deadline(1) == 12 + 2 * 10
     push(one, 1, 1, 31.0)
     for worker in (0, 2):
@@ -455,7 +496,7 @@ def test_the_gradient_of_a_worker_that_left_still_counts() -> None:
     one, _ = three(half)
     push(one, 0, 0, 1.0)
     one.leave(0)
-    assert (half.version, half.needed) == (0, 2)
+    assert half.version == 0
     # Its next incarnation may not answer the same version again.
     one.join(0, 2.0)
     assert send(one, 2.0) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.algorithms.interface import Protocol
+from testbed.algorithms.server_half import Protocol
 from testbed.training.worker_protocols import WORKER_PROTOCOLS, Finish, WorkerProtocol
 
 Event: TypeAlias = Literal["arrives", "skips", "ends"]

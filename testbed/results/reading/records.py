@@ -130,6 +130,13 @@ class Links(_Record):
     directions: tuple[Direction, ...] = ()
 
 
+class Diagnostic(_Record):
+    """A number that the run's algorithm reported with each update, and what it means."""
+
+    name: str
+    meaning: str
+
+
 class Manifest(_Record):
     """``manifest.json``: what was run, where and by which versions.
 
@@ -150,6 +157,7 @@ class Manifest(_Record):
     workers: int
     classes: tuple[DeviceClass, ...] = ()
     links: Links | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
     pid: int
     pid_started: float
     versions: dict[str, str] = {}

@@ -19,7 +19,12 @@ from pydantic import ValidationError
 
 from testbed.quantities import as_duration
 from testbed.results.reading.faults import Strike, read_faults, struck
-from testbed.results.reading.journals import NoRunError, read_evaluations, read_updates
+from testbed.results.reading.journals import (
+    NoRunError,
+    read_columns,
+    read_evaluations,
+    read_updates,
+)
 from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Summary
 
 KILLED = "the orchestrator was killed"
@@ -159,6 +164,13 @@ class Run:
         Raises NoRunError if their journal has another format.
         """
         return read_updates(self.directory)
+
+    @cached_property
+    def diagnostics(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The algorithm's own numbers by their names, each with a value for each update so far."""
+        names = [one.name for one in self.manifest.diagnostics]
+        table = read_columns(self.directory, "diagnostics", names)
+        return {name: table.column(name).to_numpy() for name in table.column_names}
 
     @cached_property
     def payload_of_no_update(self) -> int:

@@ -33,6 +33,8 @@ from testbed.results.reading.staleness import histograms
 from testbed.results.tables import faults as fault_table
 from testbed.results.tables.classes import HEADINGS, class_rows
 from testbed.results.tables.comparison import compare
+from testbed.results.tables.diagnostics import HEADINGS as DIAGNOSTIC_HEADINGS
+from testbed.results.tables.diagnostics import diagnostic_rows
 from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
 from testbed.results.tables.links import in_a_sentence, link_rows
 from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
@@ -109,6 +111,12 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
             (name, [row.cells for row in rows])
             for name, run in zip(names, runs, strict=True)
             if (rows := class_rows(run))
+        ],
+        diagnostic_headings=DIAGNOSTIC_HEADINGS,
+        diagnostics=[
+            (name, [row.cells for row in own])
+            for name, run in zip(names, runs, strict=True)
+            if (own := diagnostic_rows(run))
         ],
         link_headings=LINK_HEADINGS,
         links=[

@@ -2,7 +2,7 @@
 
 from time import monotonic_ns
 
-from testbed.algorithms.interface import ServerHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.telemetry.board import ServerLine
 from testbed.training.parameter_service import ParameterService, Pushed, ServerObserver
 from testbed.training.settings import Settings

@@ -22,7 +22,7 @@ import math
 import selectors
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from functools import partial
 from typing import Any
@@ -293,7 +293,9 @@ class Server:
         return Pushed(frame.number, update, len(frame.body), frame.loss)
 
     def _send_due(self) -> None:
-        for number in self._service.due(self._has_room):
+        if self._started is None:
+            return
+        for number in self._service.due(self._has_room, self._now()):
             connection = self._workers[number]
             try:
                 self._answer(connection, number)
@@ -387,6 +389,10 @@ class Server:
         """Record a push that was taken in and led to ``version``."""
         self._report.row(row, version)
         self._tell_reached()
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record the algorithm's diagnostics at an update."""
+        self._report.diagnosed(values, version)
 
     def _tell_reached(self) -> None:
         """Report the versions reached at which faults are due."""

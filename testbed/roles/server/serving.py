@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from testbed.algorithms.interface import ServerHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.roles.server.restoration import Restart

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbed.algorithms.interface import WorkerHalf
+from testbed.algorithms.worker_half import WorkerHalf
 from testbed.channel import Channel
 from testbed.learning.data.datasets import Dataset, load
 from testbed.learning.learner import Learner

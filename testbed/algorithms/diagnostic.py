@@ -1,0 +1,20 @@
+"""Numbers of its own that an algorithm reports with each update, e.g. its k or its mean gap.
+
+An algorithm declares them, and its server's half returns their values after each update. The run
+directory has them in ``diagnostics.parquet``, and their meaning in the manifest.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """The declaration of one such number.
+
+    Attributes:
+        name: what it is called in the run directory, tables and metrics, e.g. ``gap``.
+        meaning: what it is, in one sentence that names the unit.
+    """
+
+    name: str
+    meaning: str

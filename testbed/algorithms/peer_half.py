@@ -1,0 +1,63 @@
+"""A peer's half of an algorithm without a parameter server, and what peers send each other."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testbed.updates import FloatVector, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An update for some peers, each of which is sent a copy.
+
+    Attributes:
+        update: the update to send.
+        peers: their numbers, in the order in which the copies are sent.
+        exact: True if no value may be rounded, whatever the run's encoding: it holds parameters.
+    """
+
+    update: Update
+    peers: Sequence[int]
+    exact: bool = False
+
+
+class PeerHalf(ABC):
+    """One peer's model, and the rule by which it exchanges updates with the others.
+
+    Attributes:
+        parameters: float32, shape (|Θ|,), contiguous; changed in place, by these methods only.
+        version: the number of updates, its own and others', that it has applied.
+        paced: True if ``ready`` may ever be false.
+        answers: True if ``receive`` may ever return something to send.
+    """
+
+    paced: bool = False
+    answers: bool = False
+
+    def __init__(self, parameters: FloatVector) -> None:
+        self.parameters = parameters
+        self.version = 0
+
+    @abstractmethod
+    def step(self, gradient: FloatVector) -> Sequence[Parcel]:
+        """Apply the peer's own gradient, float32 of shape (|Θ|,); return the parcels to send.
+
+        Parcels may share memory with ``gradient``; they are sent before the next gradient.
+        """
+
+    @abstractmethod
+    def receive(self, sender: int, update: Update) -> Sequence[Parcel]:
+        """Take an update that arrived from another peer; updates of one sender arrive in order.
+
+        Returns:
+            The parcels to send in answer; none unless the class sets ``answers``.
+        """
+
+    def forget(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
+        """Drop all that is kept for a peer that is lost: it sends and receives nothing any more."""
+
+    @property
+    def ready(self) -> bool:
+        """True if the peer may compute its next gradient now; asked again after every ``receive``."""
+        return True
