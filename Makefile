@@ -37,17 +37,18 @@ SCALE ?=
 ENGINE ?= docker
 SEEDS ?=
 ONLY ?=
-OUT ?= runs/$(PAPER)
+OUT ?=
 ADACOMP := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 
 .PHONY: reproduce reproduce-pages
 reproduce: install ## reproduce a paper, or a part of it: PAPER=adacomp PART=fig3 SCALE=quick ENGINE=simulation
-	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) --out $(OUT) \
-		$(if $(SCALE),--scale $(SCALE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
+	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) $(if $(SCALE),--scale $(SCALE)) \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
 
 reproduce-pages: install ## write the pages of the runs in OUT into docs/reproduction: PAPER=adacomp SCALE=quick
-	$(REPRODUCE) pages --paper $(PAPER) $(if $(SCALE),--scale $(SCALE)) --out $(OUT) --commit-pages
+	$(REPRODUCE) pages --paper $(PAPER) $(if $(SCALE),--scale $(SCALE)) $(if $(OUT),--out $(OUT)) \
+		--commit-pages
 
 .PHONY: adacomp adacomp-pages $(ADACOMP:%=adacomp-%)
 adacomp: reproduce ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation SEEDS=1,2
