@@ -53,11 +53,11 @@ reproduce-pages: install ## write the pages of the runs in OUT into docs/reprodu
 .PHONY: adacomp adacomp-pages $(ADACOMP:%=adacomp-%)
 adacomp: reproduce ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation SEEDS=1,2
 adacomp-pages: reproduce-pages ## write its pages into docs/reproduction: SCALE=quick
-adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
+adacomp-fig1: ## Fig. 1 of the paper: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
-adacomp-fig3-even: ## beside it: waiting times of which hardly any is short
-adacomp-fig3-rate: ## beside it: these waiting times, and a smaller learning rate
-adacomp-fig3-per-tensor: ## beside it: Comp-ASGD that selects per tensor
+adacomp-fig3-even: ## a variant of Fig. 3: waiting times of which hardly any is short
+adacomp-fig3-rate: ## a variant of Fig. 3: these waiting times, and a smaller learning rate
+adacomp-fig3-per-tensor: ## a variant of Fig. 3: Comp-ASGD that selects per tensor
 adacomp-fig4: ## Fig. 4: one class of workers and three
 adacomp-table2: ## Table II: workers that crash
 $(ADACOMP:%=adacomp-%): adacomp-%: install
