@@ -37,22 +37,23 @@ SCALE ?=
 ENGINE ?= docker
 SEEDS ?=
 ONLY ?=
-OUT ?= runs/$(PAPER)
+OUT ?=
 ADACOMP := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 
 .PHONY: reproduce reproduce-pages
 reproduce: install ## reproduce a paper, or a part of it: PAPER=adacomp PART=fig3 SCALE=quick ENGINE=simulation
-	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) --out $(OUT) \
-		$(if $(SCALE),--scale $(SCALE)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY))
+	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) $(if $(SCALE),--scale $(SCALE)) \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
 
 reproduce-pages: install ## write the pages of the runs in OUT into docs/reproduction: PAPER=adacomp SCALE=quick
-	$(REPRODUCE) pages --paper $(PAPER) $(if $(SCALE),--scale $(SCALE)) --out $(OUT) --commit-pages
+	$(REPRODUCE) pages --paper $(PAPER) $(if $(SCALE),--scale $(SCALE)) $(if $(OUT),--out $(OUT)) \
+		--commit-pages
 
 .PHONY: adacomp adacomp-pages $(ADACOMP:%=adacomp-%)
 adacomp: reproduce ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation SEEDS=1,2
 adacomp-pages: reproduce-pages ## write its pages into docs/reproduction: SCALE=quick
-adacomp-fig1: ## Fig. 1 of it: ASGD's accuracy against ingress
+adacomp-fig1: ## Fig. 1 of the paper: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
 adacomp-fig3-even: ## a variant of Fig. 3: waiting times of which hardly any is short
 adacomp-fig3-rate: ## a variant of Fig. 3: these waiting times, and a smaller learning rate

@@ -6,7 +6,8 @@ its ``builder`` turns it into Grafana's. Widths are in twenty-fourths of the pag
 30 pixels.
 """
 
-from collections.abc import Mapping, Sequence
+import string
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
@@ -30,7 +31,8 @@ from dashboards import colours
 from dashboards.selection import DATASOURCE, buckets, now, over_time
 
 Threshold = tuple[float, str]
-REFS = "ABCDEFGH"
+MakeQuery = Callable[[str, str, str], prometheus.Dataquery]
+REFS = string.ascii_uppercase
 """Names of a panel's queries, in their order."""
 
 
@@ -101,16 +103,14 @@ class Chart:
     width: int = 12
     thresholds: tuple[Threshold, ...] = ()
 
-    def _described(
-        self, builder: B, height: int, queries: Sequence[prometheus.Dataquery] | None = None
-    ) -> B:
-        """Describe a builder; without ``queries``, it shows its own at the end of the time range."""
+    def _described(self, builder: B, height: int, query: MakeQuery = now) -> B:
+        """Describe a builder; ``query`` makes its queries of expression, legend and reference."""
         return described(
             builder,
             title=self.title,
             description=self.description,
             unit=self.unit,
-            queries=[now(*one) for one in self._by_ref()] if queries is None else queries,
+            queries=[query(*one) for one in self._by_ref()],
             size=(self.width, height),
             thresholds=self.thresholds,
         )
@@ -144,9 +144,8 @@ class Lines(Chart):
             if self.thresholds
             else shapes.GraphThresholdsStyleMode.OFF
         )
-        queries = [over_time(*one) for one in self._by_ref()]
         panel = (
-            self._described(timeseries.Panel(), height, queries)
+            self._described(timeseries.Panel(), height, over_time)
             .min(0)
             .color_scheme(by_name())
             .line_width(1 if self.stacked else 2)
@@ -226,9 +225,8 @@ class Phases(Chart):
             str(number): model.ValueMappingResult(text=name, color=colour, index=number)
             for number, (name, colour) in enumerate(colours.PHASES.items(), 1)
         }
-        queries = [over_time(*one) for one in self._by_ref()]
         return (
-            self._described(statetimeline.Panel(), height, queries)
+            self._described(statetimeline.Panel(), height, over_time)
             .color_scheme(by_threshold())
             .mappings([model.ValueMap(options=names)])
             .fill_opacity(80)
@@ -244,9 +242,8 @@ class Density(Chart):
 
     def builder(self, height: int) -> heatmap.Panel:
         """Make Grafana's panel."""
-        queries = [buckets(expression) for expression in self.queries.values()]
         return (
-            self._described(heatmap.Panel(), height, queries)
+            self._described(heatmap.Panel(), height, buckets)
             .calculate(False)
             # "Many" is dark on a light page and light on a dark one: Grafana reverses schemes itself.
             .color(

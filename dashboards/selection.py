@@ -33,17 +33,17 @@ def last(metric: str, *matchers: str) -> str:
     return f"max by (run, algorithm) (last_over_time({of(metric, *matchers)}[$__range]))"
 
 
-def over_time(expression: str, legend: str, ref_id: str = "A") -> prometheus.Dataquery:
+def over_time(expression: str, legend: str, ref_id: str) -> prometheus.Dataquery:
     """Make a query for every step of the time range."""
     return _query(expression, ref_id).range().legend_format(legend)
 
 
-def now(expression: str, legend: str, ref_id: str = "A") -> prometheus.Dataquery:
+def now(expression: str, legend: str, ref_id: str) -> prometheus.Dataquery:
     """Make a query for the end of the time range."""
     return _query(expression, ref_id).instant().legend_format(legend)
 
 
-def row(expression: str, ref_id: str) -> prometheus.Dataquery:
+def row(expression: str, _: str, ref_id: str) -> prometheus.Dataquery:
     """Make a query for columns of a table: its labels and its value, ``Value #ref_id``."""
     return _query(expression, ref_id).instant().format(PromQueryFormat.TABLE)
 
@@ -53,10 +53,9 @@ def points(expression: str, ref_id: str) -> prometheus.Dataquery:
     return _query(expression, ref_id).range().format(PromQueryFormat.TABLE)
 
 
-def buckets(expression: str) -> prometheus.Dataquery:
+def buckets(expression: str, legend: str, ref_id: str) -> prometheus.Dataquery:
     """Make a query for the buckets of a histogram over time."""
-    query = _query(expression, "A").range().legend_format("{{le}}")
-    return query.format(PromQueryFormat.HEATMAP)
+    return over_time(expression, legend, ref_id).format(PromQueryFormat.HEATMAP)
 
 
 def _query(expression: str, ref_id: str) -> prometheus.Dataquery:

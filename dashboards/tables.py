@@ -34,9 +34,7 @@ class Table(Chart):
             "renameByName": headings,
         }
         panel = (
-            self._described(
-                table.Panel(), height, [row(expression, ref) for expression, _, ref in queries]
-            )
+            self._described(table.Panel(), height, row)
             .color_scheme(by_threshold())
             .transformations(
                 [

@@ -30,10 +30,10 @@ from testbed.runs.watching import Progress
 
 PERIOD = 0.5
 """Seconds between two messages of progress."""
-_TOLD = tuple(one.name for one in fields(Progress) if not one.name.startswith("_"))
+_SENT = tuple(one.name for one in fields(Progress) if not one.name.startswith("_"))
 
 
-class Teller:
+class Reporter:
     """A watcher that writes the progress and the events of a run as messages."""
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class Teller:
         now = time.monotonic()
         if progress.phase != self._phase or now - self._last >= PERIOD:
             self._last, self._phase = now, progress.phase
-            tell({"progress": {name: getattr(progress, name) for name in _TOLD}})
+            send({"progress": {name: getattr(progress, name) for name in _SENT}})
 
     def event(self, level: str, text: str) -> None:
         """Write an event."""
-        tell({"event": {"level": level, "text": text}})
+        send({"event": {"level": level, "text": text}})
 
 
-def tell(message: dict[str, Any]) -> None:
+def send(message: dict[str, Any]) -> None:
     """Write a message as a line; end the run if no process reads it."""
     try:
         sys.stdout.write(json.dumps(message) + "\n")
@@ -72,11 +72,11 @@ def main(*arguments: str) -> None:
             file, out = map(Path, arguments)
             execution = begin(file, out, began)
     except TestbedError as error:
-        tell({"ended": "failed", "reason": str(error)})
+        send({"ended": "failed", "reason": str(error)})
         return
     (summary,) = execution.summaries
     directory = execution.directory / summary["algorithm"]
-    tell({"ended": summary["ended"], "reason": summary["reason"], "directory": str(directory)})
+    send({"ended": summary["ended"], "reason": summary["reason"], "directory": str(directory)})
 
 
 def begin(file: Path, out: Path, began: float) -> Execution:
@@ -87,7 +87,7 @@ def begin(file: Path, out: Path, began: float) -> Execution:
     """
     spec = load(file)
     requirements.check(plan.plan(spec), out)
-    return execution.execute(spec, out, lambda *_: Teller(), began, report=False)
+    return execution.execute(spec, out, lambda *_: Reporter(), began, report=False)
 
 
 def go_on(directory: Path, began: float) -> Execution:
@@ -100,7 +100,7 @@ def go_on(directory: Path, began: float) -> Execution:
 
     jobs = resuming.left([Run.load(directory)], whole=False)
     requirements.check([job.plan for job in jobs], directory)
-    return execution.resume(directory.parent, jobs, lambda *_: Teller(), began, report=False)
+    return execution.resume(directory.parent, jobs, lambda *_: Reporter(), began, report=False)
 
 
 if __name__ == "__main__":

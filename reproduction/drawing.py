@@ -43,7 +43,6 @@ class Cost:
 UPDATES = Cost("iteration", "iteration (updates applied)")
 SECONDS = Cost("time", "time (s)")
 WIRE = Cost("wire_bytes", "PS ingress on the wire (GB)", 1e9)
-PAYLOAD = Cost("payload_bytes", "payload (GB)", 1e9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ def _count(number: int) -> str:
 def _announcement(seconds: Sequence[float | None], at_once: int, order: Order) -> str:
     count = _count(len(seconds))
     how = f"{order.engine}, {at_once} at a time"
-    told = [one for one in seconds if one is not None]
-    if len(told) < len(seconds):
+    known = [one for one in seconds if one is not None]
+    if len(known) < len(seconds):
         return f"{count} ({how}) as short as measuring how long they take would be"
-    return f"about {as_duration(estimate.altogether(told, at_once))} for {count} ({how})"
+    return f"about {as_duration(estimate.altogether(known, at_once))} for {count} ({how})"

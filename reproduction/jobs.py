@@ -41,7 +41,7 @@ class Job:
     result: dict[str, Any] | None = None
     _process: "subprocess.Popen[bytes] | None" = None
     _rest: bytes = field(default=b"", repr=False)
-    _told: dict[str, Any] | None = None
+    _last_message: dict[str, Any] | None = None
 
     @property
     def running(self) -> bool:
@@ -131,14 +131,17 @@ def _listen(job: Job, selector: selectors.BaseSelector, display: Display) -> Non
         elif "event" in message:
             display.event(job, **message["event"])
         else:
-            job._told = message
+            job._last_message = message
     if data:
         return
     selector.unregister(process.stdout)
     process.stdout.close()
     status = process.wait()
     ended = "interrupted" if status == -signal.SIGTERM else "failed"
-    job.result = job._told or {"ended": ended, "reason": f"its process ended with status {status}"}
+    job.result = job._last_message or {
+        "ended": ended,
+        "reason": f"its process ended with status {status}",
+    }
     display.ended(job)
 
 

@@ -34,7 +34,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A figure or a table of a paper, or an experiment beside it; it has a page of its own.
+    """A figure or a table of a paper, or a variant of one; it has a page of its own.
 
     Attributes:
         name: ``fig1`` and so on, in the make target, on the command line and of the page.

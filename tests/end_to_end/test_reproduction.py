@@ -126,5 +126,5 @@ def test_make_has_a_target_for_every_part(what: str) -> None:
         text=True,
         check=True,
     ).stdout
-    assert f"-m reproduction {what} --paper adacomp --engine simulation" in told
-    assert "--scale quick --seeds 1,2" in told
+    assert f"-m reproduction {what} --paper adacomp --engine simulation --scale quick" in told
+    assert "--seeds 1,2" in told

@@ -1,4 +1,4 @@
-"""An invented paper: one algorithm with two and with four workers, against time and as a sweep.
+"""An invented paper: a sweep over the number of workers, and peers beside it.
 
 ``test_second_paper`` carries it out to show that a paper needs no change of the engine.
 """
@@ -14,7 +14,8 @@ from reproduction.tables import Grid, LineTable, last, reached, spent
 
 HERE = Path(__file__).parent
 TARGET = Target(2.0, "loss")
-SERIES = tuple(
+PEERS = Series("all-to-all", "All-to-All, n = 2", HERE / "invented.yaml", "all-to-all")
+SWEEP = tuple(
     Series(
         f"asgd-{workers}",
         f"ASGD, n = {workers}",
@@ -29,7 +30,7 @@ PART = Part(
     "fig1",
     "Fig. 1: more workers take less time",
     "Loss against time, and accuracy against the number of workers.",
-    SERIES,
+    (*SWEEP, PEERS),
     (
         Section(
             "Results",

@@ -10,7 +10,6 @@ from reproduction.driver import Order
 from reproduction.measures import Attempts, Line, Spread, lines_of, moving_average
 from reproduction.pages import write_pages
 from reproduction.papers.adacomp import PAPER
-from reproduction.papers.adacomp.baseline import PICKLED, pickled_ingress
 from reproduction.papers.adacomp.parts import FIG3, FIG4, GOAL, PARTS, PER_TENSOR, WINDOW
 from reproduction.papers.adacomp.scales import FULL, TINY
 from reproduction.records import Records
@@ -55,11 +54,6 @@ def to_goal(lines: dict[str, Line]) -> str:
 def test_a_moving_average_is_of_five_evaluations() -> None:
     assert moving_average(np.arange(7.0), WINDOW).tolist() == pytest.approx([2, 3, 4])
     assert len(moving_average(np.arange(4.0), WINDOW)) == 0
-
-
-def test_the_papers_baseline_is_its_460_gigabytes() -> None:
-    assert PICKLED == 1_905_901
-    assert pickled_ingress(250_000) / 2**30 == pytest.approx(459.7, abs=0.05)
 
 
 def test_final_accuracy_is_the_mean_of_the_greatest(runs: dict[str, Line]) -> None:

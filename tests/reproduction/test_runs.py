@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from reproduction.papers.adacomp import PAPER
-from reproduction.papers.adacomp.parts import EVEN, FIG1, FIG3, FIG4, PARTS, TABLE2
+from reproduction.papers.adacomp.parts import FIG1, FIG3, FIG4
 from reproduction.papers.adacomp.scales import FULL, QUICK, TINY
 from reproduction.runs import Folder, identity, wanted
 from reproduction.series import Scale, load_run
@@ -14,7 +12,6 @@ from testbed.experiment.spec import Spec
 from tests.reproduction.conftest import WriteRun
 
 ADACOMP = FIG3.series[-1]
-UPDATES = {"full": 250_000, "quick": 20_000, "tiny": 100}
 
 
 def test_a_run_that_two_figures_need_is_one() -> None:
@@ -22,32 +19,6 @@ def test_a_run_that_two_figures_need_is_one() -> None:
     assert len(wanted(PAPER.series, FULL, (1,))) == 31
     assert len(wanted(PAPER.series, FULL, (1, 2, 3))) == 93
     assert len(wanted(FIG1.series, FULL, (1,))) == 1
-
-
-@pytest.mark.parametrize("scale", PAPER.scales, ids=lambda scale: scale.name)
-def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
-    for part in PARTS:
-        for series in part.series:
-            spec = load_run(series, scale, 2)
-            assert spec.seed == 2
-            assert spec.clock == "virtual"
-            smaller = series.experiment.stem in ("fig3-rate", "fig3-per-tensor-rate")
-            rate = 0.03 if smaller else 0.1
-            assert (spec.training.batch_size, spec.training.learning_rate) == (10, rate)
-            law = "gamma" if smaller or part is EVEN else "uniform"
-            waiting = spec.waiting.model_dump()
-            assert (waiting["distribution"], waiting["mean"]) == (law, 1.0)
-            assert spec.evaluation.images is None
-            assert spec.model.name == ("mlp" if part is TABLE2 else "cnn")
-            assert spec.dataset.scaling == ("unit" if part is TABLE2 else "standardised")
-            assert spec.training.updates == UPDATES[scale.name]
-
-
-def test_half_of_the_workers_crash_at_every_scale() -> None:
-    for scale, probability in ((FULL, 0.0004), (QUICK, 0.005), (TINY, 0.05)):
-        spec = load_run(TABLE2.series[1], scale, 1)
-        assert "crashes" in spec.name
-        assert getattr(spec.faults[0].when, "probability", None) == pytest.approx(probability)
 
 
 def test_a_setting_without_effect_on_the_result_makes_no_other_run() -> None:

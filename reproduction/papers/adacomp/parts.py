@@ -158,20 +158,20 @@ FIG3 = _like_fig3(
 )
 EVEN = _like_fig3(
     "fig3-even",
-    "Beside Fig. 3: waiting times of which hardly any is short",
-    "The same as Fig. 3. Of the waiting times the paper gives neither law nor mean.",
+    "Variant of Fig. 3: hardly any short waiting time",
+    "The same as Fig. 3. The paper gives neither law nor mean of the waiting times.",
     lines.lines_of_fig3("fig3-even"),
 )
 RATE = _like_fig3(
     "fig3-rate",
-    "Beside Fig. 3: a smaller learning rate",
-    "The same as Fig. 3. Of the learning rate α the paper gives no value.",
+    "Variant of Fig. 3: a smaller learning rate",
+    "The same as Fig. 3. The paper gives no value of the learning rate α.",
     lines.lines_of_fig3("fig3-rate"),
 )
 PER_TENSOR = _like_fig3(
     "fig3-per-tensor",
-    "Beside Fig. 3: Comp-ASGD that selects per tensor",
-    "The lines of Comp-ASGD in Fig. 3. That these were made so the paper does not say.",
+    "Variant of Fig. 3: Comp-ASGD that selects per tensor",
+    "The lines of Comp-ASGD in Fig. 3. The paper does not say that it selects per tensor.",
     lines.PER_TENSOR,
     tuple(FallsShort(one.name, GOAL) for one in lines.PER_TENSOR),
 )
