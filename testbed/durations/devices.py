@@ -113,7 +113,7 @@ class Durations:
 
     @classmethod
     def of(cls, section: Mapping[str, Any], seed: int, purpose: str, devices: int) -> "Durations":
-        """Make the durations from a section, as ``DurationSpec.plain`` gives it.
+        """Make the durations from a section, as ``DurationSpec.model_dump`` returns it.
 
         Raises:
             SpecError: the section's trace cannot be used.

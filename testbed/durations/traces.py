@@ -2,17 +2,17 @@
 
 A trace is read whole, once per run and before the workers are forked, so that all of them share its
 arrays. (pyarrow starts one thread, its allocator's, which does no harm at a fork: 400 children of a
-process that had read Parquet were seen to work.) An error in a file is reported with its row; nothing
+process that had read Parquet worked.) An error in a file is reported with its row; nothing
 is skipped or repaired.
 """
 
 import csv
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -147,23 +147,16 @@ def _read_csv(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
             reader = csv.reader(file, skipinitialspace=True)
             heading = [column.strip() for column in next(reader, [])]
             at = _columns(path, heading)
-            for where, row in _lines(reader):
+            for row in filter(None, reader):  # an empty line is no row
+                where = f"the trace {path}, line {reader.line_num}"
                 if len(row) != len(heading):
-                    raise SpecError(
-                        f"the trace {path}, {where}, has {len(row)} columns and not {len(heading)}"
-                    )
-                seconds.append(_duration(row[at[0]], path, where))
+                    raise SpecError(f"{where}, has {len(row)} columns and not {len(heading)}")
+                seconds.append(parse_seconds(row[at[0]], where))
                 if len(at) == 2:
-                    names.append(_name(row[at[1]].strip(), path, where))
+                    names.append(_name(row[at[1]].strip(), where))
     except (UnicodeDecodeError, csv.Error) as error:
         raise SpecError(f"the trace {path} is neither CSV in UTF-8 nor Parquet: {error}") from None
     return np.array(seconds, np.float64), names if len(at) == 2 else None
-
-
-def _lines(reader: Any) -> Iterator[tuple[str, list[str]]]:
-    for row in reader:
-        if row:  # an empty line is no row
-            yield f"line {reader.line_num}", row
 
 
 def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
@@ -179,13 +172,14 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None
         table = file.read(columns=wanted, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         first = str(error).partition("\n")[0]
-        raise SpecError(f"the trace {path} is no whole Parquet file: {first}") from None
-    column = table.column(SECONDS).to_pylist()
-    seconds = [_duration(value, path, f"row {i}") for i, value in enumerate(column, 1)]
+        raise SpecError(f"the trace {path} is not a complete Parquet file: {first}") from None
+    row = f"the trace {path}, row"
+    column = enumerate(table.column(SECONDS).to_pylist(), 1)
+    seconds = [parse_seconds(value, f"{row} {i}") for i, value in column]
     if len(at) == 1:
         return np.array(seconds, np.float64), None
     devices = enumerate(table.column(DEVICE).to_pylist(), 1)
-    return np.array(seconds, np.float64), [_name(name, path, f"row {i}") for i, name in devices]
+    return np.array(seconds, np.float64), [_name(name, f"{row} {i}") for i, name in devices]
 
 
 def _columns(path: Path, heading: Sequence[str]) -> list[int]:
@@ -194,14 +188,17 @@ def _columns(path: Path, heading: Sequence[str]) -> list[int]:
         if heading.count(name) > 1:
             raise SpecError(f"the trace {path} has more than one column '{name}'")
     if SECONDS not in heading:
-        has = (
-            f"its columns are {', '.join(heading)[:100]}" if heading else "it has no column at all"
-        )
+        has = f"its columns are {', '.join(heading)[:100]}" if heading else "it has no columns"
         raise SpecError(f"the trace {path} has no column '{SECONDS}': {has}")
     return [heading.index(name) for name in (SECONDS, DEVICE) if name in heading]
 
 
-def _duration(value: object, path: Path, where: str) -> float:
+def parse_seconds(value: object, where: str) -> float:
+    """Return the seconds in a cell of a trace.
+
+    Raises:
+        SpecError: it is not a number, 0 or more; the message begins with ``where``.
+    """
     try:
         # Python alone reads 1_000 as a number.
         seconds = math.nan if "_" in str(value) else float(str(value))
@@ -209,13 +206,11 @@ def _duration(value: object, path: Path, where: str) -> float:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds >= 0):
         shown = "empty" if value in (None, "") else f"'{str(value)[:40]}'"
-        raise SpecError(f"the trace {path}, {where}: {shown} is not a number of seconds, 0 or more")
+        raise SpecError(f"{where}: {shown} is not a number of seconds, 0 or more")
     return seconds
 
 
-def _name(value: object, path: Path, where: str) -> str:
+def _name(value: object, where: str) -> str:
     if value in (None, ""):
-        raise SpecError(
-            f"the trace {path}, {where}: has no device; name it, or leave the column out to pool"
-        )
+        raise SpecError(f"{where}: has no device; name it, or leave the column out to pool")
     return str(value)

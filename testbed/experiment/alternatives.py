@@ -9,7 +9,7 @@ This module must not name an algorithm: the alternatives of ``Options`` are thos
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -77,12 +77,18 @@ class ShortForm:
         return {"anyOf": [short, handler(schema)]}
 
 
+def _without_nulls(value: Any, options: Collection[str]) -> Any:
+    """Leave out the options that are null: ``--set compute.alpha=null`` takes back the file's."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: own for key, own in value.items() if own is not None or key not in options}
+
+
 @dataclass(frozen=True)
 class ChosenByValue:
     """Annotation of a field whose alternatives are chosen by the value of one key.
 
-    An option that one alternative has is left out if its value is null, also for the other
-    alternatives: ``--set compute.alpha=null`` takes back what the file says.
+    A key that only one of them has may be null, which counts as left out, also with the others.
 
     Attributes:
         key: the first key of every alternative.
@@ -103,10 +109,10 @@ class ChosenByValue:
         options = {key for key, count in times.items() if count == 1}
 
         def complete(value: Any) -> Any:
-            if not isinstance(value, Mapping):
+            value = _without_nulls(value, options)
+            if self.default is None or not isinstance(value, Mapping):
                 return value
-            missing = {} if self.default is None else {self.key: self.default}
-            return missing | {k: v for k, v in value.items() if v is not None or k not in options}
+            return {self.key: self.default} | dict(value)
 
         choices = {tag: handler.generate_schema(model) for model in models for tag in tags(model)}
         return core_schema.no_info_before_validator_function(
@@ -129,6 +135,8 @@ class ChosenByValue:
 class ChosenByKey:
     """Annotation of a field whose alternatives have one key each, of which exactly one is given.
 
+    A key that is null counts as left out.
+
     Attributes:
         message: the error if none is given, or several.
     """
@@ -146,14 +154,9 @@ class ChosenByKey:
             given = [key for key in models if isinstance(value, Mapping) and key in value]
             return given[0] if len(given) == 1 else None
 
-        def without_nulls(value: Any) -> Any:
-            if not isinstance(value, Mapping):
-                return value
-            return {k: v for k, v in value.items() if v is not None or k not in models}
-
         choices = {key: handler.generate_schema(model) for key, model in models.items()}
         return core_schema.no_info_before_validator_function(
-            without_nulls,
+            partial(_without_nulls, options=models),
             core_schema.tagged_union_schema(
                 choices,
                 discriminator=choose,

@@ -56,39 +56,48 @@ def _labels(contents: Contents) -> list[Conflict]:
 def _data(contents: Contents) -> list[Conflict]:
     images, workers = contents.dataset.train_images, contents.devices.workers
     if images is not None and images < workers:
-        text = f"{images} images cannot be shared out among {workers} workers: each needs one"
+        text = f"{images} images cannot be distributed among {workers} workers: each needs one"
         return [(("dataset", "train_images"), text)]
     return []
 
 
 def _clock(contents: Contents) -> list[Conflict]:
-    network = contents.network
-    if contents.clock == "wall":
-        if contents.engine == "emulation":
-            return []
-        text = "a simulation has only the virtual clock: take this out, or make it virtual"
-        return [(("clock",), text)]
+    if contents.clock == "virtual":
+        return _standstill(contents) + _losses(contents)
+    if contents.engine == "emulation":
+        return []
+    text = "a simulation has only the virtual clock: take this out, or make it virtual"
+    return [(("clock",), text)]
+
+
+def _standstill(contents: Contents) -> list[Conflict]:
+    """Return a conflict for each class whose devices take no time, so that no virtual time passes."""
     found: list[Conflict] = []
-    links = ("uplink", "downlink", "delay")
     for i, one in enumerate(contents.devices.classes or (None,)):
-        parts, rates = contents.times_of(one), [getattr(network, key) for key in links]
+        links = {key: getattr(contents.network, key) for key in ("uplink", "downlink", "delay")}
         if one is not None:
-            rates = [one.of(key, rate) for key, rate in zip(links, rates, strict=True)]
-        if any(part.takes_time for part in parts) or any(rates):
+            links = {key: one.of(key, general) for key, general in links.items()}
+        if any(part.takes_time for part in contents.times_of(one)) or any(links.values()):
             continue
         text = (
-            f"nothing takes any time{' there' if one else ''}, and the virtual clock would stand "
-            "still: give computing a duration, for example `compute: {distribution: exponential, "
+            f"nothing takes any time{' there' if one else ''}, and the virtual clock would not "
+            "advance: give computing a duration, for example `compute: {distribution: exponential, "
             "mean: 100ms}`"
         )
         found.append((("devices", "classes", i) if one else ("clock",), text))
-    losses: list[tuple[tuple[Any, ...], float | None]] = [(("network", "loss"), network.loss)]
+    return found
+
+
+def _losses(contents: Contents) -> list[Conflict]:
+    losses: list[tuple[tuple[Any, ...], float | None]] = [
+        (("network", "loss"), contents.network.loss)
+    ]
     losses += [
         (("devices", "classes", i, "loss"), one.loss)
         for i, one in enumerate(contents.devices.classes)
     ]
     text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
-    return found + [(path, text) for path, loss in losses if loss]
+    return [(path, text) for path, loss in losses if loss]
 
 
 def _algorithms(contents: Contents) -> list[Conflict]:
@@ -126,5 +135,5 @@ def _suspicion(contents: Contents) -> list[Conflict]:
     peers = contents.peers
     if not peers or contents.devices.suspect_after is None:
         return []
-    text = f"peers ({peers[0]}) have no server that would suspect them: take it out"
+    text = f"peers ({peers[0]}) have no server that could suspect them: take it out"
     return [(("devices", "suspect_after"), text)]

@@ -50,13 +50,13 @@ class Contents(Section):
         description="Seed of every random number of the experiment; default 1.",
     )
     dataset: Annotated[DatasetSpec, ShortForm(DATASETS, open_ended=True)] = Field(
-        description="What is learnt: a name or a directory, or a mapping.", examples=["digits"]
+        description="The dataset: a name or a directory, or a mapping.", examples=["digits"]
     )
     model: Annotated[ModelSpec, ShortForm(MODELS)] = Field(
-        description="What learns: a name or a mapping.", examples=["cnn"]
+        description="The model: a name or a mapping.", examples=["cnn"]
     )
     training: TrainingSpec = Field(
-        description="How it is learnt, whatever the algorithm.", examples=[{"updates": 1000}]
+        description="The training settings of all algorithms.", examples=[{"updates": 1000}]
     )
     engine: Literal["emulation", "simulation"] = Field(
         default="emulation",
@@ -71,7 +71,7 @@ class Contents(Section):
     )
     algorithms: Annotated[tuple[AlgorithmSpec, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,
-        description="What is compared, one run each: names, or mappings with their options.",
+        description="The algorithms, one run each: names, or mappings with their options.",
         examples=[["asgd"]],
     )
     encoding: EncodingChoice = Field(
@@ -83,13 +83,13 @@ class Contents(Section):
     )
     pulls: Pulls = Field(
         default="full",
-        description="What a worker gets: full, all parameters (default), or changed, the exact "
-        "values of those that changed since it pulled last. An algorithm's entry may have its own.",
+        description="What a worker pulls: full, all parameters (default), or changed, the exact "
+        "values of those that changed since its last pull. An algorithm's entry may have its own.",
     )
     devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
     partition: PartitionSpec = Field(
         default_factory=EqualPartition,
-        description="How the training images are shared out among the workers: equal (default), "
+        description="How the training images are distributed among the workers: equal (default), "
         "shards, sizes, or a mapping.",
         examples=[{"kind": "dirichlet", "alpha": 0.5}],
     )
@@ -99,13 +99,13 @@ class Contents(Section):
     )
     compute: ComputeSpec = Field(
         default_factory=lambda: PlainSpec(distribution="constant"),
-        description="How long a device computes a gradient; default: no time. A round trip drawn as a "
-        "whole (as in DBW) is this, on links that are not shaped.",
+        description="The time that a device takes to compute a gradient; default: none. A round trip "
+        "drawn as a whole (as in DBW) is this, on links that are not shaped.",
         examples=[{"distribution": "cvb", "mean": "100ms"}],
     )
     waiting: WaitingSpec = Field(
         default_factory=lambda: PlainSpec(distribution="exponential"),
-        description="Waiting between computing and pushing; default: none.",
+        description="The time that a worker waits between computing and pushing; default: none.",
         examples=[{"distribution": "exponential", "mean": "100ms"}],
     )
     evaluation: EvaluationSpec = Field(
@@ -114,12 +114,12 @@ class Contents(Section):
     )
     checkpoints: CheckpointSpec = Field(
         default_factory=CheckpointSpec,
-        description="What a run that was interrupted goes on from; default: nothing.",
+        description="The checkpoints from which an interrupted run goes on; default: none.",
     )
     faults: Annotated[tuple[FaultSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
-        description="What goes wrong: whom it strikes, when, how, and for how long; the seed decides. "
-        "Default: nothing.",
+        description="The faults: which devices they strike, when, how, and for how long; the seed "
+        "decides. Default: none.",
         examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
     )
     traffic: TrafficSpec = Field(
@@ -161,7 +161,7 @@ class Contents(Section):
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
-        """Return the sections of computing and waiting of a class; None stands for all devices."""
+        """Return the sections ``compute`` and ``waiting`` of a class; of all devices if it is None."""
         if one is None:
             return self.compute, self.waiting
         return one.of("compute", self.compute), one.of("waiting", self.waiting)

@@ -15,21 +15,21 @@ from testbed.experiment.sections.section import Conflict
 
 
 def of_checkpoints(contents: Contents) -> list[Conflict]:
-    """Return the conflicts of the checkpoints, or of having none."""
+    """Return the conflicts of the checkpoints, or of a killed server without them."""
     if contents.checkpoints.every is None:
         killed = [i for i, fault in enumerate(contents.faults) if fault.of_server]
         text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
         return [(("faults", i, "who"), text) for i in killed[:1]]
     peers = contents.peers
     if peers:
-        text = f"checkpoints are of runs with a server, and '{peers[0]}' has none: take this out"
+        text = f"only runs with a server have checkpoints, and '{peers[0]}' has none: take this out"
         return [(("checkpoints", "every"), text)]
     kept = [one.name for one in contents.algorithms if getattr(one, "error_feedback", False)]
     if kept and contents.engine == "emulation" and contents.clock == "virtual":
         text = (
-            f"what error feedback ({kept[0]}) has its workers remember is in no checkpoint of an "
-            "emulation, which could not go on as if nothing had happened: take one of them out, or "
-            "use `engine: simulation` or `clock: wall`"
+            f"a checkpoint of an emulation lacks what workers remember for error feedback ({kept[0]}), "
+            "so the run could not go on to the same result: take one of them out, or use "
+            "`engine: simulation` or `clock: wall`"
         )
         return [(("checkpoints", "every"), text)]
     return []
@@ -40,7 +40,7 @@ def of_faults(contents: Contents) -> list[Conflict]:
     peers, classes = contents.peers, contents.devices.classes
     if peers and (contents.faults or any(one.faults for one in classes)):
         place = ("faults",) if contents.faults else ("devices", "classes")
-        text = f"faults are of runs with a server, and '{peers[0]}' has none: take one out"
+        text = f"only runs with a server have faults, and '{peers[0]}' has none: take one out"
         return [(place, text)]
     found = [
         (("faults", i, *path), text)

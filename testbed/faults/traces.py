@@ -1,15 +1,15 @@
-"""Traces of faults, measured or made up elsewhere: CSV files of which device was struck when.
+"""Traces of faults: CSV files that say which device is struck when, measured or made elsewhere.
 
 A file is read once, when the plan is made; the roles get its content. An error is reported with its
 line; nothing is skipped or repaired.
 """
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.durations.traces import parse_seconds
 from testbed.errors import SpecError
 from testbed.faults.fault import Kind
 
@@ -69,8 +69,9 @@ def load_trace(path: Path, devices: Mapping[str, int]) -> list[Struck]:
 def _check(path: Path, heading: Sequence[str]) -> None:
     for name in heading:
         if name not in _COLUMNS or heading.count(name) > 1:
-            text = "more than once" if name in _COLUMNS else "which means nothing here"
-            raise SpecError(f"the trace {path} has the column '{name}' {text}")
+            known = f", which is none of {', '.join(_COLUMNS)}"
+            text = " more than once" if name in _COLUMNS else known
+            raise SpecError(f"the trace {path} has the column '{name}'{text}")
     if ("time" in heading) == ("iteration" in heading) or "device" not in heading:
         raise SpecError(
             f"the trace {path} needs a column device, and either time or iteration: it has "
@@ -87,28 +88,20 @@ def _row(
     device = devices.get(cells["device"])
     if device is None:
         names = list(devices)
-        known = f"only {names[0]} to {names[-1]}" if names else "nor any other"  # an empty class
-        raise SpecError(f"{where}: there is no device '{cells['device'][:40]}', {known}")
+        # A class may be empty.
+        known = f"{len(names)} from {names[0]} to {names[-1]}" if names else "none"
+        raise SpecError(
+            f"{where}: '{cells['device'][:40]}' is not a device of this rule, which has {known}"
+        )
     kind = next((one for one in PLAIN if one == cells.get("kind")), None)
     if cells.get("kind") and kind is None:
         raise SpecError(f"{where}: '{cells['kind'][:40]}' is not one of {', '.join(PLAIN)}")
-    lasting = _seconds(cells["lasting"], where) if cells.get("lasting") else None
+    lasting = parse_seconds(cells["lasting"], where) if cells.get("lasting") else None
     if lasting == 0:
-        raise SpecError(f"{where}: lasts no time, so that nothing would happen")
+        raise SpecError(f"{where}: lasts 0 s: nothing would happen")
     if "time" in cells:
-        return Struck(_seconds(cells["time"], where), None, device, kind, lasting)
+        return Struck(parse_seconds(cells["time"], where), None, device, kind, lasting)
     number = cells["iteration"]
     if not (number.isascii() and number.isdecimal() and int(number) > 0):
         raise SpecError(f"{where}: '{number[:40]}' is not an iteration, 1 or more")
     return Struck(None, int(number), device, kind, lasting)
-
-
-def _seconds(cell: str, where: str) -> float:
-    try:
-        seconds = math.nan if "_" in cell else float(cell)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        shown = f"'{cell[:40]}'" if cell else "empty"
-        raise SpecError(f"{where}: {shown} is not a number of seconds, 0 or more")
-    return seconds

@@ -160,12 +160,12 @@ def test_a_bad_trace_is_refused_in_one_sentence(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", " has no column 'seconds': it has no column at all"),
+        (b"", " has no column 'seconds': it has no columns"),
         (b"seconds,seconds\n1,2\n", " has more than one column 'seconds'"),
         (b"seconds,device\n1\n", ", line 2, has 1 columns and not 2"),
         (b"seconds\n1_000\n", ", line 2: '1_000' is not a number of seconds"),
         (b"seconds\n\xff\n", " is neither CSV in UTF-8 nor Parquet: "),
-        (b"PAR1 and nothing else", " is no whole Parquet file: "),
+        (b"PAR1 and nothing else", " is not a complete Parquet file: "),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, content: bytes, said: str) -> None:

@@ -366,7 +366,7 @@ def test_limits_without_containers_and_too_little_memory_are_refused(command: Co
     content = SMALL | {"devices": DEVICES | {"launch": "image", "memory": "128MiB"}}
     result = command.do("run", command.spec(content), "--out", command.out)
     assert result.returncode == 2
-    assert "a role loads torch for itself, which 200MiB do not hold" in result.stderr
+    assert "loads torch for itself, and 200MiB are not enough" in result.stderr
 
 
 def test_the_plan_names_containers_and_forked_roles(command: CommandLine) -> None:

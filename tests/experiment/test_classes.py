@@ -195,7 +195,7 @@ def refusals(tmp_path: Path, classes: str, more: str = "", devices: str = "") ->
         ("[{name: a, share: 100%, cpus: 0.5}]",
          "devices.classes.0.cpus: only containers have it: take it out, or use `runtime: docker`"),
         ("[{name: a, share: 100%, waiting: {classes: [{share: 100%, factor: 2}]}}]",
-         "devices.classes.0.waiting.classes: a class has no classes in it: make them classes of "
+         "devices.classes.0.waiting.classes: a class cannot have classes: make them classes of "
          "devices, or take them out"),
         ("[{name: a, share: 100%, weight: 2}]",
          "devices.classes.0.weight: is of `partition: sizes` only: write that, or take it out"),
@@ -215,7 +215,7 @@ def test_an_impossible_class_is_refused_with_its_place(
 def test_virtual_clock_refuses_classes_with_losses_or_without_durations(tmp_path: Path) -> None:
     classes = "[{name: a, share: 50%, waiting: {mean: 0}}, {name: b, share: 50%, loss: 1%}]"
     assert refusals(tmp_path, classes, "clock: virtual\nwaiting: {mean: 1s}") == [
-        "devices.classes.0: nothing takes any time there, and the virtual clock would stand still: "
+        "devices.classes.0: nothing takes any time there, and the virtual clock would not advance: "
         "give computing a duration, for example `compute: {distribution: exponential, mean: 100ms}`",
         "devices.classes.1.loss: nothing is lost under the virtual clock: take it out, or use "
         "`clock: wall`",

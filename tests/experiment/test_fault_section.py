@@ -115,7 +115,9 @@ def test_the_virtual_clock_refuses_corruption_and_cpu_limits(
 
 
 def test_faults_need_an_algorithm_with_a_server(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="runs with a server, and 'all-to-all' has none"):
+    with pytest.raises(
+        SpecError, match="only runs with a server have faults, and 'all-to-all' has none"
+    ):
         load(written(tmp_path, [{"when": AT, "how": "kill"}], algorithms=["asgd", "all-to-all"]))
 
 

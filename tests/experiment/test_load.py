@@ -162,7 +162,7 @@ def test_a_missing_key_is_reported_with_an_example(good: Path) -> None:
         ("learning_rate: 1e-1", "learning_rate: .nan", "4: training.learning_rate: must be "),
         ("learning_rate: 1e-1", "learning_rate: 0", "4: training.learning_rate: must be more"),
         ("dataset: digits", "dataset: {name: digits, train_images: 19}",
-         "2: dataset.train_images: 19 images cannot be shared out among 20 workers"),
+         "2: dataset.train_images: 19 images cannot be distributed among 20 workers"),
         ("dataset: digits", "dataset: {scaling: unit}", "2: dataset.name: is missing; for example"),
         ("dataset: digits", "dataset: 3", "2: dataset: must be a name or a mapping, not 3"),
         ("devices: {workers: 20}", "devices: [20]", "10: devices: must be a mapping, not a list"),

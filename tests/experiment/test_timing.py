@@ -281,8 +281,12 @@ def test_the_schema_accepts_valid_sections_and_refuses_invalid_ones(file: Path) 
     )
     validator.validate(yaml.safe_load(file.read_text()))
     validator.validate(yaml.safe_load(dump(spec)))
+    for right in ({}, {"mean": "1s"}, {"distribution": "gamma", "variation": 0.5}):
+        validator.validate(yaml.safe_load(SMALL) | {"compute": right, "waiting": right})
     for wrong in (
         {"distribution": "gama"},
+        {"distribution": "gamma"},
+        {"distribution": "uniform", "alpha": 0.5},
         {"mean": 5},
         {"classes": [{"share": "30%"}]},
         {"classes": [{"share": "30%", "factor": 0}]},

@@ -28,10 +28,13 @@ def test_traces_by_time_and_by_iteration_are_read(tmp_path: Path) -> None:
         ("", "needs a column device"),
         ("time,device\n", "has no rows"),
         ("time,iteration,device\n1,1,worker-1\n", "either time or iteration"),
-        ("time,device,colour\n1,worker-1,red\n", "'colour' which means nothing"),
+        ("time,device,colour\n1,worker-1,red\n", "'colour', which is none of time"),
         ("time,time,device\n1,1,worker-1\n", "'time' more than once"),
-        ("time,device\n1,worker-1\n1,worker-4\n", "line 3: there is no device 'worker-4'"),
-        ("time,device\n1,server\n", "there is no device 'server'"),
+        (
+            "time,device\n1,worker-1\n1,worker-4\n",
+            "line 3: 'worker-4' is not a device of this rule, which has 4 from worker-0",
+        ),
+        ("time,device\n1,server\n", "'server' is not a device of this rule"),
         ("time,device\n-1,worker-1\n", "line 2: '-1' is not a number of seconds"),
         ("time,device\n1_0,worker-1\n", "'1_0' is not a number"),
         ("time,device\n,worker-1\n", "empty is not a number"),
@@ -59,5 +62,7 @@ def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
 def test_a_trace_for_a_run_without_devices_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "faults.csv"
     path.write_text("time,device\n1,worker-1\n")
-    with pytest.raises(SpecError, match="line 2: there is no device 'worker-1', nor any other"):
+    with pytest.raises(
+        SpecError, match="line 2: 'worker-1' is not a device of this rule, which has none"
+    ):
         load_trace(path, {})

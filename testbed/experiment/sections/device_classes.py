@@ -43,67 +43,66 @@ class DeviceClassSpec(Section):
     )
     share: Share | None = Field(
         default=None,
-        description="Share of the devices in this class; all classes' add up to 100%.",
+        description="Share of the devices in this class; the shares of all classes add up to 100%.",
         examples=["30%"],
     )
     number: int | None = Field(
         default=None,
         ge=1,
-        description="Devices in this class, where no class has a share; all classes' add up to "
+        description="Number of devices in this class, if no class has a share; the numbers add up to "
         "devices.workers.",
         examples=[5],
     )
     compute: ComputeSpec | None = Field(
         default=None,
-        description="As compute at the top of the file, and instead of it; default: that one.",
+        description="Replaces compute of the top of the file; default (null): that one.",
         examples=[{"distribution": "constant", "mean": "100ms"}],
     )
     waiting: WaitingSpec | None = Field(
         default=None,
-        description="As waiting at the top of the file, and instead of it; default: that one.",
+        description="Replaces waiting of the top of the file; default (null): that one.",
         examples=[{"distribution": "uniform", "mean": "10s"}],
     )
     uplink: Rate | None = Field(
-        default=None, description="As network.uplink; default (null): network.uplink."
+        default=None, description="Replaces network.uplink; default (null): that one."
     )
     downlink: Rate | None = Field(
-        default=None, description="As network.downlink; default (null): network.downlink."
+        default=None, description="Replaces network.downlink; default (null): that one."
     )
     delay: Duration | None = Field(
-        default=None, description="As network.delay; default (null): network.delay."
+        default=None, description="Replaces network.delay; default (null): that one."
     )
     loss: Percentage | None = Field(
-        default=None, description="As network.loss; default (null): network.loss."
+        default=None, description="Replaces network.loss; default (null): that one."
     )
     cpus: float | None = Field(
         default=None,
         ge=0.01,
-        description="docker: as devices.cpus; default (null): devices.cpus.",
+        description="docker: replaces devices.cpus; default (null): that one.",
         examples=[0.5],
     )
     memory: Size | None = Field(
         default=None,
         ge=6 * 2**20,
-        description="docker: as devices.memory; default (null): devices.memory.",
+        description="docker: replaces devices.memory; default (null): that one.",
         examples=["256MiB"],
     )
     faults: Annotated[tuple[ClassFaultSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
-        description="As faults at the top of the file, but for who: each of these devices by itself; "
-        "default: none of their own.",
+        description="Faults of each of these devices by itself: as faults at the top of the file, but "
+        "without who; default: none.",
         examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
     )
-
     weight: float | None = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="Of `partition: sizes`: a device of this class has images in proportion to it.",
+        description="`partition: sizes`: the number of a device's images is in proportion to it.",
         examples=[3],
     )
 
     @model_serializer(mode="wrap")
-    def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
         return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
@@ -156,9 +155,7 @@ def class_conflicts(
         first.setdefault(one.name, i)
         for section in ("compute", "waiting"):
             if getattr(one, section) is not None and getattr(one, section).classes:
-                text = (
-                    "a class has no classes in it: make them classes of devices, or take them out"
-                )
+                text = "a class cannot have classes: make them classes of devices, or take them out"
                 found.append(((*_PATH, i, section, "classes"), text))
         if not containers:
             found += [
@@ -186,5 +183,5 @@ def _sizes(classes: Sequence[DeviceClassSpec], workers: int) -> list[Conflict]:
     if numbers and sum(numbers) != workers:
         text = f"the numbers add up to {sum(numbers)} and not to devices.workers, {workers}"
         return [(_PATH, text)]
-    text_of_shares = not_whole(one.share for one in classes if one.share is not None)
-    return [(_PATH, text_of_shares)] if text_of_shares else []
+    wrong = not_whole(one.share for one in classes if one.share is not None)
+    return [(_PATH, wrong)] if wrong else []

@@ -16,12 +16,11 @@ from testbed.experiment.units import Duration, Size
 MOST_STARTED = 24
 """The most workers for which ``launch`` defaults to ``image``."""
 
-
 SUSPECT_AFTER = 30.0
 """Seconds of silence after which a synchronous algorithm's worker is suspected, by default."""
 
 LEAST_STARTED = 200 * 2**20
-"""Bytes of memory that are too few for a container that loads torch itself (measured: 220 MB)."""
+"""Bytes of memory that are not enough for a container that loads torch itself (measured: 220 MB)."""
 
 
 class DevicesSpec(Section):
@@ -40,9 +39,9 @@ class DevicesSpec(Section):
     )
     launch: Literal["image", "fork"] | None = Field(
         default=None,
-        description="docker: how a role comes into its container: image (started by the container's "
-        "own Python, which loads torch for itself) or fork (forked into it by a process that all "
-        f"share, so that hundreds fit); default: image up to {MOST_STARTED} workers, fork beyond.",
+        description="docker: how a role is started in its container: image (by the container's own "
+        "Python, which loads torch for itself) or fork (from a process that all share, so that "
+        f"hundreds fit); default: image up to {MOST_STARTED} workers, fork beyond.",
     )
     image: str | None = Field(
         default=None,
@@ -59,12 +58,12 @@ class DevicesSpec(Section):
         default=None,
         ge=6 * 2**20,
         description="docker: memory that a worker may use; default (null): all. With `launch: fork` "
-        "what workers share (torch, the data) is not counted.",
+        "memory that workers share (torch, the data) is not counted.",
     )
     classes: Annotated[tuple[DeviceClassSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
-        description="Classes of devices that differ in times, links or limits; who is in which is the "
-        "same shuffle by the seed as in compute and waiting; default: none.",
+        description="Classes of devices that differ in times, links or limits, assigned by the same "
+        "shuffle as the classes of compute and waiting; default: none.",
         examples=[
             [
                 {"name": "fast", "share": "50%"},
@@ -77,13 +76,14 @@ class DevicesSpec(Section):
         default=None,
         gt=0,
         description="Seconds of the run's clock after which a worker that was sent parameters and has "
-        "said nothing since is suspected: left out until something comes of it. null: never. Default: "
-        f"{SUSPECT_AFTER:g}s with an algorithm whose updates wait for workers, never with the others.",
+        "sent nothing since is suspected, and left out until it sends something. null: never. "
+        f"Default: {SUSPECT_AFTER:g}s with an algorithm whose updates wait for workers, never with "
+        "the others.",
         examples=["30s"],
     )
 
     @model_serializer(mode="wrap")
-    def _without_the_rest(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out missing keys: they mean nothing, or (launch, image) depend on the host."""
         data: dict[str, Any] = handler(self)
         given = {"suspect_after"} & self.model_fields_set
@@ -136,6 +136,8 @@ class DevicesSpec(Section):
         given: list[tuple[tuple[Any, ...], int | None]] = [(("devices", "memory"), self.memory)]
         given += [(("devices", "classes", i), one.memory) for i, one in enumerate(self.classes)]
         least = f"{LEAST_STARTED // 2**20}MiB"
-        text = f"started by the image a role loads torch for itself, which {least} do not hold: "
-        text += "give it more (300MiB), or use `launch: fork`"
+        text = (
+            f"a role started by the image loads torch for itself, and {least} are not enough: give "
+            "it more (300MiB), or use `launch: fork`"
+        )
         return [(path, text) for path, memory in given if memory and memory <= LEAST_STARTED]

@@ -28,6 +28,6 @@ class CheckpointSpec(Section):
         default=None,
         ge=1,
         description="Updates from one checkpoint to the next; default (null): none, and a run that is "
-        "continued begins anew.",
+        "continued starts from the beginning.",
         examples=[1000],
     )

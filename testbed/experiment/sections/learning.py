@@ -19,7 +19,7 @@ class DatasetSpec(Section):
 
     name: str = Field(
         description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, or a "
-        "directory of idx files; a relative one is sought beside the experiment file.",
+        "directory of idx files; a relative one is in the experiment file's folder.",
         examples=list(DATASETS),
     )
     scaling: Literal["standardised", "unit"] = Field(
@@ -100,11 +100,11 @@ class EvaluationSpec(Section):
     images: int | None = Field(
         default=None,
         ge=1,
-        description="Test on the first so many test images; default (null): all.",
+        description="Test on this many test images only, the first ones; default (null): all.",
     )
     peer: int = Field(
         default=0,
         ge=0,
-        description="Of an algorithm without a server: the peer whose model is tested, and whose "
-        "link is captured; default 0.",
+        description="Algorithms without a server: the peer whose model is tested, and whose link is "
+        "captured; default 0.",
     )

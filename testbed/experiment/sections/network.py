@@ -31,12 +31,12 @@ class NetworkSpec(Section):
     probe: bool = Field(
         default=True,
         description="Measure rate, delay and loss of a sample of the shaped links before training, and "
-        "write them beside what is asked (default; wall clock only); false: measure nothing.",
+        "record them with the requested values (default; wall clock only); false: measure nothing.",
     )
 
     @model_serializer(mode="wrap")
     def _without_the_probe(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the default out: it changes nothing of a run, and a file without it stays as it is."""
+        """Leave the default out, so that a file without the key is dumped without it."""
         data: dict[str, Any] = handler(self)
         return {key: value for key, value in data.items() if key != "probe" or not value}
 
@@ -57,8 +57,8 @@ class TrafficSpec(Section):
     total_size: Size = Field(
         default=4 * 2**30,
         ge=2**16,
-        description="Bytes that the capture's files may have together; default 4GiB. What passes "
-        "after that is not kept, and the run is then not reconciled.",
+        description="The most bytes of all the capture's files; default 4GiB. Later packets are not "
+        "captured, and the run is then not reconciled.",
     )
     period: Duration = Field(
         default=1.0,
