@@ -374,7 +374,7 @@ class Run:
         updates, wanted = self._outcome.updates, self._settings.training.updates
         if self._outcome.workers_lost >= self._settings.workers:
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
-        return "failed", f"no further update could come about after {updates:,} of {wanted:,}"
+        return "failed", f"no further update was possible after {updates:,} of {wanted:,}"
 
     # -- messages of the agent
 
