@@ -35,7 +35,7 @@ STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
 
 
 class ServerKilledError(Exception):
-    """The server is killed, in the middle of an event: nothing of its system can be used any more."""
+    """The server is killed, in the middle of an event: its system can no longer be used."""
 
 
 class SimulatedWorkers(Stateful):

@@ -155,7 +155,7 @@ class RunLog:
         """Cut the run back to a version, after the death of the server that had the later ones.
 
         Evaluations of later versions are removed. Rows of later updates stay, since these reached the
-        server, but none of them counts as applied any more.
+        server, but they no longer count as applied.
 
         Args:
             version: that of the checkpoint from which the server goes on.
