@@ -121,9 +121,9 @@ def capture_remarks(run: Run) -> tuple[str, ...]:
         return ()
     remarks = []
     if capture.dropped:
-        lost, of = f"{capture.dropped:,}", f"{capture.records + capture.dropped:,}"
+        lost, total = f"{capture.dropped:,}", f"{capture.records + capture.dropped:,}"
         remarks.append(
-            f"its capture lost {lost} of {of} packets: theirs are missing from the bytes"
+            f"its capture lost {lost} of {total} packets: theirs are missing from the bytes"
         )
     if not capture.complete:
         remarks.append("its capture does not hold the whole run: the bytes are a lower bound")
