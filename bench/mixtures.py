@@ -55,7 +55,7 @@ _SMALL = {
     "evaluation": {"every": 100, "images": 50},
 }
 """The keys that all experiments here share."""
-_NOBODY_LEFT = ("no further update could come about", "every worker was lost")
+_NOBODY_LEFT = ("no further update was possible", "every worker was lost")
 """The beginnings of the reasons of runs that their faults have ended."""
 
 

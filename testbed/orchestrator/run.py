@@ -301,4 +301,4 @@ class Run:
             return "completed", None
         if outcome.workers_lost >= settings.workers:
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
-        return "failed", f"no further update could come about after {updates:,} of {wanted:,}"
+        return "failed", f"no further update was possible after {updates:,} of {wanted:,}"

@@ -42,15 +42,15 @@ class SimulatedPeers:
         self._service = service
         self._learner = learner
         size = learner.layout.total
-        self._peers = [_Peer(one, np.empty(size, np.float32)) for one in computations]
+        self._peers = [_Peer(own, np.empty(size, np.float32)) for own in computations]
         self._ingress = [ModelledIngress() for _ in computations]
-        self._ways: dict[tuple[int, int], Acknowledgements] = {}
+        self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
         self._began = time.monotonic()
         for i in range(len(computations)):
             for j in range(i):
-                self._meet(i, j)
+                self._connect(i, j)
 
-    def _meet(self, caller: int, called: int) -> None:
+    def _connect(self, caller: int, called: int) -> None:
         self._ingress[called].opened()
         self._ingress[called].received(HEADER.size + SECRET_SIZE)
         self._ingress[caller].answered()
@@ -59,7 +59,7 @@ class SimulatedPeers:
     @property
     def wire_bytes(self) -> list[int]:
         """The modelled wire bytes that entered each peer."""
-        return [one.wire_bytes for one in self._ingress]
+        return [ingress.wire_bytes for ingress in self._ingress]
 
     def half(self, peer: int) -> PeerHalf:
         """Return a peer's half of the algorithm."""
@@ -69,15 +69,15 @@ class SimulatedPeers:
         """Return the SHA-256 of a peer's parameters."""
         return hashlib.sha256(self.half(peer).parameters.tobytes()).hexdigest()
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """Count that every peer tells every other that it has stopped, and that all connections end."""
         self._service.part()
-        for one in self._ingress:
+        for ingress in self._ingress:
             for _ in range(len(self._peers) - 1):
-                one.received(HEADER.size)
-                one.closed()
+                ingress.received(HEADER.size)
+                ingress.closed()
 
-    def went_on(self, host_seconds: float) -> None:
+    def resume_after(self, host_seconds: float) -> None:
         """Note that ``host_seconds`` of the host's clock have passed already."""
         self._began = time.monotonic() - host_seconds
 
@@ -85,14 +85,14 @@ class SimulatedPeers:
 
     def begin(self, peer: int) -> None:
         """Compute the peer's gradient at its model as it is now."""
-        one = self._peers[peer]
-        gradient, one.loss = one.computation.gradient(self._learner)
-        np.copyto(one.gradient, gradient)
+        computing = self._peers[peer]
+        gradient, computing.loss = computing.computation.gradient(self._learner)
+        np.copyto(computing.gradient, gradient)
 
     def finish(self, peer: int) -> Step | None:
         """Take the peer's step and send; return the step."""
-        one = self._peers[peer]
-        step, sent = one.computation.step(one.gradient, one.loss)
+        stepping = self._peers[peer]
+        step, sent = stepping.computation.step(stepping.gradient, stepping.loss)
         self._send(peer, sent)
         return step
 
@@ -103,13 +103,16 @@ class SimulatedPeers:
             for receiver, size, _ in sending.messages:
                 self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
                 self._ingress[receiver].received(size)
-                way = self._ways.setdefault((peer, receiver), Acknowledgements())
-                self._ingress[peer].acknowledged(way.of(size))
+                acknowledgements = self._acknowledgements.setdefault(
+                    (peer, receiver), Acknowledgements()
+                )
+                self._ingress[peer].acknowledged(acknowledgements.of(size))
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
         """Deliver the sender's next message to the receiver; return what the receiver sends."""
-        one = self._peers[receiver]
-        sent = one.computation.receive(sender, one.under_way[sender].popleft())
+        receiving = self._peers[receiver]
+        update = receiving.under_way[sender].popleft()
+        sent = receiving.computation.receive(sender, update)
         self._send(receiver, sent)
         return [message for sending in sent for message in sending.messages]
 

@@ -28,7 +28,7 @@ from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Progress, Watcher
 from testbed.simulation.recording import Recording
 from testbed.simulation.star import STORED, ServerKilledError
-from testbed.simulation.systems import MeshSystem, StarSystem, system
+from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.updates import FloatVector
 
@@ -108,16 +108,16 @@ class SimulatedRun:
 
     def _fail(self, error: Exception) -> None:
         """Note that the run failed by an error of the testbed itself, and keep its traceback."""
-        told = self._directory / "traceback.txt"
+        path = self._directory / "traceback.txt"
         with contextlib.suppress(OSError):
-            told.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         outcome = self._recording.outcome
         outcome.ended = "failed"
-        outcome.reason = f"the simulator: {type(error).__name__}: {error}; see {told}"
+        outcome.reason = f"the simulator: {type(error).__name__}: {error}; see {path}"
 
     def _load(self) -> None:
         settings = self._settings
-        self._tell_progress()
+        self._report_progress()
         torch.set_num_threads(1)
         self._dataset = datasets.load(
             settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
@@ -131,15 +131,14 @@ class SimulatedRun:
 
     def _simulate(self, between: Callable[[], None]) -> None:
         self._progress.phase = "devices"
-        make = system(self._settings)
-        self._make(make)
+        self._make_system()
         self._prepare_checkpoints()
         self._progress.devices = self._settings.workers
         self._progress.phase = "training"
-        self._tell_progress()
+        self._report_progress()
         self._recording.training_begins()
-        with _nothing_looked_through():
-            self._run(make, between)
+        with _libraries_are_not_garbage():
+            self._run(between)
         self._recording.flush()
         outcome = self._recording.outcome
         outcome.updates = self._system.version  # the last may have no row: it came without a push
@@ -148,23 +147,22 @@ class SimulatedRun:
         self._after_drain = self._system.ledger()
         version, wanted = self._system.version, self._settings.training.updates
         if version < wanted:
-            reason = f"no further update could come about after {version:,} of {wanted:,}"
+            reason = f"no further update was possible after {version:,} of {wanted:,}"
             if self._system.clock.is_beyond:
-                reason += (
-                    f": whatever came next would be later than {LATEST:g} s of the run's clock"
-                )
+                reason += f": the next event would be later than {LATEST:g} s of the run's clock"
             raise EndError("failed", reason)
 
-    def _make(self, make: type[StarSystem] | type[MeshSystem]) -> None:
-        args = (self._settings, self._dataset, self._learner, self._initial, self._recording)
-        self._system = self._recording.system = make(*args)
+    def _make_system(self) -> None:
+        self._system = self._recording.system = system(self._settings)(
+            self._settings, self._dataset, self._learner, self._initial, self._recording
+        )
 
     def _evaluate(self, parameters: FloatVector) -> tuple[float, float]:
         if parameters is not self._learner.parameters:
             np.copyto(self._learner.parameters, parameters)
         return self._learner.evaluate(self._images, self._labels)
 
-    def _run(self, make: type[StarSystem] | type[MeshSystem], between: Callable[[], None]) -> None:
+    def _run(self, between: Callable[[], None]) -> None:
         """Run to the end, with a new system each time that the server is killed."""
         while True:
             try:
@@ -172,17 +170,17 @@ class SimulatedRun:
                 return
             except ServerKilledError:
                 self._recording.flush()  # while the system that it reads is there
-                self._make(make)
-                self._come_back()
+                self._make_system()
+                self._restore_server()
 
-    def _come_back(self) -> None:
+    def _restore_server(self) -> None:
         """Bring the server back from its last checkpoint; what is on record happens once more."""
         assert self._checkpoints is not None
         self._server_kills += 1
         state = self._checkpoints.newest()
         if state is not None:
             self._system.restore(state["system"])
-        self._system.went_on(self._recording.host_seconds, self._server_kills)
+        self._system.resume_after(self._recording.host_seconds, self._server_kills)
         self._recording.back_to(state)
 
     def _prepare_checkpoints(self) -> None:
@@ -196,11 +194,11 @@ class SimulatedRun:
         if going_on is None:
             return
         self._recording.event("info", going_on.told)
-        if files is not None:  # later checkpoints are of no use any more
+        if files is not None:  # later checkpoints are no longer of use
             files.cut_back(going_on.state["version"] if going_on.state else -1)
         if going_on.state is not None:
             self._restore(going_on.state)
-        self._system.went_on(going_on.host_seconds, self._server_kills)
+        self._system.resume_after(going_on.host_seconds, self._server_kills)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._system.restore(state["system"])
@@ -209,7 +207,7 @@ class SimulatedRun:
         if self._checkpoints:
             self._checkpoints.last = self._system.version
 
-    def _keep(self) -> None:
+    def _write_checkpoint(self) -> None:
         """Write a checkpoint of the current state, between two events."""
         assert self._checkpoints is not None
         state = {
@@ -220,7 +218,7 @@ class SimulatedRun:
         }
         self._checkpoints.write(self._system.version, state)
 
-    def _tell_progress(self) -> None:
+    def _report_progress(self) -> None:
         accuracies = self._recording.outcome.accuracies
         if accuracies:
             self._progress.accuracy = accuracies[-1]
@@ -230,7 +228,7 @@ class SimulatedRun:
 
     def _look(self, wake_up: int) -> None:
         if self._checkpoints and self._checkpoints.due(self._system.version):
-            self._keep()
+            self._write_checkpoint()
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -238,13 +236,13 @@ class SimulatedRun:
         if readable(wake_up, 0):
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
-                self._keep()  # so that nothing has to be done again
+                self._write_checkpoint()  # so that nothing has to be done again
             raise stopped_by(number)
-        self._see(now)
-        self._tell_progress()
+        self._note_progress(now)
+        self._report_progress()
         self._recording.tell()
 
-    def _see(self, now: float) -> None:
+    def _note_progress(self, now: float) -> None:
         """Note how far the simulation is."""
         self._progress.wire_bytes = self._system.ledger()["wire_bytes"]
         self._progress.moved(now, self._system.version)
@@ -253,10 +251,10 @@ class SimulatedRun:
         recording = self._recording
         outcome = recording.outcome
         if outcome.ended == "completed":
-            self._see(time.monotonic())
+            self._note_progress(time.monotonic())
         self._progress.phase = "finishing"
         try:
-            self._tell_progress()
+            self._report_progress()
         except Exception as error:
             self._fail(error)
         try:
@@ -279,7 +277,7 @@ class SimulatedRun:
                 "modelled": True,
             }
             if outcome.parameters_sha256:
-                summary |= self._system.told()
+                summary |= self._system.own_summary()
             if outcome.reason:
                 recording.event("error", outcome.reason)
             if self._checkpoints:
@@ -295,10 +293,10 @@ class SimulatedRun:
 
 
 @contextlib.contextmanager
-def _nothing_looked_through() -> Iterator[None]:
-    """Keep the garbage collector, in the body, away from objects that exist already: the libraries'.
+def _libraries_are_not_garbage() -> Iterator[None]:
+    """In the body, keep the garbage collector from searching the objects that exist already.
 
-    There are so many of them that searching them again and again took a fortieth of a simulation.
+    They are the libraries', and so many that searching them took a fortieth of a simulation.
     """
     gc.collect()
     gc.freeze()

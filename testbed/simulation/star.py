@@ -27,7 +27,7 @@ from testbed.training.worker_protocols import WorkerProtocol
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
-FEW = 10
+ENOUGH_UPDATES = 10
 """Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
 
 STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
@@ -35,7 +35,7 @@ STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
 
 
 class ServerKilledError(Exception):
-    """The server is killed, in the middle of an event: nothing of its system can be used any more."""
+    """The server is killed, in the middle of an event: its system can no longer be used."""
 
 
 class SimulatedWorkers(Stateful):
@@ -61,8 +61,8 @@ class SimulatedWorkers(Stateful):
             "_at_once",
             "_gradients",
             "_began",
-            "_again",
-            "_told",
+            "_new_incarnation",
+            "_on_fault",
             "server_kills",
         }
     )
@@ -77,8 +77,8 @@ class SimulatedWorkers(Stateful):
         instant: bool,
         settings: Settings,
         dataset: Dataset,
-        again: Callable[[int, int], Computation],
-        told: Callable[[dict[str, Any]], None],
+        new_incarnation: Callable[[int, int], Computation],
+        on_fault: Callable[[dict[str, Any]], None],
     ) -> None:
         """Connect all workers to the service, and have them ask if that is the protocol.
 
@@ -89,14 +89,15 @@ class SimulatedWorkers(Stateful):
             instant: True if parameters arrive when they are sent.
             settings: the run's settings.
             dataset: the dataset that is learnt.
-            again: makes the computation of a worker that was killed, from its number and incarnation.
-            told: called with every fault's record.
+            new_incarnation: makes the computation of a worker that was killed, from its number and
+                incarnation.
+            on_fault: called with every fault's record.
         """
         self.ingress = ModelledIngress()
         self._service = service
         self._computations = list(computations)
-        self._again = again
-        self._told = told
+        self._new_incarnation = new_incarnation
+        self._on_fault = on_fault
         self.server_kills = 0
         self._lost: set[int] = set()
         self._connections = 0
@@ -105,7 +106,9 @@ class SimulatedWorkers(Stateful):
         self._asks = protocol.asks
         count = len(computations)
         local = computations[0].half.local_steps > 1
-        worthwhile = settings.training.updates >= FEW * count and not settings.data.batched
+        worthwhile = (
+            settings.training.updates >= ENOUGH_UPDATES * count and not settings.data.batched
+        )
         prompt = instant and not any(map(_delays, settings.faults.rules))
         self._at_once = protocol.certain and prompt and worthwhile and not local
         self._versions: CountedCopies[FloatVector] = CountedCopies()
@@ -143,19 +146,18 @@ class SimulatedWorkers(Stateful):
 
     def state(self) -> dict[str, Any]:
         """Return everything but the data, and what can be made again."""
-        return super().state() | {
-            "computations": [one.state() for one in self._computations],
-        }
+        computations = [computation.state() for computation in self._computations]
+        return super().state() | {"computations": computations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; parameters are loaded anew."""
         own = dict(state)
-        for one, saved in zip(self._computations, own.pop("computations"), strict=True):
-            one.restore(saved)
+        for computation, saved in zip(self._computations, own.pop("computations"), strict=True):
+            computation.restore(saved)
         super().restore(own)
         self._loaded = None
 
-    def went_on(self, host_seconds: float) -> None:
+    def resume_after(self, host_seconds: float) -> None:
         """Note that ``host_seconds`` of the host's clock have passed already."""
         self._began = time.monotonic() - host_seconds
 
@@ -176,9 +178,9 @@ class SimulatedWorkers(Stateful):
 
     def arrived(self, worker: int, version: int) -> None:
         """Note that parameters have arrived; release older ones that the worker did not compute at."""
-        there = self._there[worker]
-        while there and there[0][1] < version:
-            self._versions.release(there.popleft()[0])
+        sent = self._there[worker]
+        while sent and sent[0][1] < version:
+            self._versions.release(sent.popleft()[0])
 
     def compute(self, worker: int, version: int) -> None:
         """Begin the worker's computation; what it was computing is dropped."""
@@ -191,8 +193,8 @@ class SimulatedWorkers(Stateful):
             gradient, loss = self._computations[worker].gradient(self._of_server, drawn)
             self._computed[worker] = self._message(worker, version, gradient, loss)
             return
-        key, there = self._there[worker].popleft()
-        assert there == version
+        key, sent = self._there[worker].popleft()
+        assert sent == version
         self._computing[worker] = begun = Begun(key, version, drawn)
         if self._batching is not None:
             self._batching.begin(begun)
@@ -265,22 +267,21 @@ class SimulatedWorkers(Stateful):
 
     def fault(self, record: dict[str, Any]) -> None:
         """Report the fault's record; nothing is to be made real here."""
-        self._told(record)
+        self._on_fault(record)
 
     def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
         """Raise ServerKilledError, unless the server has come back from this kill already."""
-        self._told(begin)
+        self._on_fault(begin)
         if number > self.server_kills:
             raise ServerKilledError
-        self._told(end)
+        self._on_fault(end)
 
     def lose(self, worker: int) -> None:
         """Drop what a worker was computing or had to send, and what it is sent from now on."""
         self._lost.add(worker)
-        begun = [one for one in self._outbox[worker] if not isinstance(one, int)]
-        computing = self._computing[worker]
-        for one in begun if computing is None else [*begun, computing]:
-            self._drop(one)
+        for begun in (*self._outbox[worker], self._computing[worker]):
+            if isinstance(begun, Begun):
+                self._drop(begun)
         for key, _ in self._there[worker]:
             self._versions.release(key)
         self._outbox[worker].clear()
@@ -296,7 +297,7 @@ class SimulatedWorkers(Stateful):
     def returned(self, worker: int, incarnation: int) -> Sequence[int]:
         """Start a killed worker anew; return the bytes of the messages that it sends."""
         self._lost.remove(worker)
-        self._computations[worker] = self._again(worker, incarnation)
+        self._computations[worker] = self._new_incarnation(worker, incarnation)
         self._acknowledgements[worker] = Acknowledgements()
         return self._greet()
 

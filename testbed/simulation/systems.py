@@ -65,20 +65,20 @@ class System(ABC):
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
 
-    @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        raise AssertionError("the spec allows no checkpoints of such a system")
 
-    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
+        raise AssertionError("the spec allows no checkpoints of such a system")
 
     @abstractmethod
-    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
+    def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
         """Note the host's seconds that have passed already, and how often the server was killed."""
 
-    def told(self) -> dict[str, Any]:
-        """Return what the summary says of this system in addition to what all runs have."""
+    def own_summary(self) -> dict[str, Any]:
+        """Return the summary's entries that only runs of this kind of system have."""
         return {}
 
 
@@ -108,7 +108,7 @@ class StarSystem(System):
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
 
-        def again(worker: int, incarnation: int) -> Computation:
+        def new_incarnation(worker: int, incarnation: int) -> Computation:
             """Make the computation of a worker that was killed: it has lost all but its images."""
             old = batches[worker]
             own = computation.batches(
@@ -124,8 +124,8 @@ class StarSystem(System):
             instant=all(device.downlink is None for device in settings.kinds_of_devices),
             settings=settings,
             dataset=dataset,
-            again=again,
-            told=observer.fault,
+            new_incarnation=new_incarnation,
+            on_fault=observer.fault,
         )
         self._busy = Times.of(settings).busy(computations[0].half.local_steps)
         devices = Devices(
@@ -143,7 +143,6 @@ class StarSystem(System):
 
     @property
     def version(self) -> int:
-        """The number of updates so far."""
         return self._half.version
 
     @property
@@ -160,7 +159,6 @@ class StarSystem(System):
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
         return {
             "half": self._half.state(),
             "service": self._service.state(),
@@ -170,20 +168,17 @@ class StarSystem(System):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self._half.restore(state["half"])
         self._service.restore(state["service"])
         self.clock.restore(state["clock"])
         self._busy.go_on(state["asked"])
         self._workers.restore(state["workers"])
 
-    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
-        """Note the host's seconds that have passed already, and how often the server was killed."""
-        self._workers.went_on(host_seconds)
+    def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
+        self._workers.resume_after(host_seconds)
         self._workers.server_kills = server_kills
 
     def drain(self) -> None:
-        """Count what is under way when training has ended, and close all connections."""
         self.clock.drain()
         self._workers.close()
 
@@ -237,23 +232,14 @@ class MeshSystem(System):
             "wire_bytes": sum(self._peers.wire_bytes),
         }
 
-    def state(self) -> dict[str, Any]:
-        """Raise an error: peers have no checkpoints, and the spec says so."""
-        raise AssertionError("a checkpoint of peers")
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Raise an error: peers have no checkpoints."""
-        raise AssertionError("a checkpoint of peers")
-
-    def went_on(self, host_seconds: float, server_kills: int = 0) -> None:
-        """Note the seconds of the host's clock that have passed already; peers have no server."""
-        self._peers.went_on(host_seconds)
+    def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
+        self._peers.resume_after(host_seconds)
 
     def drain(self) -> None:
         """Close all connections; what is under way was counted when it was sent."""
-        self._peers.closed()
+        self._peers.close()
 
-    def told(self) -> dict[str, Any]:
+    def own_summary(self) -> dict[str, Any]:
         """Return what each peer received, and the digest of its model."""
         ledgers = zip(
             self._service.payload_bytes,

@@ -197,7 +197,7 @@ class Board:
         return np.frombuffer(self._memory, np.uint64).reshape(-1, WORDS)
 
     def close(self) -> None:
-        """Close the descriptor; the memory is freed when no process maps it any more."""
+        """Close the descriptor; the memory is freed when the last process unmaps it."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None

@@ -20,6 +20,7 @@ from testbed.learning.batched.replay import SIZES
 from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
+from tests.learning.other_models import strided, wide
 
 TOLERANCE = 5e-6
 """The largest error, relative to each tensor's largest entry: some roundings."""
@@ -103,24 +104,6 @@ def test_gradients_of_one_version_equal_the_serial_learner_s(model: str, padded:
         assert_same(learner, batched.shared(parameters, indices), want)
 
 
-def _wide() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding="same"),
-        nn.MaxPool2d((2, 2)),
-        nn.ReLU(),
-        nn.Conv2d(6, 12, 3, padding=1),
-        nn.Conv2d(12, 5, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(3),
-        nn.Flatten(),
-        nn.Linear(80, 10),
-    )
-
-
-def _strided() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(676, 10))
-
-
 def _linear() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 
@@ -144,7 +127,7 @@ class _Centred(nn.Module):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("make", [_wide, _strided, _Centred])
+@pytest.mark.parametrize("make", [wide, strided, _Centred])
 def test_gradients_of_other_models_equal_the_serial_learner_s(
     make: Callable[[], nn.Module], padded: bool, shared: bool
 ) -> None:
@@ -295,7 +278,7 @@ def test_inputs_that_do_not_match_are_refused() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-@pytest.mark.parametrize("make", [*MODELS.values(), _wide, _strided, _Centred])
+@pytest.mark.parametrize("make", [*MODELS.values(), wide, strided, _Centred])
 def test_gradients_on_cuda_equal_the_serial_learner_s(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(4)
     workers = 5

@@ -17,6 +17,7 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import IMAGE, MODELS, initialise
 from testbed.streams import stream
 from testbed.updates import Layout
+from tests.learning.other_models import strided, wide
 
 Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
@@ -82,26 +83,8 @@ def test_the_gradient_equals_plain_autograd_s(model: str, law: str, autograd: bo
     assert max(errors) < 0.05
 
 
-def _wide() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding="same"),
-        nn.MaxPool2d((2, 2)),
-        nn.ReLU(),
-        nn.Conv2d(6, 12, 3, padding=1),
-        nn.Conv2d(12, 5, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(3),
-        nn.Flatten(),
-        nn.Linear(80, 10),
-    )
-
-
 def _without_bias() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10, bias=False))
-
-
-def _strided() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(676, 10))
 
 
 class _Residual(nn.Module):
@@ -118,7 +101,7 @@ class _Residual(nn.Module):
 
 @pytest.mark.parametrize(
     ("make", "fast"),
-    [(_wide, True), (_without_bias, False), (_strided, False), (_Residual, False)],
+    [(wide, True), (_without_bias, False), (strided, False), (_Residual, False)],
 )
 def test_gradients_of_other_models_equal_plain_autograd_s(
     make: Callable[[], nn.Module], fast: bool
@@ -195,7 +178,7 @@ def _rectified() -> nn.Module:
 @pytest.mark.parametrize("size", [1, 10, 64, 1000])
 @pytest.mark.parametrize(
     "make",
-    [*MODELS.values(), _wide, _without_pool, _cut_off, _rectified, _strided, _Residual],
+    [*MODELS.values(), wide, _without_pool, _cut_off, _rectified, strided, _Residual],
     ids=[*MODELS, "wide", "without pool", "cut off", "rectified", "strided", "residual"],
 )
 def test_an_evaluation_equals_torch_s_for_any_batch_size(
@@ -218,7 +201,7 @@ def test_an_evaluation_equals_torch_s_for_any_batch_size(
     assert images.tobytes() == dataset.test_images[:93].tobytes()
 
 
-@pytest.mark.parametrize("make", [*MODELS.values(), _wide, _cut_off])
+@pytest.mark.parametrize("make", [*MODELS.values(), wide, _cut_off])
 def test_fast_evaluation_supports_the_models_of_fast_training(
     make: Callable[[], nn.Module],
 ) -> None:

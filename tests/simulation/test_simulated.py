@@ -147,7 +147,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(
     assert one.checkpoints == two.checkpoints
     assert one.rows.tobytes() == two.rows.tobytes()
     assert one.after == two.after
-    assert one.system.told() == two.system.told()
+    assert one.system.own_summary() == two.system.own_summary()
     other = Simulated(settings(algorithm, network=NETWORKS[network], seed=4))
     assert other.digest != one.digest
     assert other.rows["time"].tolist() != one.rows["time"].tolist()
@@ -254,7 +254,7 @@ def test_the_bytes_at_peers_follow_from_their_steps(network: str) -> None:
     meeting, parting = WORKERS * others // 2 * (64 + 32), WORKERS * others * 32
     assert run.after["message_bytes"] == rows["message_bytes"].sum() + meeting + parting
     assert isinstance(run.system, MeshSystem)
-    peers = run.system.told()["peers"]
+    peers = run.system.own_summary()["peers"]
     for key in ("payload_bytes", "message_bytes", "wire_bytes"):
         assert sum(peer[key] for peer in peers.values()) == run.after[key]
     steps = np.bincount(rows["worker"], minlength=WORKERS)

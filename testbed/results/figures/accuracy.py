@@ -38,7 +38,7 @@ def draw(
     """
     from matplotlib.ticker import FuncFormatter
 
-    panels = fault_strip.panels(figure, curves)
+    panels = fault_strip.make_panels(figure, curves)
     axes = panels.main
     for i, curve in enumerate(curves):
         _line(axes, i, curve, against, linear)

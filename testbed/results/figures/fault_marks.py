@@ -99,7 +99,9 @@ def _mark(strikes: Sequence[Strike], seed: str, position: _Positions, *, spans: 
     first = strikes[0]
     ends = {strike.ended for strike in strikes}
     ended = ends.pop() if spans and len(ends) == 1 else None
-    text = f"{first.kind} of {_whom(strikes)}{seed} at iteration {first.began.iteration:,}"
+    text = (
+        f"{first.kind} of {_devices_in_words(strikes)}{seed} at iteration {first.began.iteration:,}"
+    )
     text += f", {q.as_duration(first.began.time)}"
     if ended is not None:
         text += f", for {q.as_duration(ended.time - first.began.time)}"
@@ -118,17 +120,17 @@ def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]
             strike
         )
     found = []
-    for (_, kind, server), some in sorted(bins.items()):
-        some.sort(key=lambda strike: strike.began.iteration)
-        first, final = some[0].began, some[-1].began
+    for (_, kind, server), together in sorted(bins.items()):
+        together.sort(key=lambda strike: strike.began.iteration)
+        first, final = together[0].began, together[-1].began
         span = f"{first.iteration:,}"
         span += f" to {final.iteration:,}" if final.iteration > first.iteration else ""
-        text = f"{kind} of {_whom(some)} at iteration {span}"
+        text = f"{kind} of {_devices_in_words(together)} at iteration {span}"
         found.append(Mark(kind, server, position(first), None, text))
     return tuple(found)
 
 
-def _whom(strikes: Sequence[Strike]) -> str:
+def _devices_in_words(strikes: Sequence[Strike]) -> str:
     devices = list(dict.fromkeys(strike.device for strike in strikes))
     if len(devices) <= _NAMED:
         return ", ".join("the server" if device == SERVER_NAME else device for device in devices)

@@ -49,7 +49,7 @@ class Panels:
         return self.strip or self.living or self.main
 
 
-def panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
+def make_panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
     """Make the axes that some curves need, and the figure taller by those for faults."""
     rows = sum(map(_struck, curves))
     if not rows:
@@ -63,35 +63,35 @@ def panels(figure: "Figure", curves: Sequence[Curve]) -> Panels:
     return Panels(axes[0], axes[1] if many else None, axes[-1])
 
 
-def draw(of: Panels, curves: Sequence[Curve], against: str) -> tuple[list["Artist"], list[str]]:
+def draw(panels: Panels, curves: Sequence[Curve], against: str) -> tuple[list["Artist"], list[str]]:
     """Draw the faults of some curves; return the legend's handles and labels for them.
 
     Args:
         against: the quantity of x: ``iteration``, ``payload``, ``message`` or ``wire``.
     """
-    if of.strip is None:
+    if panels.strip is None:
         return [], []
-    limits = of.main.get_xlim()
+    limits = panels.main.get_xlim()
     rows = [(i, _placed(curve, against)) for i, curve in enumerate(curves) if _struck(curve)]
     for row, (i, found) in enumerate(rows):
-        of.strip.axhline(row, linewidth=0.7, **style.line_style(i), zorder=1)
+        panels.strip.axhline(row, linewidth=0.7, **style.line_style(i), zorder=1)
         for mark in found:
             width = 1.0 if len(found) <= FEW_TICKS else 0.5
-            _draw_mark(of.strip, row, mark, against, width)
-    of.strip.set_ylim(len(rows) - 0.4, -0.6)
-    of.strip.set_yticks([])
-    of.strip.grid(visible=False)
-    of.strip.spines["left"].set_visible(False)
-    of.strip.set_ylabel("faults", rotation=0, ha="right", va="center")
+            _draw_mark(panels.strip, row, mark, against, width)
+    panels.strip.set_ylim(len(rows) - 0.4, -0.6)
+    panels.strip.set_yticks([])
+    panels.strip.grid(visible=False)
+    panels.strip.spines["left"].set_visible(False)
+    panels.strip.set_ylabel("faults", rotation=0, ha="right", va="center")
     kills = [(i, mark) for i, found in rows for mark in found if mark.server]
     for i, mark in kills if len(kills) <= _LINES else ():
-        _across(of.main, mark.at[against], style.line_style(i)["color"])
-    if of.living is not None:
+        _across(panels.main, mark.at[against], style.line_style(i)["color"])
+    if panels.living is not None:
         for i, curve in enumerate(curves):
-            _step(of.living, i, living(curve), against)
-        of.living.set_ylim(bottom=0)
-        of.living.set_ylabel("workers\nalive")
-    of.main.set_xlim(limits)
+            _step(panels.living, i, living(curve), against)
+        panels.living.set_ylim(bottom=0)
+        panels.living.set_ylabel("workers\nalive")
+    panels.main.set_xlim(limits)
     return legend({mark.kind for _, found in rows for mark in found})
 
 

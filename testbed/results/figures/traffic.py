@@ -48,16 +48,16 @@ def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
         figure.set_size_inches(2 * style.COLUMN, _PANEL * rows + 0.3)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     faults: set[str] = set()
-    for axes, curve, one in zip(panels, curves, ingress, strict=False):
+    for axes, curve, own in zip(panels, curves, ingress, strict=False):
         axes.set_title(curve.title, fontsize=8)
-        _stack(axes, one)
-        if one.rates:
+        _stack(axes, own)
+        if own.rates:
             faults |= fault_strip.draw_over_time(axes, curve)
     for axes in panels[len(curves) :]:
         axes.remove()
     for axes in panels[max(0, len(curves) - columns) : len(curves)]:
         axes.set_xlabel("seconds since training began")
-    kinds = [kind for kind in KINDS if any(kind in one.rates for one in ingress)]
+    kinds = [kind for kind in KINDS if any(kind in own.rates for own in ingress)]
     handles = [Patch(color=KIND_COLOURS[kind]) for kind in kinds]
     marks, names = fault_strip.legend(faults)
     style.legend_above(figure, [*handles, *marks], [*(KINDS[kind] for kind in kinds), *names])
@@ -67,11 +67,11 @@ def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
 def draw_by_worker(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[Ingress]) -> None:
     """Draw each curve's cumulative distribution of a worker's ingress, relative to the mean."""
     axes = figure.subplots()
-    for i, (curve, one) in enumerate(zip(curves, ingress, strict=True)):
-        count = len(one.workers)
-        mean = f", mean {q.as_bytes(float(one.worker_bytes.mean()))}" if count else ""
+    for i, (curve, own) in enumerate(zip(curves, ingress, strict=True)):
+        count = len(own.workers)
+        mean = f", mean {q.as_bytes(float(own.worker_bytes.mean()))}" if count else ""
         axes.step(
-            np.concatenate([one.worker_shares[:1], one.worker_shares]),
+            np.concatenate([own.worker_shares[:1], own.worker_shares]),
             100 * np.arange(count + 1)[: count + 1 if count else 0] / max(1, count),
             where="post",
             label=f"{curve.title}{mean}",
@@ -79,7 +79,7 @@ def draw_by_worker(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
         )
     axes.set_xlabel("ingress from a worker ÷ mean of the run's workers")
     axes.set_ylabel("workers with at most this (%)")
-    if any(len(one.workers) for one in ingress):
+    if any(len(own.workers) for own in ingress):
         axes.set_xlim(left=min(0.9, axes.get_xlim()[0]), right=max(1.1, axes.get_xlim()[1]))
         axes.set_ylim(0, 101)
     else:

@@ -140,7 +140,7 @@ def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
     rest = {key: value for key, value in spec.items() if key != "seed"}
     if isinstance(rest.get("network"), dict):
         # Measuring the links before training does not change the training.
-        rest["network"] = {key: one for key, one in rest["network"].items() if key != "probe"}
+        rest["network"] = {key: value for key, value in rest["network"].items() if key != "probe"}
     return run.manifest.experiment, run.algorithm, json.dumps(rest, sort_keys=True, default=str)
 
 

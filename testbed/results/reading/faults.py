@@ -80,7 +80,8 @@ def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
             ended: list[int] = []
             if record.phase == "begin":
                 if record.fault == "kill":
-                    ended = [i for one in list(own) if one[0] == "freeze" for i in own.pop(one)]
+                    frozen = [open_key for open_key in own if open_key[0] == "freeze"]
+                    ended = [i for open_key in frozen for i in own.pop(open_key)]
                 own.setdefault(key, []).append(len(strikes))
                 strikes.append(Strike(*key, device, moment))
             elif own.get(key):

@@ -121,8 +121,10 @@ def capture_remarks(run: Run) -> tuple[str, ...]:
         return ()
     remarks = []
     if capture.dropped:
-        lost, of = f"{capture.dropped:,}", f"{capture.records + capture.dropped:,}"
-        remarks.append(f"its capture lost {lost} of {of} packets: the bytes are too few by theirs")
+        lost, total = f"{capture.dropped:,}", f"{capture.records + capture.dropped:,}"
+        remarks.append(
+            f"its capture lost {lost} of {total} packets: theirs are missing from the bytes"
+        )
     if not capture.complete:
         remarks.append("its capture does not hold the whole run: the bytes are a lower bound")
     return tuple(remarks)
@@ -131,8 +133,8 @@ def capture_remarks(run: Run) -> tuple[str, ...]:
 def merged_remarks(titles: Sequence[str], ingress: Sequence[Ingress]) -> tuple[str, ...]:
     """Return the curves' remarks, each once, with the curves that it is about."""
     about: dict[str, list[str]] = {}
-    for title, one in zip(titles, ingress, strict=True):
-        for remark in one.remarks:
+    for title, own in zip(titles, ingress, strict=True):
+        for remark in own.remarks:
             about.setdefault(remark, []).append(title)
     return tuple(f"{', '.join(names)}: {remark}." for remark, names in about.items())
 
@@ -188,18 +190,18 @@ def _by_second(
 
 def _mean_rates(counted: Sequence[_Counted]) -> tuple[int, int, dict[str, Floats]]:
     """Return the first second that all runs have, the bins' width, and each kind's mean rates."""
-    if not all(len(one.second) for one in counted):
+    if not all(len(counts.second) for counts in counted):
         return 0, 1, {kind: np.zeros(0) for kind in counted[0].sums}
-    start = max(int(one.second[0]) for one in counted)
-    length = max(0, min(int(one.second[-1]) for one in counted) + 1 - start)
+    start = max(int(counts.second[0]) for counts in counted)
+    length = max(0, min(int(counts.second[-1]) for counts in counted) + 1 - start)
     width = max(1, -(-length // _BINS))
     edges = np.append(np.arange(0, length, width), length)
 
     def mean(kind: str) -> Floats:
         sums = np.zeros(len(edges) - 1)
-        for one in counted:
-            shared = (one.second >= start) & (one.second < start + length)
-            np.add.at(sums, (one.second[shared] - start) // width, one.sums[kind][shared])
+        for counts in counted:
+            shared = (counts.second >= start) & (counts.second < start + length)
+            np.add.at(sums, (counts.second[shared] - start) // width, counts.sums[kind][shared])
         averaged: Floats = sums / len(counted) / np.diff(edges)
         return averaged
 
@@ -212,14 +214,16 @@ def _by_worker(
     names: list[str] = []
     sent: list[float] = []
     shares: list[float] = []
-    for run, one in zip(runs, counted, strict=True):
+    for run, counts in zip(runs, counted, strict=True):
         # A worker that crashed before it sent anything counts as well.
         # Among peers, the one whose link was captured sends nothing to itself.
-        expected = run.manifest.workers - bool(run.summary.peers and one.captured)
-        silent = max(0, expected - len(one.workers))
-        totals = [*one.workers.values(), *[0] * silent]
+        expected = run.manifest.workers - bool(run.summary.peers and counts.captured)
+        silent = max(0, expected - len(counts.workers))
+        totals = [*counts.workers.values(), *[0] * silent]
         seed = f" (seed {run.manifest.seed})" if len(runs) > 1 else ""
-        names += [f"{name}{seed}" for name in (*one.workers, *["a worker never heard of"] * silent)]
+        names += [
+            f"{name}{seed}" for name in (*counts.workers, *["a worker that sent nothing"] * silent)
+        ]
         sent += totals
         shares += [total * len(totals) / max(1, sum(totals)) for total in totals]
     order = np.argsort(shares, kind="stable")

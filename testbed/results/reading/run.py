@@ -225,9 +225,9 @@ class Run:
         try:
             spec = yaml.safe_load(self.specification)
             rules = list(spec.get("faults") or ())
-            for one in (spec.get("devices") or {}).get("classes") or ():
-                who = {"who": {"class": one.get("name")}}
-                rules += [rule | who for rule in one.get("faults") or ()]
+            for section in (spec.get("devices") or {}).get("classes") or ():
+                who = {"who": {"class": section.get("name")}}
+                rules += [rule | who for rule in section.get("faults") or ()]
         except (yaml.YAMLError, AttributeError, TypeError):
             return ()
         return tuple(rules)

@@ -144,7 +144,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "Engine": run.clock,
         "Training": run.trained,
         "Workers": q.as_count(manifest.workers),
-        "Died by themselves": q.as_count(summary.workers_lost),
+        "Died without a fault": q.as_count(summary.workers_lost),
         **{what.capitalize(): text for what, text in (no_update(run) | left_out(run)).items()},
         **{what.capitalize(): text for what, text in in_a_sentence(run).items()},
         "Host": host.name,
@@ -175,8 +175,8 @@ def _data(curves: Sequence[Curve], ingress: Sequence[Ingress], reached: Reaching
     """Return the charts' data as JSON that cannot end the element around it."""
     bars = histograms(curves)
     charts = [
-        _chart(curve, one) | {"staleness": shares.round(4).tolist(), **_look(i)}
-        for i, (curve, one, shares) in enumerate(zip(curves, ingress, bars.shares, strict=True))
+        _chart(curve, own) | {"staleness": shares.round(4).tolist(), **_look(i)}
+        for i, (curve, own, shares) in enumerate(zip(curves, ingress, bars.shares, strict=True))
     ]
     kinds = in_order({mark["kind"] for chart in charts for mark in chart["faults"]})
     content = {

@@ -80,14 +80,14 @@ def class_rows(run: Run) -> tuple[ClassRow, ...]:
     applied, payload = columns["applied"].astype(bool), columns["payload_bytes"]
     sent = applied | (payload > 0)
     rows = []
-    for one in classes:
-        own = np.isin(columns["worker"], one.devices)
+    for kind in classes:
+        own = np.isin(columns["worker"], kind.devices)
         took = own & applied
         staleness = columns["staleness"][took]
         rows.append(
             ClassRow(
-                name=one.name,
-                devices=len(one.devices),
+                name=kind.name,
+                devices=len(kind.devices),
                 sent=int((own & sent).sum()),
                 applied=int(took.sum()),
                 dropped=int((own & sent & ~applied).sum()),

@@ -36,7 +36,7 @@ class LinkRow:
             "not limited" if first.asked.rate is None else q.as_rate(first.asked.rate),
             self._rates(),
             q.as_milliseconds(first.asked.delay),
-            _range([one.delay for one in self._measured], q.as_milliseconds),
+            _range([measured.delay for measured in self._measured], q.as_milliseconds),
             _percent(first.asked.loss),
             self._losses(),
             self._verdict(),
@@ -44,17 +44,17 @@ class LinkRow:
 
     @property
     def _measured(self) -> list[Measured]:
-        return [one.measured for one in self.directions if one.measured]
+        return [direction.measured for direction in self.directions if direction.measured]
 
     def _rates(self) -> str:
-        text = _range([one.rate for one in self._measured], q.as_rate)
-        return f"at least {text}" if any(one.at_least for one in self._measured) else text
+        text = _range([measured.rate for measured in self._measured], q.as_rate)
+        return f"at least {text}" if any(measured.at_least for measured in self._measured) else text
 
     def _losses(self) -> str:
-        packets = sum(one.packets for one in self._measured)
+        packets = sum(measured.packets for measured in self._measured)
         if not packets:
             return q.UNKNOWN
-        lost = sum(one.loss * one.packets for one in self._measured)
+        lost = sum(measured.loss * measured.packets for measured in self._measured)
         return f"{_percent(lost / packets)} of {packets:,}"
 
     def _verdict(self) -> str:
@@ -65,8 +65,8 @@ class LinkRow:
         if first.off:
             return f"{' and '.join(first.off)} not as asked"
         if not first.drained:
-            return "not everything came through"
-        unsure = any(one.at_least for one in self._measured)
+            return "some packets did not arrive in time"
+        unsure = any(measured.at_least for measured in self._measured)
         return "as asked, as far as this host can send" if unsure else "as asked"
 
 
@@ -74,9 +74,9 @@ def link_rows(run: Run) -> tuple[LinkRow, ...]:
     """Return a row for each kind of link of a run that was probed; none without a probe."""
     links = run.manifest.links
     groups: dict[object, list[Direction]] = {}
-    for one in links.directions if links else ():
-        own = one.device if one.wrong else None
-        groups.setdefault((one.direction, one.asked, one.unmeasured, own), []).append(one)
+    for link in links.directions if links else ():
+        own = link.device if link.wrong else None
+        groups.setdefault((link.direction, link.asked, link.unmeasured, own), []).append(link)
     return tuple(LinkRow(alike) for alike in groups.values())
 
 
@@ -87,7 +87,7 @@ def in_a_sentence(run: Run) -> dict[str, str]:
         return {}
     if links.unmeasured:
         return {"links": f"not measured: {links.unmeasured}"}
-    wrong = len({one.device for one in links.directions if one.wrong})
+    wrong = len({direction.device for direction in links.directions if direction.wrong})
     found = f"{wrong:,} NOT as asked" if wrong else "as asked, within 10 %"
     return {"links": f"{links.probed:,} of {links.shaped:,} shaped links measured: {found}"}
 

@@ -45,7 +45,7 @@ def verdict(run: Run) -> Verdict:
 def no_update(run: Run) -> dict[str, str]:
     """Return the payload of pushes that are no update of the run, under its heading; empty if none."""
     count = run.payload_of_no_update
-    why = "of devices that a fault ended meanwhile, or made again behind a checkpoint"
+    why = "of devices that a fault ended meanwhile, or repeated after a checkpoint"
     return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
 
 
@@ -64,12 +64,13 @@ def only_untold(reasons: Iterable[str]) -> bool:
 
 
 def _of_differences(differences: Sequence[Difference], lost: str) -> Verdict:
-    if only_untold(one.reason for one in differences):
+    if only_untold(difference.reason for difference in differences):
         # All else agrees: the streams that it did report, frames, bytes, packets.
-        untold = sum(one.found for one in differences)
+        unreported = sum(difference.found for difference in differences)
         return Verdict(
             "unknown",
-            f"reconciled but for {len(differences)} streams ({q.as_bytes(untold)}) of a server that "
-            f"was killed and could not tell what it had received; the rest agrees to the byte{lost}",
+            f"reconciled but for {len(differences)} streams ({q.as_bytes(unreported)}) of a server "
+            "that was killed and could not report what it had received; the rest agrees to the "
+            f"byte{lost}",
         )
     return Verdict("bad", f"NOT reconciled: {len(differences)} difference(s){lost}")

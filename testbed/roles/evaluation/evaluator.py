@@ -3,7 +3,7 @@
 It pushes nothing and asks for nothing: the server (or the evaluated peer) sends it parameters when an
 evaluation is due, at once or, if the evaluator is late, from a queue. Its results go to the
 orchestrator over the host, not over the emulated network; the server only receives a FINISHED, after
-which it need not keep those parameters any more.
+which it no longer needs to keep those parameters.
 """
 
 import socket

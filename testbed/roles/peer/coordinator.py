@@ -108,7 +108,7 @@ class Coordinator:
             # The evaluated peer disconnects when the evaluator has finished, or gives up by itself.
             told = self._await(number, "parted", None if number == evaluated else until)
             if told is None and number not in self._gone:
-                text = f"it has not parted within {PARTING_TIMEOUT:g} s of the training's end"
+                text = f"it has not disconnected within {PARTING_TIMEOUT:g} s after the end of training"
                 self._report.event("warning", text, number)
             if told is not None:
                 peers[peer_name(told.pop("parted"))] = told

@@ -86,7 +86,7 @@ class EvaluatorLink:
             self.connection.send([head, parameters])
 
     def stop_when_all_is_sent(self) -> None:
-        """Say STOP, once, if no model waits any more.
+        """Say STOP, once, if no model waits.
 
         Raises:
             BrokenConnectionError: the connection broke.

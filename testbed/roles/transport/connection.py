@@ -94,7 +94,7 @@ class Connection:
             yield frame
 
     def read_out(self) -> None:
-        """Receive what has arrived, only to count it: it is no update any more.
+        """Receive what has arrived, only to count it: it is no longer an update.
 
         The kernel has acknowledged these bytes, so that the capture counts them.
         """

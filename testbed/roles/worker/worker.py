@@ -86,7 +86,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             else:
                 listener.by_wall_clock(own_times)
 
-    # Orders from before this worker, or the server with its clock, was killed do not count any more.
+    # Orders from before this worker, or the server with its clock, was killed no longer count.
     forget = orders.forget if orders is not None else lambda: None
     while True:
         greeted = connect(settings, identity, layout.total, before=forget)

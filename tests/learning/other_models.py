@@ -1,0 +1,21 @@
+"""Models that no experiment file names: one on the fast path, and one on autograd."""
+
+from torch import nn
+
+
+def wide() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding="same"),
+        nn.MaxPool2d((2, 2)),
+        nn.ReLU(),
+        nn.Conv2d(6, 12, 3, padding=1),
+        nn.Conv2d(12, 5, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(3),
+        nn.Flatten(),
+        nn.Linear(80, 10),
+    )
+
+
+def strided() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(676, 10))
