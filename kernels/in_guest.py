@@ -32,7 +32,7 @@ class Tested:
     @property
     def failed(self) -> list[Result]:
         """The tests that failed."""
-        return [one for one in self.results if one.outcome == "failed"]
+        return [result for result in self.results if result.outcome == "failed"]
 
 
 def run_tests(

@@ -116,7 +116,9 @@ class Fleet:
         Raises:
             HostError: the engine refuses, or does not answer.
         """
-        self._limited = {one.name: one.memory for one in devices if one.memory is not None}
+        self._limited = {
+            device.name: device.memory for device in devices if device.memory is not None
+        }
         with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
             pending: dict[Future[Container], str] = {
                 pool.submit(self._create, device): device.name for device in devices
@@ -257,9 +259,9 @@ class Fleet:
         left = self._left()
         while left and time.monotonic() - begun < TAKE_DOWN_TIMEOUT:
             if time.monotonic() - begun > TAKE_DOWN_TIMEOUT / 4:
-                for one in left:
+                for container in left:
                     with contextlib.suppress(NotFound, APIError):
-                        self._api.remove_container(one["Id"], force=True)
+                        self._api.remove_container(container["Id"], force=True)
             time.sleep(0.1)
             left = self._left()
         return len(left)
@@ -270,12 +272,12 @@ class Fleet:
         )
         # A paused container does not notice that its lifeline is closed; one that was only created
         # has none yet.
-        for one in found:
+        for container in found:
             with contextlib.suppress(APIError):
-                if one["State"] == "paused":
-                    self._api.unpause(one["Id"])
-                elif one["State"] == "created":
-                    self._api.remove_container(one["Id"], force=True)
+                if container["State"] == "paused":
+                    self._api.unpause(container["Id"])
+                elif container["State"] == "created":
+                    self._api.remove_container(container["Id"], force=True)
         return found
 
 

@@ -77,8 +77,8 @@ class Plan:
         """The most descriptors that any of the run's processes will hold."""
         devices = self.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        each = capacity.FILES_STARTED if alone else capacity.FILES
-        return capacity.FILES_ONCE + each * len(self.links)
+        each = capacity.FILES_PER_STARTED_DEVICE if alone else capacity.FILES_PER_DEVICE
+        return capacity.FILES_PER_RUN + each * len(self.links)
 
 
 def plan(spec: Spec) -> list[Plan]:
@@ -131,7 +131,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     served = is_served(algorithm.name)
     count = spec.devices.workers
     class_of = spec.devices.class_of(spec.seed)
-    shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
+    shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
     # Neither the server's own link, where ingress is counted, nor the evaluator's is shaped: the
     # evaluator measures and is no part of what is measured.
     links = [Link(SERVER_NAME, 0)] if served else []
@@ -188,7 +188,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             ),
             faults=FaultSettings(_faults(spec, class_of) if served else ()),
             devices=_device(spec, None),
-            classes=[DeviceClass(one.name, _device(spec, one)) for one in spec.devices.classes],
+            classes=[
+                DeviceClass(device_class.name, _device(spec, device_class))
+                for device_class in spec.devices.classes
+            ],
             class_of=class_of,
         ),
         tuple(links),
@@ -202,10 +205,14 @@ def _faults(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
     named, workers = spec.devices.classes, range(spec.devices.workers)
     return resolve(
         [fault.plain() for fault in spec.faults],
-        {one.name: [fault.plain() for fault in one.faults] for one in named},
+        {
+            device_class.name: [fault.plain() for fault in device_class.faults]
+            for device_class in named
+        },
         seed=spec.seed,
         names={worker_name(i): i for i in workers},
         classes={
-            one.name: [i for i in workers if class_of[i] == at] for at, one in enumerate(named)
+            device_class.name: [i for i in workers if class_of[i] == at]
+            for at, device_class in enumerate(named)
         },
     )

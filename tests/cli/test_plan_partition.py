@@ -30,7 +30,7 @@ def planned(workers: int, **sections: Any) -> Plan:
 
 
 def lines(one: Plan) -> list[str]:
-    return plan_partition.describe(one, plan_partition.look(one))
+    return plan_partition.describe(one, plan_partition.partitioned(one))
 
 
 DIRICHLET = {"kind": "dirichlet", "alpha": 0.5}
@@ -76,7 +76,7 @@ def test_classes_have_their_sizes() -> None:
         {"name": "small", "number": 4, "weight": 2.0},
     )
     one = planned(6, devices={"workers": 6, "classes": classes}, partition="sizes")
-    shared = plan_partition.look(one)
+    shared = plan_partition.partitioned(one)
     assert plan_partition.by_class(one, shared) == ["481", "120"]
     table = [line.split() for line in describe([one])]
     assert ["large", "2", "481"] in table
