@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from testbed.cli.plan_classes import distribution_text
 from testbed.durations import Durations
-from testbed.planning.times import mean_of, members
+from testbed.planning.mean_times import mean_of, members
 from testbed.training.times import Purpose
 from testbed.training.times import durations as by_class
 

@@ -6,8 +6,8 @@ from typing import Any
 from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
+from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
-from testbed.planning.times import means
 from testbed.quantities import as_number
 
 

@@ -35,7 +35,7 @@ def resume(
     began = time.monotonic()
     from testbed import execution
     from testbed.doctor import requirements
-    from testbed.planning.data import check_data
+    from testbed.planning.data_check import check_data
     from testbed.results.reading.finding import resolve
     from testbed.runs import resuming
 

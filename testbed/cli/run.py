@@ -52,7 +52,7 @@ def run(
     from testbed.execution import execute
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
-    from testbed.planning.data import check_data
+    from testbed.planning.data_check import check_data
 
     loaded = load(spec, set_ or (), seed)
     plans = planning.plan(loaded)

@@ -23,7 +23,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig, Mount
 
-from testbed.containers import engine, memory
+from testbed.containers import engine, out_of_memory
 from testbed.errors import HostError
 from testbed.nodes.interface import Device
 
@@ -222,12 +222,16 @@ class Fleet:
             return None
         container, known = self._containers[device], self._out_of_memory.get(device, 0)
         try:
-            self._out_of_memory[device] = memory.kills(container.first)
+            self._out_of_memory[device] = out_of_memory.kills(container.first)
             return limit if self._out_of_memory[device] > known else None
         except OSError:  # the container has ended with its process
             pass
         try:
-            return limit if memory.engine_reports(self._api, container.id, self._begun) else None
+            return (
+                limit
+                if out_of_memory.engine_reports(self._api, container.id, self._begun)
+                else None
+            )
         except (DockerException, requests.RequestException):
             return None  # the next request to the engine reports that it does not answer
 

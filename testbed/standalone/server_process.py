@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed.channel import Channel
 from testbed.errors import RunError
-from testbed.planning.data import check_data
+from testbed.planning.data_check import check_data
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
 from testbed.standalone.account import OVER, Account, make_directory

@@ -1,9 +1,9 @@
-"""Check the files that a run reads: its dataset and its traces."""
+"""Check, before anything is started, that a run can use its dataset and its traces."""
 
 from testbed.errors import SpecError
 from testbed.planning import images
+from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
-from testbed.planning.times import class_means
 from testbed.training.times import PURPOSES
 
 
