@@ -28,41 +28,19 @@ _SUITE = "bookworm"
 _PACKAGES = ("python3", "python3-venv")
 _APT = Path("/etc/apt")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_EMPTY = frozenset(
-    map(
-        PurePosixPath,
-        (
-            "dev",
-            "proc",
-            "run",
-            "sys",
-            "tmp",
-            "usr/share/groff",
-            "usr/share/info",
-            "usr/share/lintian",
-            "usr/share/locale",
-            "usr/share/man",
-            "var/cache/apt",
-            "var/cache/debconf",
-            "var/cache/ldconfig",
-            "var/lib/apt/lists",
-            "var/log",
-        ),
-    )
+
+
+def _paths(text: str) -> frozenset[PurePosixPath]:
+    return frozenset(map(PurePosixPath, text.split()))
+
+
+_EMPTY = _paths(
+    "dev proc run sys tmp usr/share/groff usr/share/info usr/share/lintian usr/share/locale "
+    "usr/share/man var/cache/apt var/cache/debconf var/cache/ldconfig var/lib/apt/lists var/log"
 )
 """Folders that are kept without their content."""
-_LEFT_OUT = frozenset(
-    map(
-        PurePosixPath,
-        (
-            "debootstrap",
-            "etc/.pwd.lock",
-            "etc/apt/sources.list",
-            "etc/hostname",
-            "etc/machine-id",
-            "etc/resolv.conf",
-        ),
-    )
+_LEFT_OUT = _paths(
+    "debootstrap etc/.pwd.lock etc/apt/sources.list etc/hostname etc/machine-id etc/resolv.conf"
 )
 
 

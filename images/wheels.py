@@ -128,17 +128,8 @@ def build_package(project: Path, into: Path, pip_arguments: Sequence[str]) -> No
                 to = copy / path.relative_to(project)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, to)
-        _pip(
-            [
-                "wheel",
-                *pip_arguments,
-                "--no-deps",
-                "--no-build-isolation",
-                "--wheel-dir",
-                str(into),
-                str(copy),
-            ]
-        )
+        options = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
+        _pip(["wheel", *pip_arguments, *options, str(copy)])
 
 
 def _pip(arguments: Sequence[str]) -> None:

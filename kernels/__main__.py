@@ -40,8 +40,8 @@ def main() -> int:
         tests = options.test or ["tests/kernels"]
         tested = run_tests(ready, sys.executable, tests, options.limit, show)
         print(f"\n{kernel.title} ({tested.version}), {tested.seconds:.0f} s\n")
-        for one in tested.results:
-            print(f"{one.outcome:<8} {one.seconds:6.1f} s  {one.name}  {one.why[:100]}".rstrip())
+        for result in tested.results:
+            print(f"{result.outcome:<8} {result.seconds:6.1f} s  {result.name}  {result.why[:100]}")
         print(f"\n{results.table(tested.results)}\n", flush=True)
         failed = failed or bool(tested.failed) or not tested.results
     return int(failed)
@@ -50,20 +50,16 @@ def main() -> int:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m kernels", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
-    for name, does in (
-        ("fetch", "download and unpack kernels"),
-        ("test", "run tests in kernels, which are fetched if necessary"),
-    ):
-        one = what.add_parser(name, help=does)
-        one.add_argument(
-            "kernel", help=f"kernels, separated by commas: {', '.join(debian.KERNELS)}"
-        )
-        one.add_argument("--mirror", help=f"the mirror of the packages; default: {debian.MIRROR}")
-        if name == "test":
-            one.add_argument("--limit", type=float, default=LIMIT, help="seconds for each kernel")
-            one.add_argument(
-                "--test", action="append", help="an argument for pytest; default: tests/kernels"
-            )
+    fetch = what.add_parser("fetch", help="download and unpack kernels")
+    test = what.add_parser("test", help="run tests in kernels, which are fetched if necessary")
+    known = ", ".join(debian.KERNELS)
+    for command in (fetch, test):
+        command.add_argument("kernel", help=f"kernels, separated by commas: {known}")
+        command.add_argument("--mirror", help=f"the packages' mirror; default: {debian.MIRROR}")
+    test.add_argument("--limit", type=float, default=LIMIT, help="seconds for each kernel")
+    test.add_argument(
+        "--test", action="append", help="an argument for pytest; default: tests/kernels"
+    )
     return parser
 
 

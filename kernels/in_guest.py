@@ -32,7 +32,7 @@ class Tested:
     @property
     def failed(self) -> list[Result]:
         """The tests that failed."""
-        return [one for one in self.results if one.outcome == "failed"]
+        return [result for result in self.results if result.outcome == "failed"]
 
 
 def run_tests(
@@ -55,24 +55,13 @@ def run_tests(
         RunError: the guest ended, or was killed, before the tests did.
     """
     command = [
-        python,
-        *(
-            "-m",
-            "pytest",
-            "-v",
-            "--color=no",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:hypothesispytest",
-        ),
+        *shlex.split(f"{shlex.quote(python)} -m pytest -v --color=no -p no:cacheprovider"),
         # Without the whole suite's conftest: importing it takes half a minute in a guest.
-        *("-p", "no:xdist", "--confcutdir=tests/kernels"),
+        *shlex.split("-p no:hypothesispytest -p no:xdist --confcutdir=tests/kernels"),
         # These test the guest from outside.
         *(f"--ignore=tests/kernels/{name}.py" for name in ("test_booted", "test_files")),
         # The guest as a whole has a limit; the tests' own limits are for a machine at full speed.
-        *("-o", "timeout=0"),
-        *("-o", "junit_family=xunit1", f"--junitxml={_RESULTS}/junit.xml"),
+        *shlex.split(f"-o timeout=0 -o junit_family=xunit1 --junitxml={_RESULTS}/junit.xml"),
         *arguments,
     ]
     environment = {

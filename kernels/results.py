@@ -47,9 +47,9 @@ def _result(case: ElementTree.Element) -> Result:
             outcome = "skipped" if child.tag == "skipped" else "failed"
             why = child.get("message", "")
     measured = tuple(
-        tuple(json.loads(one.get("value", "")))
-        for one in case.iter("property")
-        if one.get("name") == "measured"
+        tuple(json.loads(entry.get("value", "")))
+        for entry in case.iter("property")
+        if entry.get("name") == "measured"
     )
     where = case.get("classname", "").rpartition(".")[2]
     name = f"{where}: {case.get('name', '')}"

@@ -22,7 +22,7 @@ from testbed.doctor import requirements
 from testbed.errors import HostError, RunError, SpecError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
-from testbed.planning.data import check_data
+from testbed.planning.data_check import check_data
 from testbed.planning.plan import plan
 from testbed.quantities import as_duration
 from testbed.results.reading.run import Run

@@ -35,7 +35,7 @@ class Serving:
     workers: bool
 
     @classmethod
-    def of(cls, port: int | None, linger: str | None, workers: bool) -> "Serving":
+    def from_options(cls, port: int | None, linger: str | None, workers: bool) -> "Serving":
         """Make the settings from the options of a command.
 
         Raises:

@@ -24,7 +24,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 """The values that a class may replace: the section with the general value, and the formatter."""
 
 
-def law(section: dict[str, Any]) -> str:
+def distribution_text(section: dict[str, Any]) -> str:
     """Return a distribution and its options, as the experiment file writes them."""
     options = [
         f"{key} {value}"
@@ -46,7 +46,7 @@ def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
     section = plan.spec.devices
     if not section.classes:
         return []
-    rows = [_row(plan.spec, one) for one in section.classes]
+    rows = [_row(plan.spec, device_class) for device_class in section.classes]
     for row, size in zip(rows, section.class_sizes, strict=True):
         row["devices"] = f"{size:,}"
     for row, of_class in zip(rows, images, strict=False):
@@ -60,8 +60,8 @@ def records(plan: "Plan") -> list[dict[str, Any]]:
     devices = plan.spec.devices
     return [
         {
-            "name": one.name,
-            **asdict(one.devices),
+            "name": device_class.name,
+            **asdict(device_class.devices),
             **{
                 key: devices.classes[i].of(key, getattr(devices, key)) for key in ("cpus", "memory")
             },
@@ -69,17 +69,19 @@ def records(plan: "Plan") -> list[dict[str, Any]]:
                 number for number, index in enumerate(plan.settings.class_of) if index == i
             ],
         }
-        for i, one in enumerate(plan.settings.classes)
+        for i, device_class in enumerate(plan.settings.classes)
     ]
 
 
-def _row(spec: "Spec", one: DeviceClassSpec) -> dict[str, str]:
-    row = {"class": one.name, "devices": ""}
+def _row(spec: "Spec", device_class: DeviceClassSpec) -> dict[str, str]:
+    row = {"class": device_class.name, "devices": ""}
     for key, heading in (("compute", "computing"), ("waiting", "waiting")):
-        times = one.of(key, getattr(spec, key))
-        row[heading] = law(times.model_dump(mode="json")) if times.takes_time else _NO_VALUE
+        times = device_class.of(key, getattr(spec, key))
+        row[heading] = (
+            distribution_text(times.model_dump(mode="json")) if times.takes_time else _NO_VALUE
+        )
     for key, (section, write) in _COLUMNS.items():
-        value = one.of(key, getattr(getattr(spec, section), key))
+        value = device_class.of(key, getattr(getattr(spec, section), key))
         row[key] = write(value) if value else _NO_VALUE
     row["images"] = _NO_VALUE
     return row

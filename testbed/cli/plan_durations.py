@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbed.cli.plan_classes import law
+from testbed.cli.plan_classes import distribution_text
 from testbed.durations import Durations
-from testbed.planning.times import mean_of, members
+from testbed.planning.mean_times import mean_of, members
 from testbed.training.times import Purpose
 from testbed.training.times import durations as by_class
 
@@ -43,7 +43,10 @@ def describe(plan: "Plan") -> list[str]:
     for purpose, words in _WORDS.items():
         for title, section, durations, devices in _by_section(plan, purpose, words):
             if mean_of(durations, devices) > 0:
-                lines += [f"{title}: {law(section)}", *_drawn(durations, section, devices)]
+                lines += [
+                    f"{title}: {distribution_text(section)}",
+                    *_drawn(durations, section, devices),
+                ]
                 lines += _changes(durations, devices)
     return lines
 
@@ -66,7 +69,7 @@ def _by_section(
     classes, made = plan.spec.devices.classes, by_class(plan.settings, purpose)
     if not classes:
         return [(words, general.model_dump(mode="json"), made[0], range(plan.settings.workers))]
-    sections = [one.of(purpose, general) for one in classes]
+    sections = [device_class.of(purpose, general) for device_class in classes]
     found: list[tuple[str, dict[str, Any], Durations, Sequence[int]]] = []
     for i, section in enumerate(sections):
         same = [j for j, other in enumerate(sections) if other == section]
@@ -82,8 +85,8 @@ def _drawn(durations: Durations, section: dict[str, Any], devices: Sequence[int]
     each = max(1, DRAWS // durations.devices)
     drawn = np.empty((len(devices), each))
     for i, device in enumerate(devices):
-        one = durations.of_device(device)
-        drawn[i] = [one.sample(-math.inf) for _ in range(each)]  # before any change
+        stream = durations.of_device(device)
+        drawn[i] = [stream.sample(-math.inf) for _ in range(each)]  # before any change
     headings = ("devices", "mean", "sd", "5 %", "50 %", "95 %")
     groups = section.get("classes", ())
     label = "  share × factor" if groups else ""

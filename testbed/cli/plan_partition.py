@@ -20,7 +20,7 @@ MOST_ROWS = 20
 """The most workers for which the plan has a row each."""
 
 
-def look(plan: "Plan") -> Shared | DataError:
+def partitioned(plan: "Plan") -> Shared | DataError:
     """Return the partition, or without the dataset the error, so that the rest can be shown.
 
     Raises:

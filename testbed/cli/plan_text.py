@@ -6,15 +6,15 @@ from typing import Any
 from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
+from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
-from testbed.planning.times import means
 from testbed.quantities import as_number
 
 
-def as_json(one: Plan) -> dict[str, Any]:
+def as_json(plan: Plan) -> dict[str, Any]:
     """Return a run's plan as JSON values, for scripts."""
     return {
-        "label": one.label,
+        "label": plan.label,
         "devices": [
             {
                 "name": link.device,
@@ -23,25 +23,25 @@ def as_json(one: Plan) -> dict[str, Any]:
                 "uplink": link.uplink.rate,
                 "downlink": link.downlink.rate,
             }
-            for link in one.links
+            for link in plan.links
         ],
-        "memory_bytes": one.memory,
-        "open_files": one.open_files,
-        "updates": one.settings.training.updates,
-        "classes": plan_classes.records(one),
-        "partition": plan_partition.record(one, plan_partition.look(one)),
-        "durations": means(one),
+        "memory_bytes": plan.memory,
+        "open_files": plan.open_files,
+        "updates": plan.settings.training.updates,
+        "classes": plan_classes.records(plan),
+        "partition": plan_partition.record(plan, plan_partition.partitioned(plan)),
+        "durations": means(plan),
     }
 
 
 def describe(plans: Sequence[Plan]) -> list[str]:
     """Return the lines that describe an experiment's plans to people."""
     spec = plans[0].spec
-    shared = plan_partition.look(plans[0])
+    shared = plan_partition.partitioned(plans[0])
     runs = [
-        f"  {i}. {one.label}: {one.settings.training.updates:,} updates, encoding {_encoding(one)}"
-        + (f", pulls {one.settings.training.pulls}" if one.served else ", peers without a server")
-        for i, one in enumerate(plans, 1)
+        f"  {i}. {plan.label}: {plan.settings.training.updates:,} updates, encoding {_encoding(plan)}"
+        + (f", pulls {plan.settings.training.pulls}" if plan.served else ", peers without a server")
+        for i, plan in enumerate(plans, 1)
     ]
     simulated = spec.engine == "simulation"
     made = (
@@ -66,7 +66,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         *plan_faults.describe(plans[0]),
         *([] if simulated else [_traffic(spec)]),
         f"about {plans[0].memory / 2**30:.1f} GiB of memory"
-        + ("" if simulated else f", {max(one.open_files for one in plans)} open files"),
+        + ("" if simulated else f", {max(plan.open_files for plan in plans)} open files"),
     ]
 
 
@@ -92,52 +92,52 @@ def _about_clock(spec: Spec) -> str:
 def _devices(plans: Sequence[Plan]) -> list[str]:
     """Return the lines about the devices, with a server and without if there are runs of both kinds."""
     lines: list[str] = []
-    kinds = {one.served: one for one in reversed(plans)}
+    kinds = {plan.served: plan for plan in reversed(plans)}
     for served in (True, False):
         if served not in kinds:
             continue
-        one = kinds[served]
+        plan = kinds[served]
         if len(kinds) > 1:
             which = "with" if served else "without"
             lines.append(f"  {which} a server:")
-        lines += _star(one) if served else _mesh(one)
+        lines += _star(plan) if served else _mesh(plan)
     return lines
 
 
-def _star(one: Plan) -> list[str]:
-    server, evaluator = one.links[:2]
+def _star(plan: Plan) -> list[str]:
+    server, evaluator = plan.links[:2]
     return [
         f"  server        {server.device_address}  link not shaped; ingress counted here",
         f"  evaluator     {evaluator.device_address}  link not shaped; not counted",
-        f"  {_many(one, 'worker')}",
+        f"  {_many(plan, 'worker')}",
     ]
 
 
-def _mesh(one: Plan) -> list[str]:
+def _mesh(plan: Plan) -> list[str]:
     return [
-        f"  evaluator     {one.links[0].device_address}  link not shaped; not counted",
-        f"  {_many(one, 'peer')}; ingress counted at each",
-        f"  {one.observed} is evaluated, and its link captured",
+        f"  evaluator     {plan.links[0].device_address}  link not shaped; not counted",
+        f"  {_many(plan, 'peer')}; ingress counted at each",
+        f"  {plan.observed} is evaluated, and its link captured",
     ]
 
 
-def _many(one: Plan, device: str) -> str:
-    network = one.spec.model_dump(mode="json")["network"]
-    rate = {key: _rate(one, key, network[key]) for key in ("uplink", "downlink")}
-    links = one.links[-one.settings.workers :]
+def _many(plan: Plan, device: str) -> str:
+    network = plan.spec.model_dump(mode="json")["network"]
+    rate = {key: _rate(plan, key, network[key]) for key in ("uplink", "downlink")}
+    links = plan.links[-plan.settings.workers :]
     return (
         f"{as_number(len(links), device):<14}{links[0].device_address} to {links[-1].device_address}"
         f"  uplink {rate['uplink']}, downlink {rate['downlink']}"
     )
 
 
-def _rate(one: Plan, key: str, general: str | None) -> str:
-    own = {getattr(section, key) for section in one.spec.devices.classes} - {None}
+def _rate(plan: Plan, key: str, general: str | None) -> str:
+    own = {getattr(section, key) for section in plan.spec.devices.classes} - {None}
     return "by class" if own else general or "not shaped"
 
 
-def _encoding(one: Plan) -> str:
-    return EncodingChoice.model_validate(one.settings.training.encoding).name
+def _encoding(plan: Plan) -> str:
+    return EncodingChoice.model_validate(plan.settings.training.encoding).name
 
 
 def _traffic(spec: Spec) -> str:

@@ -82,7 +82,7 @@ def describe(progress: Progress) -> str:
     if progress.phase == "loading" and progress.linked:
         parts.append(f"{progress.linked:,} links up")
     if progress.phase == "devices":
-        parts.append(f"{progress.devices}/{progress.all_devices} connected")
+        parts.append(f"{progress.devices}/{progress.all_devices}")
     if progress.phase in ("training", "finishing") and progress.updates:
         parts += [
             f"{progress.updates:,}/{progress.all_updates:,} updates",

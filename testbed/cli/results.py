@@ -97,25 +97,25 @@ def show(
     found = resolve(run, runs)
     comparison = compare_runs(found, accuracy)
     if as_json:
-        _print_json([_shown_whole(one) for one in found])
+        _print_json([_shown_whole(found_run) for found_run in found])
         return
     print_comparison(comparison)
-    for row, one in zip(comparison.rows, found, strict=True):
+    for row, found_run in zip(comparison.rows, found, strict=True):
         typer.echo("")
         typer.echo(row.name)
-        for name, value in _facts(one).items():
+        for name, value in _facts(found_run).items():
             typer.echo(f"  {name:<12}{value}")
-        if rows := class_rows(one):
+        if rows := class_rows(found_run):
             table = plain_text(HEADINGS, [row.cells for row in rows])
             for line in table.splitlines():
                 typer.echo(f"  {line}")
-        if links := link_rows(one):
+        if links := link_rows(found_run):
             for line in plain_text(LINK_HEADINGS, [row.cells for row in links]).splitlines():
                 typer.echo(f"  {line}")
-        if own := diagnostic_rows(one):
+        if own := diagnostic_rows(found_run):
             for line in plain_text(DIAGNOSTIC_HEADINGS, [row.cells for row in own]).splitlines():
                 typer.echo(f"  {line}")
-        for name, peer in one.summary.peers.items():
+        for name, peer in found_run.summary.peers.items():
             typer.echo(
                 f"  {name:<12}payload {q.as_bytes(peer.payload_bytes)}, message "
                 f"{q.as_bytes(peer.message_bytes)}, wire {q.as_bytes(peer.wire_bytes)} in all"
@@ -306,9 +306,11 @@ def _facts(run: Run) -> dict[str, str]:
     }
     facts["traffic"] = verdict(run).text
     differences = summary.traffic.differences if summary.traffic else ()
-    for one in differences[:_DIFFERENCES]:
-        whose = f", {one.device}" if one.device else ""
-        facts[f"{one.ledgers}{whose}: "] = f"{one.expected:,} and {one.found:,}: {one.reason}"
+    for difference in differences[:_DIFFERENCES]:
+        whose = f", {difference.device}" if difference.device else ""
+        facts[f"{difference.ledgers}{whose}: "] = (
+            f"{difference.expected:,} and {difference.found:,}: {difference.reason}"
+        )
     if len(differences) > _DIFFERENCES:
         facts["and"] = f"{len(differences) - _DIFFERENCES} more: `testbed traffic` lists all"
     if diverged_at is not None:

@@ -35,11 +35,11 @@ def resume(
     began = time.monotonic()
     from testbed import execution
     from testbed.doctor import requirements
-    from testbed.planning.data import check_data
+    from testbed.planning.data_check import check_data
     from testbed.results.reading.finding import resolve
     from testbed.runs import resuming
 
-    serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
+    serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
     found = resolve(run, runs)
     directory = found[0].directory.parent
     is_execution = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))

@@ -47,19 +47,19 @@ def run(
 ) -> None:
     """Run an experiment and write its report."""
     began = time.monotonic()
-    serving = Serving.of(metrics_port, metrics_linger, metrics_workers)
+    serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
     from testbed.doctor import requirements
     from testbed.execution import execute
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
-    from testbed.planning.data import check_data
+    from testbed.planning.data_check import check_data
 
     loaded = load(spec, set_ or (), seed)
     plans = planning.plan(loaded)
     requirements.check(plans, out)
     # For this check, runs differ only in the number of devices that compute.
-    for one in {one.computing: one for one in reversed(plans)}.values():
-        check_data(one)
+    for plan in {plan.computing: plan for plan in reversed(plans)}.values():
+        check_data(plan)
     with serving.exporter() as exporter:
         with displayed() as watch:
             execution = execute(loaded, out, watch, began, exporter, report=report)
@@ -125,10 +125,10 @@ def displayed() -> "Iterator[Callable[[Plan, int, int], Display]]":
 
     displays: list[Display] = []
 
-    def watch(one: "Plan", number: int, count: int) -> Display:
+    def watch(plan: "Plan", number: int, count: int) -> Display:
         for display in displays:
             display.close()
-        displays.append(Display(one, number, count))
+        displays.append(Display(plan, number, count))
         return displays[-1]
 
     try:
@@ -148,7 +148,7 @@ def plan(
 
     plans = planning.plan(load(spec, set_ or (), seed))
     if as_json:
-        typer.echo(json.dumps([plan_text.as_json(one) for one in plans], indent=2))
+        typer.echo(json.dumps([plan_text.as_json(plan) for plan in plans], indent=2))
         return
     for line in plan_text.describe(plans):
         typer.echo(line)
@@ -174,11 +174,11 @@ def _print_table(execution: "Execution") -> None:
         typer.echo("\nbytes: payload and messages counted, wire modelled (headers, ACKs)")
     else:
         found = [(row.name, verdict(run)) for row, run in zip(comparison.rows, runs, strict=True)]
-        agreed = sum(one.state == "good" for _, one in found)
+        agreed = sum(outcome.state == "good" for _, outcome in found)
         typer.echo(f"\nbytes: the three ledgers agree in {agreed} of {as_number(len(runs), 'run')}")
-        for name, one in found:
-            if one.state == "unknown":
-                typer.echo(f"  {name}: {one.text}")
+        for name, outcome in found:
+            if outcome.state == "unknown":
+                typer.echo(f"  {name}: {outcome.text}")
     none = f"none; `testbed report {execution.directory}` writes it"
     typer.echo(f"report: {execution.report or none}")
 

@@ -38,9 +38,9 @@ def traffic(
     """Count a run's captured traffic, compare its three ledgers, and show each device's bytes."""
     found = resolve(run, runs)
     counted: list[tuple[Run, dict[str, Any]]] = []
-    for one in found:
+    for found_run in found:
         try:
-            counted.append((one, _count(one)))
+            counted.append((found_run, _count(found_run)))
         except NoRunError as error:
             if len(found) == 1:
                 raise
@@ -48,8 +48,8 @@ def traffic(
     if as_json:
         typer.echo(json.dumps([counts for _, counts in counted], indent=2))
         return
-    for one, counts in counted:
-        _show(one, counts)
+    for found_run, counts in counted:
+        _show(found_run, counts)
 
 
 def _count(run: Run) -> dict[str, Any]:
@@ -100,11 +100,10 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
         )
     wide.print("(these bytes include pushes that arrived after the last update)")
     wide.print(_verdict(counted))
-    for one in counted["differences"]:
-        whose = f" of {one['device']}" if one["device"] else ""
-        wide.print(
-            f"  {one['ledgers']}{whose}: {one['expected']:,} and {one['found']:,}: {one['reason']}"
-        )
+    for difference in counted["differences"]:
+        whose = f" of {difference['device']}" if difference["device"] else ""
+        numbers = f"{difference['expected']:,} and {difference['found']:,}"
+        wide.print(f"  {difference['ledgers']}{whose}: {numbers}: {difference['reason']}")
 
 
 def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[str]:
@@ -120,7 +119,7 @@ def _verdict(counted: dict[str, Any]) -> str:
                 "reconciled: messages equal TCP streams, and the capture equals the kernel's "
                 "counter, to the byte"
             )
-        case False if only_untold(one["reason"] for one in counted["differences"]):
+        case False if only_untold(difference["reason"] for difference in counted["differences"]):
             return "reconciled, except for streams of a server that was killed:"
         case False:
             return "NOT reconciled:"

@@ -23,7 +23,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig, Mount
 
-from testbed.containers import engine, memory
+from testbed.containers import engine, out_of_memory
 from testbed.errors import HostError
 from testbed.nodes.interface import Device
 
@@ -116,7 +116,9 @@ class Fleet:
         Raises:
             HostError: the engine refuses, or does not answer.
         """
-        self._limited = {one.name: one.memory for one in devices if one.memory is not None}
+        self._limited = {
+            device.name: device.memory for device in devices if device.memory is not None
+        }
         with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
             pending: dict[Future[Container], str] = {
                 pool.submit(self._create, device): device.name for device in devices
@@ -220,12 +222,16 @@ class Fleet:
             return None
         container, known = self._containers[device], self._out_of_memory.get(device, 0)
         try:
-            self._out_of_memory[device] = memory.kills(container.first)
+            self._out_of_memory[device] = out_of_memory.kills(container.first)
             return limit if self._out_of_memory[device] > known else None
         except OSError:  # the container has ended with its process
             pass
         try:
-            return limit if memory.engine_reports(self._api, container.id, self._begun) else None
+            return (
+                limit
+                if out_of_memory.engine_reports(self._api, container.id, self._begun)
+                else None
+            )
         except (DockerException, requests.RequestException):
             return None  # the next request to the engine reports that it does not answer
 
@@ -257,9 +263,9 @@ class Fleet:
         left = self._left()
         while left and time.monotonic() - begun < TAKE_DOWN_TIMEOUT:
             if time.monotonic() - begun > TAKE_DOWN_TIMEOUT / 4:
-                for one in left:
+                for container in left:
                     with contextlib.suppress(NotFound, APIError):
-                        self._api.remove_container(one["Id"], force=True)
+                        self._api.remove_container(container["Id"], force=True)
             time.sleep(0.1)
             left = self._left()
         return len(left)
@@ -270,12 +276,12 @@ class Fleet:
         )
         # A paused container does not notice that its lifeline is closed; one that was only created
         # has none yet.
-        for one in found:
+        for container in found:
             with contextlib.suppress(APIError):
-                if one["State"] == "paused":
-                    self._api.unpause(one["Id"])
-                elif one["State"] == "created":
-                    self._api.remove_container(one["Id"], force=True)
+                if container["State"] == "paused":
+                    self._api.unpause(container["Id"])
+                elif container["State"] == "created":
+                    self._api.remove_container(container["Id"], force=True)
         return found
 
 

@@ -19,22 +19,24 @@ def containers(client: docker.DockerClient) -> Iterator[Container]:
     out: it cannot be seen from here if they have ended.
     """
     here = pid_namespace()
-    for one in client.containers.list(all=True, filters={"label": RUN_LABEL}, ignore_removed=True):
-        maker = one.labels.get(MAKER_LABEL, "")
+    for container in client.containers.list(
+        all=True, filters={"label": RUN_LABEL}, ignore_removed=True
+    ):
+        maker = container.labels.get(MAKER_LABEL, "")
         rebooted = maker.split(":")[0] != here.split(":")[0]
-        if rebooted or (maker == here and run_names.is_over(one.labels[RUN_LABEL])):
-            yield one
+        if rebooted or (maker == here and run_names.is_over(container.labels[RUN_LABEL])):
+            yield container
 
 
 def remove_containers(client: docker.DockerClient) -> list[str]:
     """Remove the containers of runs that have ended; return their names."""
     removed = []
-    for one in containers(client):
+    for container in containers(client):
         try:
-            one.remove(force=True)
+            container.remove(force=True)
         except NotFound:
             continue  # the engine has removed it meanwhile
-        removed.append(str(one.name))
+        removed.append(str(container.name))
     return removed
 
 

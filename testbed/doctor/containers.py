@@ -24,7 +24,7 @@ def check(plans: list[Plan]) -> None:
     """
     section = plans[0].spec.devices
     with contextlib.closing(engine.connect()) as client:
-        engine.check(client, max(len(one.links) for one in plans))
+        engine.check(client, max(len(plan.links) for plan in plans))
         # A forked role runs this host's code in any image; a user's own image only has to exist.
         of_this_code = section.image is None or section.launched == "image"
         try:
@@ -37,7 +37,7 @@ def check(plans: list[Plan]) -> None:
 def _check_limits(section: DevicesSpec, host: dict[str, Any]) -> None:
     """Check limits of processors and memory against the engine's report on its host."""
     parts = (section, *section.classes)
-    cpus, memory = (max(getattr(one, key) or 0 for one in parts) for key in ("cpus", "memory"))
+    cpus, memory = (max(getattr(part, key) or 0 for part in parts) for key in ("cpus", "memory"))
     if cpus and not host.get("CpuCfsQuota"):
         raise HostError(
             "devices.cpus: this kernel cannot limit processors (it was built without "

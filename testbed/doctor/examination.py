@@ -71,12 +71,12 @@ def _capacity() -> list[Finding]:
         (addresses, f"{addresses.room:,.0f} links"),
     ]
     found = [
-        _room(limit.what, limit, f"{amount}: up to {_workers(limit):,} workers")
+        _room(limit.name, limit, f"{amount}: up to {_workers(limit):,} workers")
         for limit, amount in amounts
     ]
     least = capacity.least(limit for limit, _ in amounts)
     text = (
-        f"up to {_workers(least):,} in namespaces with the CNN and AdaComp, limited by {least.what}"
+        f"up to {_workers(least):,} in namespaces with the CNN and AdaComp, limited by {least.name}"
     )
     return [*found, _room("workers", least, text)]
 

@@ -41,17 +41,17 @@ def check(plans: list[Plan], directory: Path) -> None:
 
 def _check_nodes(plans: list[Plan]) -> None:
     """Check that the runs' devices can be made."""
-    _raise_open_files(max(one.open_files for one in plans))
-    check_processes(max(len(one.links) for one in plans))
+    _raise_open_files(max(plan.open_files for plan in plans))
+    check_processes(max(len(plan.links) for plan in plans))
     problem = try_in_child(make_namespaces)
     if problem:
         raise HostError(f"this host cannot make namespaces: {problem}")
     if plans[0].spec.devices.runtime == "docker":
         containers.check(plans)
-    if any(link.uplink.needs_netem for one in plans for link in one.links):
+    if any(link.uplink.needs_netem for plan in plans for link in plan.links):
         _check_netem("network.delay and network.loss", "delay and loss")
     _check_faults(plans)
-    if any(one.spec.traffic.capture for one in plans):
+    if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)
         if problem:
             raise HostError(f"this host cannot capture packets: {problem}; {WITHOUT_CAPTURE}")
@@ -59,14 +59,14 @@ def _check_nodes(plans: list[Plan]) -> None:
 
 def _check_faults(plans: list[Plan]) -> None:
     """Check that this host can carry out every fault of the runs."""
-    for one in plans:
-        schedule = Schedule(one.settings.faults.rules, one.settings.seed, one.settings.workers)
+    for plan in plans:
+        schedule = Schedule(plan.settings.faults.rules, plan.settings.seed, plan.settings.workers)
         kinds = {fault.kind for _, fault in schedule.faults()}
         if "corrupt" in kinds:
             _check_netem("faults that corrupt packets", "them")
-        devices = one.spec.devices
+        devices = plan.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        if alone and (schedule.longest_absence or one.settings.faults.server_absence is not None):
+        if alone and (schedule.longest_absence or plan.settings.faults.server_absence is not None):
             raise HostError(
                 "devices.launch is image, and a container is removed when its role is killed, so that "
                 "it cannot be restarted: use `launch: fork`, or kill workers for good (without lasting)"
@@ -95,10 +95,10 @@ def _check_accelerator() -> None:
 
 def check_room(plans: list[Plan], directory: Path) -> None:
     """Check that there is enough memory, and enough room on the disk."""
-    needed = max(one.memory for one in plans)
+    needed = max(plan.memory for plan in plans)
     available = psutil.virtual_memory().available
     if available < needed:
-        each = memory.of_device(max(plans, key=lambda one: one.memory).spec)
+        each = memory.per_device(max(plans, key=lambda plan: plan.memory).spec)
         fit = max(0, int((available - memory.SHARED) // each) - 2)
         raise HostError(
             f"{plans[0].settings.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, and "
@@ -107,7 +107,7 @@ def check_room(plans: list[Plan], directory: Path) -> None:
         )
     existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
-    room = sum(_room(one) for one in plans)
+    room = sum(_room(plan) for plan in plans)
     if free < room:
         raise HostError(
             f"the disk is full: {existing} has {free / 2**20:.0f} MiB free, and the runs may take "
@@ -115,12 +115,12 @@ def check_room(plans: list[Plan], directory: Path) -> None:
         )
 
 
-def _room(one: Plan) -> int:
+def _room(plan: Plan) -> int:
     """Return the bytes that a run directory may take."""
-    traffic = one.spec.traffic
-    capture = min(traffic.total_size, CAPTURE_PER_UPDATE * one.settings.training.updates)
-    room = DISK_PER_RUN + DISK_PER_UPDATE * one.settings.training.updates
-    captured = traffic.capture and one.spec.engine == "emulation"
+    traffic = plan.spec.traffic
+    capture = min(traffic.total_size, CAPTURE_PER_UPDATE * plan.settings.training.updates)
+    room = DISK_PER_RUN + DISK_PER_UPDATE * plan.settings.training.updates
+    captured = traffic.capture and plan.spec.engine == "emulation"
     return room + capture if captured else room
 
 
@@ -128,7 +128,7 @@ def check_processes(devices: int) -> None:
     """Check that the processes of ``devices`` devices may be started."""
     limit = capacity.processes()
     if limit.devices < devices:
-        needed = limit.once + limit.each * devices
+        needed = limit.per_run + limit.per_device * devices
         raise HostError(
             f"{devices:,} devices need {needed:,} processes and threads, and this host allows "
             f"{limit.room:,.0f} more: {limit.remedy}, or use fewer workers (devices.workers)"

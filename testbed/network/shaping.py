@@ -16,13 +16,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from pyroute2 import IPBatch, IPRoute
-from pyroute2.netlink import (
-    NLM_F_ACK,
-    NLM_F_CREATE,
-    NLM_F_EXCL,
-    NLM_F_REPLACE,
-    NLM_F_REQUEST,
-)
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWQDISC
 from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg

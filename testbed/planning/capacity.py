@@ -16,15 +16,15 @@ import psutil
 from testbed.network.addresses import MOST_LINKS
 from testbed.nodes import control_group
 
-FILES = 3
+FILES_PER_DEVICE = 3
 """Descriptors per device in one process: in the agent its network, its counters and its start; in the
 fork server its process and, under the virtual clock, both ends of its channel to the clock."""
-FILES_STARTED = 6
+FILES_PER_STARTED_DEVICE = 6
 """The same for a container that starts its own role: the agent holds all of them, and a connection."""
-FILES_ONCE = 64
-PROCESSES = 2
+FILES_PER_RUN = 64
+PROCESSES_PER_DEVICE = 2
 """Processes and threads per device: a worker that listens while it computes has a second thread."""
-PROCESSES_ONCE = 64
+PROCESSES_PER_RUN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +32,31 @@ class Limit:
     """A resource that limits the number of devices, in units of its own.
 
     Attributes:
-        what: its name, for people.
+        name: its name, for people.
         room: the amount that is available to a run.
-        once: the amount that a run takes apart from its devices.
-        each: the amount that each device takes.
+        per_run: the amount that a run takes apart from its devices.
+        per_device: the amount that each device takes.
         remedy: how to get more.
     """
 
-    what: str
+    name: str
     room: float
-    once: int
-    each: int
+    per_run: int
+    per_device: int
     remedy: str
 
     @property
     def devices(self) -> int:
         """The number of devices that there is room for."""
-        return max(0, int((self.room - self.once) // self.each))
+        return max(0, int((self.room - self.per_run) // self.per_device))
 
 
-def files(each: int = FILES) -> Limit:
+def files() -> Limit:
     """Return the limit of descriptors of one process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = float("inf") if hard == resource.RLIM_INFINITY else hard
     remedy = "raise the hard limit (ulimit -Hn as root, or /etc/security/limits.conf)"
-    return Limit("open files", room, FILES_ONCE, each, remedy)
+    return Limit("open files", room, FILES_PER_RUN, FILES_PER_DEVICE, remedy)
 
 
 def processes() -> Limit:
@@ -73,7 +73,7 @@ def processes() -> Limit:
         found.append((soft - own, "raise this user's limit (ulimit -u)"))
     found += [(left, f"raise pids.max of the control group {path}") for left, path in _of_groups()]
     room, remedy = min(found)
-    return Limit("processes", room, PROCESSES_ONCE, PROCESSES, remedy)
+    return Limit("processes", room, PROCESSES_PER_RUN, PROCESSES_PER_DEVICE, remedy)
 
 
 def _of_groups() -> Iterable[tuple[int, Path]]:
@@ -88,10 +88,10 @@ def _of_groups() -> Iterable[tuple[int, Path]]:
                 yield int(most) - int(now), path
 
 
-def memory(once: int, each: int) -> Limit:
+def memory(per_run: int, per_device: int) -> Limit:
     """Return the limit of memory that is free or can be freed, in bytes."""
     room = psutil.virtual_memory().available
-    return Limit("memory", room, once, each, "use fewer workers (devices.workers)")
+    return Limit("memory", room, per_run, per_device, "use fewer workers (devices.workers)")
 
 
 def addresses() -> Limit:

@@ -26,10 +26,10 @@ SIMULATED = 128 * 2**10
 def needed(spec: Spec) -> int:
     """Return the bytes of memory that a run of one algorithm may take."""
     devices = spec.devices.workers + 2
-    return SHARED + devices * of_device(spec)
+    return SHARED + devices * per_device(spec)
 
 
-def of_device(spec: Spec) -> int:
+def per_device(spec: Spec) -> int:
     """Return the bytes of memory that one more device takes in a run of one algorithm."""
     vector = 4 * PARAMETERS[spec.model.name]
     (algorithm,) = spec.algorithms

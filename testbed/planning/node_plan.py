@@ -93,7 +93,9 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
 def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
     """Return whether the dataset is a known one, and each mounted host path with its place inside."""
     settings = plan.settings
-    parts = [part for one in settings.kinds_of_devices for part in (one.compute, one.waiting)]
+    parts = [
+        part for device in settings.kinds_of_devices for part in (device.compute, device.waiting)
+    ]
     files = [str(part["file"]) for part in parts if "file" in part]
     mounts = {path: path for path in files}
     if settings.data.dataset in sources.SOURCES:

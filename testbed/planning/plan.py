@@ -83,8 +83,8 @@ class Plan:
         """The most descriptors that any of the run's processes will hold."""
         devices = self.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        each = capacity.FILES_STARTED if alone else capacity.FILES
-        return capacity.FILES_ONCE + each * len(self.links)
+        each = capacity.FILES_PER_STARTED_DEVICE if alone else capacity.FILES_PER_DEVICE
+        return capacity.FILES_PER_RUN + each * len(self.links)
 
 
 def plan(spec: Spec) -> list[Plan]:
@@ -137,7 +137,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     served = is_served(algorithm.name)
     count = spec.devices.workers
     class_of = spec.devices.class_of(spec.seed)
-    shapes = [_shapes(spec, one) for one in spec.devices.classes or (None,)]
+    shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
     # Neither the server's own link, where ingress is counted, nor the evaluator's is shaped: the
     # evaluator measures and is no part of what is measured.
     links = [Link(SERVER_NAME, 0)] if served else []
@@ -194,7 +194,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             ),
             faults=FaultSettings(fault_rules(spec, class_of) if served else ()),
             devices=_device(spec, None),
-            classes=[DeviceClass(one.name, _device(spec, one)) for one in spec.devices.classes],
+            classes=[
+                DeviceClass(device_class.name, _device(spec, device_class))
+                for device_class in spec.devices.classes
+            ],
             class_of=class_of,
         ),
         tuple(links),

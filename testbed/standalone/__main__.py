@@ -22,7 +22,7 @@ def main() -> int:
         print(text, flush=True)
 
     if options.role == "server":
-        from testbed.standalone.server import serve
+        from testbed.standalone.server_process import serve
 
         return serve(options.experiment, options.results, secret, ready, say)
     from testbed.standalone.device import SuperfluousError, join, stand_by, take_part

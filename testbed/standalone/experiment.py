@@ -23,19 +23,19 @@ def read(path: Path, secret: str) -> Plan:
     spec = load(path)
     if problems := _beyond(spec):
         raise SpecError("\n".join(f"{path}: {text}" for text in problems))
-    (one,) = plan(spec)
-    if not one.served:
+    (run_plan,) = plan(spec)
+    if not run_plan.served:
         raise SpecError(
-            f"{path}: algorithms: {one.label} has no server, which runs without an orchestrator need: "
-            "use an algorithm with a server, or `testbed run`"
+            f"{path}: algorithms: {run_plan.label} has no server, and {_WITHOUT} needs one: use an "
+            "algorithm with a server, or `testbed run`"
         )
     # Devices resolve the server's name themselves; processors are limited where they are started.
     settings = replace(
-        one.settings,
-        network=replace(one.settings.network, secret=secret, server_address=""),
-        timing=replace(one.settings.timing, own_processors=True),
+        run_plan.settings,
+        network=replace(run_plan.settings.network, secret=secret, server_address=""),
+        timing=replace(run_plan.settings.timing, own_processors=True),
     )
-    return replace(one, settings=settings)
+    return replace(run_plan, settings=settings)
 
 
 def _beyond(spec: Spec) -> list[str]:
@@ -58,12 +58,12 @@ def _beyond(spec: Spec) -> list[str]:
         )
     devices = spec.devices
     limits = ("cpus", "memory")
-    if any(getattr(one, key) for one in (devices, *devices.classes) for key in limits):
+    if any(getattr(section, key) for section in (devices, *devices.classes) for key in limits):
         problems.append(
             f"devices: {_WITHOUT} does not limit devices, compose does (cpus, mem_limit): remove cpus "
             "and memory, or use `testbed run`"
         )
-    if any(getattr(one, key) for one in devices.classes for key in shaped):
+    if any(getattr(section, key) for section in devices.classes for key in shaped):
         problems.append(
             f"devices.classes: {_WITHOUT} does not shape links: remove rates, delay and loss, or use "
             "`testbed run`"

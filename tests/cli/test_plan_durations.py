@@ -12,9 +12,9 @@ from testbed.cli import plan_classes
 from testbed.cli.plan_durations import BINS, describe, histogram
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
-from testbed.planning.data import check_data
+from testbed.planning.data_check import check_data
+from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan, plan
-from testbed.planning.times import means
 
 
 def planned(workers: int = 200, **sections: Any) -> Plan:

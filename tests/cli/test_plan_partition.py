@@ -11,7 +11,7 @@ from testbed.cli.plan_text import as_json, describe
 from testbed.errors import DataError, SpecError
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
-from testbed.planning.data import check_data
+from testbed.planning.data_check import check_data
 from testbed.planning.images import share_out
 from testbed.planning.plan import Plan, plan
 from testbed.training import computation
@@ -30,7 +30,7 @@ def planned(workers: int, **sections: Any) -> Plan:
 
 
 def lines(one: Plan) -> list[str]:
-    return plan_partition.describe(one, plan_partition.look(one))
+    return plan_partition.describe(one, plan_partition.partitioned(one))
 
 
 DIRICHLET = {"kind": "dirichlet", "alpha": 0.5}
@@ -76,7 +76,7 @@ def test_classes_have_their_sizes() -> None:
         {"name": "small", "number": 4, "weight": 2.0},
     )
     one = planned(6, devices={"workers": 6, "classes": classes}, partition="sizes")
-    shared = plan_partition.look(one)
+    shared = plan_partition.partitioned(one)
     assert plan_partition.by_class(one, shared) == ["481", "120"]
     table = [line.split() for line in describe([one])]
     assert ["large", "2", "481"] in table

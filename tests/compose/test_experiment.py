@@ -104,7 +104,7 @@ def test_without_a_secret_compose_refuses_and_names_the_remedy(
         compose.environment["TESTBED_SECRET"] = value
     result = compose.do("config")
     assert result.returncode != 0
-    assert "compose/README.md says in one line how to make one" in result.stderr
+    assert "compose/README.md has the command that makes one" in result.stderr
     readme = (FILE.parent / "README.md").read_text()
     assert "\nexport TESTBED_SECRET=$(openssl rand -hex 32)\n" in readme
 

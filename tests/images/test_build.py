@@ -38,7 +38,7 @@ def test_an_unavailable_base_is_refused_with_the_remedy(
 ) -> None:
     name = f"testbed-test/{uuid.uuid4().hex}:1"
     said: list[str] = []
-    with pytest.raises(HostError, match=rf"{name} is not there .*`make base-image`"):
+    with pytest.raises(HostError, match=rf"no base image {name} .*make base-image"):
         choose_base(docker_client, name, said.append)
     assert said == [f"pulling {name}"]
 

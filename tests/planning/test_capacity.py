@@ -85,8 +85,8 @@ def test_as_many_workers_fit_as_the_docs_and_the_error_say(
 
 
 def test_the_scarcest_resource_is_the_limit() -> None:
-    few = Limit("few", room=100, once=10, each=20, remedy="more")
-    many = Limit("many", room=float(10**6), once=10, each=20, remedy="none")
+    few = Limit("few", room=100, per_run=10, per_device=20, remedy="more")
+    many = Limit("many", room=float(10**6), per_run=10, per_device=20, remedy="none")
     assert few.devices == 4  # 10 + 4 × 20 = 90 fit, and 110 do not
     assert capacity.least((many, few)) is few
     assert Limit("none", 5, 10, 1, "").devices == 0

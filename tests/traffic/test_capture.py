@@ -359,8 +359,8 @@ def test_a_capture_that_cannot_be_made_is_explained_in_a_sentence(tmp_path: Path
         start = ("capture", "-i", "lo", "-w")
         for arguments, options, sentence in (
             ((*start, file), {}, "cannot be made (File exists)"),
-            ((*start, tmp_path / "no" / "x"), {}, "cannot be made: No such file or directory"),
-            (("capture", "-i", "nix", "-w", tmp_path / "x"), {}, "there is no interface nix here"),
+            ((*start, tmp_path / "no" / "x"), {}, "cannot be made (No such file or directory)"),
+            (("capture", "-i", "nix", "-w", tmp_path / "x"), {}, "there is no interface nix"),
             ((*start, tmp_path / "x", "tcp porx"), {}, "the filter 'tcp porx' is not valid"),
             ((*start, tmp_path / "x", "--exclude-host", "fd00::1"), {}, "is not an IPv4 address"),
             ((*start, tmp_path / "x"), {"preexec_fn": drop_privilege}, "CAP_NET_RAW"),

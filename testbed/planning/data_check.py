@@ -1,21 +1,21 @@
-"""Check the files that a run reads: its dataset and its traces."""
+"""Check, before anything is started, that a run can use its dataset and its traces."""
 
 from testbed.errors import SpecError
 from testbed.planning import images
+from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
-from testbed.planning.times import class_means
 from testbed.training.times import PURPOSES
 
 
-def check_data(one: Plan) -> None:
+def check_data(plan: Plan) -> None:
     """Read dataset and traces once, so that errors are reported before anything is started.
 
     Raises:
         DataError: the dataset is missing or corrupt, or has fewer images than asked for.
         SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
     """
-    settings = one.settings
-    means = zip(*(class_means(one, purpose) for purpose in PURPOSES), strict=True)
+    settings = plan.settings
+    means = zip(*(class_means(plan, purpose) for purpose in PURPOSES), strict=True)
     for i, (device, seconds) in enumerate(zip(settings.kinds_of_devices, means, strict=True)):
         takes_time = any((*seconds, device.uplink, device.downlink, device.delay))
         if settings.timing.clock == "virtual" and not takes_time:
@@ -24,4 +24,4 @@ def check_data(one: Plan) -> None:
                 f"{where}: nothing takes any time (the trace holds only zeros), so the virtual clock "
                 "would never advance: give computing or waiting a duration"
             )
-    images.check(one)
+    images.check(plan)

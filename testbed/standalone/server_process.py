@@ -11,7 +11,7 @@ from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
-from testbed.planning.data import check_data
+from testbed.planning.data_check import check_data
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
 from testbed.standalone.account import Account, make_directory
