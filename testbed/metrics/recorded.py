@@ -23,7 +23,7 @@ from testbed.experiment.units import parse_rate
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.records import Event
 from testbed.results.reading.run import Run
-from testbed.runs.ledgers import Ledgers
+from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.texts import DIED, RESUMED, SUSPECTED, TRAINING, WELCOMED
 from traffic import TrafficError

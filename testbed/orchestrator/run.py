@@ -41,7 +41,8 @@ from testbed.roles.sharing import BOARD, PACES, SETTINGS, SPILL
 from testbed.runs import link_records
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError, explain, signals, stopped_by
-from testbed.runs.ledgers import Connection, Ledgers, settle
+from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.settling import settle
 from testbed.runs.left_out import LeftOut, ranges
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from testbed.results.reading.records import SERVER_KILLED
-from testbed.runs.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.reconciliation import reconcile
 from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
 
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"
@@ -48,8 +49,8 @@ def seen(*flows: dict[str, Any]) -> Account:
 
 def test_a_port_that_is_used_again_has_a_flow_of_its_own() -> None:
     first, second = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
-    assert not ledgers(connection(100), connection(70)).reconcile(seen(first, second))
-    differences = ledgers(connection(100), connection(71)).reconcile(seen(first, second))
+    assert not reconcile(ledgers(connection(100), connection(70)), seen(first, second))
+    differences = reconcile(ledgers(connection(100), connection(71)), seen(first, second))
     assert [(one.expected, one.found) for one in differences] == [(71, 70)]
 
 
@@ -57,41 +58,41 @@ def test_a_refused_connection_is_not_a_later_one_from_the_same_port() -> None:
     account = seen({}, {"stream_bytes": 100, "whole_bytes": 100})
     account.flows["stream_bytes"][1] = 0
     account.flows["opened"][1] = False  # a reset, and no SYN
-    assert not ledgers(connection(100)).reconcile(account)
+    assert not reconcile(ledgers(connection(100)), account)
 
 
 def test_a_flow_to_a_killed_server_is_not_the_next_one_from_its_port() -> None:
     of_killed, of_next = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
     told = ledgers(connection(70))
     told.server_kills = 1
-    differences = told.reconcile(seen(of_killed, of_next))
+    differences = reconcile(told, seen(of_killed, of_next))
     assert {one.reason for one in differences} == {SERVER_KILLED}
     assert [one.found for one in differences] == [100, 32]
 
 
 def test_bytes_after_an_unfilled_gap_never_reached_the_server() -> None:
     cut = {"stream_bytes": 150, "whole_bytes": 100, "missing_bytes": 30, "reset": True}
-    assert not ledgers(connection(100)).reconcile(seen(cut))
+    assert not reconcile(ledgers(connection(100)), seen(cut))
     # Another number of bytes, or a connection that went on: one of the two counts is wrong.
-    assert ledgers(connection(120)).reconcile(seen(cut))
-    assert ledgers(connection(100)).reconcile(seen(cut | {"reset": False}))
+    assert reconcile(ledgers(connection(120)), seen(cut))
+    assert reconcile(ledgers(connection(100)), seen(cut | {"reset": False}))
 
 
 def test_bytes_after_the_server_closed_a_connection_never_reached_it() -> None:
     late = {"stream_bytes": 150, "whole_bytes": 150, "acknowledged_bytes": 100}
-    assert not ledgers(connection(100)).reconcile(seen(late))
+    assert not reconcile(ledgers(connection(100)), seen(late))
     # Bytes that its kernel acknowledged did reach it.
-    assert ledgers(connection(100)).reconcile(seen(late | {"acknowledged_bytes": 120}))
-    assert ledgers(connection(160)).reconcile(seen(late | {"acknowledged_bytes": 160}))
+    assert reconcile(ledgers(connection(100)), seen(late | {"acknowledged_bytes": 120}))
+    assert reconcile(ledgers(connection(160)), seen(late | {"acknowledged_bytes": 160}))
 
 
 def test_a_damaged_sequence_number_is_not_taken_for_bytes_that_arrived() -> None:
     damaged = {"stream_bytes": 148, "whole_bytes": 100, "missing_bytes": 9000, "closed": True}
     # The FIN is acknowledged, too.
-    assert not ledgers(connection(100)).reconcile(seen(damaged | {"acknowledged_bytes": 101}))
-    assert ledgers(connection(100)).reconcile(seen(damaged | {"acknowledged_bytes": 102}))
+    assert not reconcile(ledgers(connection(100)), seen(damaged | {"acknowledged_bytes": 101}))
+    assert reconcile(ledgers(connection(100)), seen(damaged | {"acknowledged_bytes": 102}))
     still_open = damaged | {"acknowledged_bytes": 101, "closed": False}
-    assert ledgers(connection(100)).reconcile(seen(still_open))
+    assert reconcile(ledgers(connection(100)), seen(still_open))
 
 
 def test_frames_with_a_damaged_port_belong_to_no_connection() -> None:
@@ -100,8 +101,8 @@ def test_frames_with_a_damaged_port_belong_to_no_connection() -> None:
     account.flows["source_port"][2] = 40_001
     account.flows["destination_port"][3], account.flows["stream_bytes"][3] = 40_001, 0
     # As long as the server acknowledges something, or a SYN opened it, it is a connection.
-    assert [one.found for one in ledgers(connection(100)).reconcile(account)] == [1448]
+    assert [one.found for one in reconcile(ledgers(connection(100)), account)] == [1448]
     account.flows["opened"][2] = False
-    assert not ledgers(connection(100)).reconcile(account)
+    assert not reconcile(ledgers(connection(100)), account)
     account.flows["acknowledged_bytes"][2] = 1
-    assert [one.found for one in ledgers(connection(100)).reconcile(account)] == [1448]
+    assert [one.found for one in reconcile(ledgers(connection(100)), account)] == [1448]

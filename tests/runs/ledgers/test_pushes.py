@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from testbed.runs.ledgers import Connection, _placed
+from testbed.runs.ledgers.ledgers import Connection
+from testbed.runs.ledgers.pushes import locate
 
 
 def connection(message: int, payload: int, incomplete: int = 0) -> Connection:
@@ -12,7 +13,7 @@ def connection(message: int, payload: int, incomplete: int = 0) -> Connection:
 def test_pushes_lie_after_all_bytes_of_earlier_connections() -> None:
     # First: three pushes of 100 bytes, then 50 bytes of an incomplete one. Second: two pushes.
     message, payload = np.array([196, 164, 164, 196, 164]), np.full(5, 100)
-    ends, sizes = _placed(
+    ends, sizes = locate(
         message, payload, [connection(556, 300, incomplete=50), connection(360, 200)]
     )
     assert ends.tolist() == [196, 360, 524, 606 + 196, 606 + 360]
@@ -20,12 +21,12 @@ def test_pushes_lie_after_all_bytes_of_earlier_connections() -> None:
 
 
 def test_a_push_after_training_is_placed_without_a_row() -> None:
-    ends, sizes = _placed(
+    ends, sizes = locate(
         np.array([196]), np.array([100]), [connection(196, 100), connection(360, 100)]
     )
     assert ends.tolist() == [196, 196 + 64 + 100] and sizes.tolist() == [100, 100]
 
 
 def test_pushes_of_a_run_cut_short_are_placed_without_connections() -> None:
-    ends, sizes = _placed(np.array([196, 164]), np.array([100, 100]), [])
+    ends, sizes = locate(np.array([196, 164]), np.array([100, 100]), [])
     assert ends.tolist() == [196, 360] and sizes.tolist() == [100, 100]
