@@ -132,7 +132,7 @@ class LiveRun:
         """Take a record of a fault, as the run log receives it."""
         with self.lock:
             self._lost(self._devices.struck(record))
-            self._state.stands(self._devices.striking)
+            self._state.show_faults(self._devices.fault_effects)
 
     def suspected(self, number: int, *, yes: bool) -> None:
         """Note that a simulated worker is suspected, or no longer is."""
@@ -140,8 +140,8 @@ class LiveRun:
             self._suspect(number, yes=yes)
 
     def _suspect(self, number: int | slice, *, yes: bool) -> None:
-        self._devices.striking.suspected[number] = yes
-        self._state.stands(self._devices.striking)
+        self._devices.fault_effects.suspected[number] = yes
+        self._state.show_faults(self._devices.fault_effects)
 
     def simulated(self, rows: npt.NDArray[Any], now: float, ledger: Mapping[str, int]) -> None:
         """Take the progress of a simulation since the last call.

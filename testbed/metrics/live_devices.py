@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.metrics.fault_effects import CUTS, FaultEffects
 from testbed.metrics.state import STATES
-from testbed.metrics.striking import CUTS, Striking
 from testbed.runs.device_classes import DeviceClasses
 from testbed.telemetry.board import Board, State
 
@@ -16,7 +16,7 @@ class LiveDevices:
     """The workers or peers of one run.
 
     Attributes:
-        striking: the effects of the experiment's faults so far.
+        fault_effects: the effects of the experiment's faults so far.
     """
 
     def __init__(self, classes: DeviceClasses, board: Board | None) -> None:
@@ -26,7 +26,7 @@ class LiveDevices:
             board: the memory that they write to; None for a simulation, which has none.
         """
         workers = len(classes.of_device)
-        self.striking = Striking(workers)
+        self.fault_effects = FaultEffects(workers)
         self._classes = classes
         self._board = board
         self._exited = np.zeros(workers, bool)
@@ -35,7 +35,7 @@ class LiveDevices:
 
     def struck(self, record: Mapping[str, Any]) -> npt.NDArray[np.int64]:
         """Take a record of a fault; return the workers whose death no other message reports."""
-        numbers, begins = self.striking.take(record)
+        numbers, begins = self.fault_effects.take(record)
         if record["fault"] == "kill":
             if not begins:  # they are new incarnations
                 self._exited[numbers] = self._dead[numbers] = False
@@ -53,8 +53,8 @@ class LiveDevices:
 
         A worker that a fault has frozen or cut off is killed when training is over: that is no crash.
         """
-        out = self.striking.under("freeze", *CUTS)[number]
-        crashed = status != 0 and bool(self.striking.under("kill")[number] or not out)
+        out = self.fault_effects.under("freeze", *CUTS)[number]
+        crashed = status != 0 and bool(self.fault_effects.under("kill")[number] or not out)
         self._exited[number] = True
         self._dead[number] |= crashed
         return crashed
@@ -72,7 +72,7 @@ class LiveDevices:
             states = np.full(workers, State.TRAINING if begun else State.STARTING, np.int64)
         places = np.array([STATES.index(state.name.lower()) for state in State])[states]
         places[self._exited | ended] = STATES.index("done")
-        frozen = (self._frozen & ~self._exited) | self.striking.under("freeze")
+        frozen = (self._frozen & ~self._exited) | self.fault_effects.under("freeze")
         places[frozen] = STATES.index("frozen")
         places[self._dead] = STATES.index("dead")
         return {

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
+from testbed.metrics.fault_effects import FaultEffects
 from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
-from testbed.metrics.striking import Striking
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading.run import Run
 from traffic.counters import COUNTS
@@ -40,7 +40,7 @@ class ReplayedRun:
         self._served = recorded.served
         self._state = of_recorded(recorded)
         self._row = self._evaluation = self._death = self._sample = 0
-        self._striking = Striking(recorded.workers)
+        self._fault_effects = FaultEffects(recorded.workers)
         self._died = np.zeros(recorded.workers, bool)
         self._fault = self._suspicion = 0
         self._finished = False
@@ -145,7 +145,7 @@ class ReplayedRun:
         faults, suspicions = self._recorded.faults, self._recorded.suspicions
         while self._fault < len(faults) and faults[self._fault][0] <= now:
             record = faults[self._fault][1]
-            numbers, begins = self._striking.take(record)
+            numbers, begins = self._fault_effects.take(record)
             if record["fault"] == "kill" and not begins:
                 self._died[numbers] = False  # they are new incarnations
             elif record["fault"] == "kill":
@@ -153,9 +153,9 @@ class ReplayedRun:
             self._fault += 1
         while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:
             _, number, yes = suspicions[self._suspicion]
-            self._striking.suspected[number] = yes
+            self._fault_effects.suspected[number] = yes
             self._suspicion += 1
-        self._state.stands(self._striking)
+        self._state.show_faults(self._fault_effects)
 
     def _lose(self, numbers: npt.NDArray[np.int64]) -> None:
         self._died[numbers] = True
@@ -163,8 +163,8 @@ class ReplayedRun:
 
     def _out(self) -> dict[str, npt.NDArray[Any]]:
         """Count the dead and the frozen devices of each class."""
-        dead = self._died | self._striking.under("kill")
-        frozen = self._striking.under("freeze") & ~dead
+        dead = self._died | self._fault_effects.under("kill")
+        frozen = self._fault_effects.under("freeze") & ~dead
         count = self._state.classes.count
         return {"dead": count(np.flatnonzero(dead)), "frozen": count(np.flatnonzero(frozen))}
 

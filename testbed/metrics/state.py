@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.metrics.striking import CUTS, Striking
+from testbed.metrics.fault_effects import CUTS, FaultEffects
 from testbed.results.reading.faults import KINDS
 from testbed.runs.device_classes import DeviceClasses
 
@@ -155,11 +155,11 @@ class RunState:
         self.worker_updates = np.zeros(count, np.int64)
         self.worker_message_bytes = np.zeros(count, np.int64)
 
-    def stands(self, striking: Striking) -> None:
+    def show_faults(self, fault_effects: FaultEffects) -> None:
         """Take the effects of the faults so far."""
-        self.struck = dict(striking.struck)
-        self.cut = self.classes.count(np.flatnonzero(striking.under(*CUTS)))
-        self.suspected = self.classes.count(np.flatnonzero(striking.suspected))
+        self.struck = dict(fault_effects.struck)
+        self.cut = self.classes.count(np.flatnonzero(fault_effects.under(*CUTS)))
+        self.suspected = self.classes.count(np.flatnonzero(fault_effects.suspected))
 
     def took_in(self, rows: npt.NDArray[Any]) -> None:
         """Count rows of ``telemetry.records.UPDATE``."""

@@ -48,7 +48,7 @@ class Agent:
         self._finished = False
         self._extras: Any = None
         self._usage: Any = None
-        self._afflictions: Any = None
+        self._device_faults: Any = None
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
@@ -116,7 +116,7 @@ class Agent:
                 self._sample_counters()
                 self._control.send({"sampled": "the last time"})
             case _:
-                if not self._afflictions.serve(request):
+                if not self._device_faults.serve(request):
                     raise ValueError(f"unknown request {request}")
 
     def _freeze(self, device: str) -> None:
@@ -136,7 +136,7 @@ class Agent:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
         from testbed.network import star
         from testbed.network.addresses import Link, Shape
-        from testbed.orchestrator.agent.afflictions import Afflictions
+        from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.observation import Counted, Observation
 
         links = [
@@ -165,7 +165,7 @@ class Agent:
             if self._finished:
                 return
         (server,) = (link for link in links if link.device == plan["observed"])
-        self._afflictions = Afflictions(links, networks, server.device_address, self._nodes)
+        self._device_faults = DeviceFaults(links, networks, server.device_address, self._nodes)
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
         self._observation = Observation(plan["traffic"], links, counted, networks)
         if plan["traffic"].get("metrics"):

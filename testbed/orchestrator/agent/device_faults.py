@@ -1,4 +1,4 @@
-"""Faults applied by the agent to working nodes and links; see ``Afflictions``.
+"""Faults applied by the agent to working nodes and links; see ``DeviceFaults``.
 
 Each request sets a state from now on, and asking twice changes nothing. How long a fault lasts, and
 what two faults on one device add up to, is decided by the orchestrator.
@@ -18,7 +18,7 @@ from testbed.nodes.interface import Nodes
 from testbed.nodes.linux import inside_network
 
 
-class Afflictions:
+class DeviceFaults:
     """Applies faults to the links and nodes of one run, from the core's network namespace."""
 
     def __init__(
