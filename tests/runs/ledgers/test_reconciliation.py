@@ -7,26 +7,38 @@ import numpy as np
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import Connection, Ledgers
 from testbed.runs.ledgers.reconciliation import reconcile
-from traffic.accounting import FLOW_COLUMNS, QUANTITIES, Account
+from traffic.accounting import FLOW_COLUMNS, Account
+from traffic.quantities import QUANTITIES, SECOND_COLUMNS
 
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"
 
 
 def ledgers(*connections: Connection) -> Ledgers:
-    told: dict[str, Any] = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
+    report: dict[str, Any] = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
     counted: dict[str, float] = {"frames": 0, "bytes": 0}
     return Ledgers(
         SERVER,
         {WORKER: "worker-0"},
         True,
         connections=list(connections),
-        capture=told,
+        capture=report,
         counter=counted,
     )
 
 
 def connection(received: int, port: int = 40_000) -> Connection:
-    return Connection("worker-0", WORKER, port, received, 0, 0, 32, 0, "reset", 7077)
+    return Connection(
+        device="worker-0",
+        address=WORKER,
+        port=port,
+        message_bytes=received,
+        incomplete_bytes=0,
+        payload_bytes=0,
+        sent_bytes=32,
+        unsent_bytes=0,
+        reason="reset",
+        local_port=7077,
+    )
 
 
 def seen(*flows: dict[str, Any]) -> Account:
@@ -39,12 +51,20 @@ def seen(*flows: dict[str, Any]) -> Account:
         rows["stream_bytes"][2 * i + 1] = 32
     rows["source_port"][0::2] = rows["destination_port"][1::2] = 40_000
     rows["destination_port"][0::2] = rows["source_port"][1::2] = 7077
-    seconds = np.zeros(
-        0, [("second", "i8"), ("pair", "i4"), *((name, "i8") for name in QUANTITIES)]
-    )
+    seconds = np.zeros(0, SECOND_COLUMNS)
     pairs = ((WORKER, SERVER), (SERVER, WORKER))
     totals = dict.fromkeys(QUANTITIES, 0)
-    return Account(seconds, pairs, rows, totals, None, None, 0, 0, ())
+    return Account(
+        seconds=seconds,
+        pairs=pairs,
+        flows=rows,
+        totals=totals,
+        first=None,
+        last=None,
+        dropped=0,
+        assumed=0,
+        damage=(),
+    )
 
 
 def test_a_port_that_is_used_again_has_a_flow_of_its_own() -> None:
@@ -63,9 +83,9 @@ def test_a_refused_connection_is_not_a_later_one_from_the_same_port() -> None:
 
 def test_a_flow_to_a_killed_server_is_not_the_next_one_from_its_port() -> None:
     of_killed, of_next = ({"stream_bytes": n, "whole_bytes": n} for n in (100, 70))
-    told = ledgers(connection(70))
-    told.server_kills = 1
-    differences = reconcile(told, seen(of_killed, of_next))
+    report = ledgers(connection(70))
+    report.server_kills = 1
+    differences = reconcile(report, seen(of_killed, of_next))
     assert {one.reason for one in differences} == {SERVER_KILLED}
     assert [one.found for one in differences] == [100, 32]
 
