@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from bench.__main__ import WARM_UP, WORKERS, write_idx
 from bench.encodings import main as encodings
 from testbed.network.addresses import Link
-from testbed.runs.ledgers import Ledgers
+from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.versions import commit, host, versions
 from traffic.accounting import account
 from traffic.records import CaptureFile

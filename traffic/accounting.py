@@ -12,14 +12,13 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from traffic import TrafficError
 from traffic.batches import DamagedError, Records
-from traffic.connections import Flows, Key, reverse
+from traffic.connections import Address, Flows, Key
 from traffic.growth import enlarged
 from traffic.headers import (
     ACK,
@@ -34,7 +33,7 @@ from traffic.headers import (
     LinkTypeError,
     dissect,
 )
-from traffic.quantities import QUANTITIES, Seconds, add_up, occupied
+from traffic.quantities import QUANTITIES, QUANTITY_COLUMNS, Seconds, add_up, occupied
 from traffic.records import CaptureFile
 from traffic.streams import Positions
 
@@ -125,11 +124,11 @@ class Ledger:
     _flows: Flows = field(default_factory=Flows)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
-    _pairs: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _pairs: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # By flow; the arrays may be longer than the number of flows.
     _known: int = 0
     _pair: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    _sums: Integers = field(default_factory=lambda: np.zeros((0, len(QUANTITIES)), np.int64))
+    _sums: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, QUANTITY_COLUMNS))
     _flags: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     _first: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     _last: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -144,7 +143,9 @@ class Ledger:
         self._grow()
         quantities = self._count(headers, flow)
         used, place = occupied(flow, self._known)
-        self._sums[used] += add_up(place, quantities, len(used))
+        sums = add_up(place, quantities, len(used))
+        for name in QUANTITIES:
+            self._sums[name][used] += sums[name]
         self._seconds.add(records.time, self._pair[flow], quantities)
         speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
         np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
@@ -162,7 +163,8 @@ class Ledger:
         count = len(self._flows.all)
         self._pair = enlarged(self._pair, count)
         self._pair[self._known : count] = [
-            self._pairs.setdefault(flow.key[:4], len(self._pairs)) for flow in new
+            self._pairs.setdefault((flow.key.source, flow.key.destination), len(self._pairs))
+            for flow in new
         ]
         self._positions.begin(np.array([flow.first for flow in new], np.int64))
         self._sums = enlarged(self._sums, count)
@@ -172,8 +174,8 @@ class Ledger:
         self._acknowledgement = enlarged(self._acknowledgement, count, _NONE)
         self._known = count
 
-    def _count(self, headers: Headers, flow: Integers) -> Integers:
-        """Return ``QUANTITIES`` of each packet, shape (packets, 10)."""
+    def _count(self, headers: Headers, flow: Integers) -> npt.NDArray[np.void]:
+        """Return the ``QUANTITY_COLUMNS`` of each packet."""
         tcp = headers.kind == TCP
         payload = headers.payload
         data = np.flatnonzero(payload > 0)
@@ -191,18 +193,19 @@ class Ledger:
         bare = tcp & (payload == 0)
         speaking = headers.flags & (SYN | FIN | RST) != 0
         fresh = new > 0
-        result = np.zeros((len(flow), 10), np.int64)
-        result[:, 0] = 1
-        result[:, 1] = frames
-        result[:, 2] = wire
-        result[:, 3] = new
-        result[:, 4] = np.where(fresh, wire - payload, 0)
-        result[:, 5] = np.where(bare & ~speaking, wire, 0)
-        result[:, 6] = np.where(bare & speaking, wire, 0)
-        result[:, 7] = np.where(fresh, payload - new, np.where(payload > 0, wire, 0))
         arp = headers.kind == ARP
-        result[:, 8] = np.where(arp, wire, 0)
-        result[:, 9] = np.where(tcp | arp, 0, wire)
+        result = np.zeros(len(flow), QUANTITY_COLUMNS)
+        result["records"] = 1
+        result["frames"] = frames
+        result["wire_bytes"] = wire
+        result["stream_bytes"] = new
+        result["header_bytes"] = np.where(fresh, wire - payload, 0)
+        result["ack_bytes"] = np.where(bare & ~speaking, wire, 0)
+        result["connection_bytes"] = np.where(bare & speaking, wire, 0)
+        seen_before = np.where(payload > 0, wire, 0)
+        result["retransmitted_bytes"] = np.where(fresh, payload - new, seen_before)
+        result["arp_bytes"] = np.where(arp, wire, 0)
+        result["other_bytes"] = np.where(tcp | arp, 0, wire)
         return result
 
     def _acknowledged(self) -> Integers:
@@ -214,7 +217,7 @@ class Ledger:
         end = self._positions.end
         for number, flow in enumerate(self._flows.all):
             acknowledged = int(self._acknowledgement[number])
-            others = by_key.get(reverse(flow.key), [])
+            others = by_key.get(flow.key.reverse, [])
             if acknowledged == _NONE or not others:
                 continue
             # A FIN takes a number, too. Where ports were used again, several streams match: the one
@@ -231,9 +234,9 @@ class Ledger:
     def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:
         """Return the totals of all batches so far."""
         flows, count = self._flows.all, self._known
-        tcp = np.fromiter((flow.key[5] == 1 for flow in flows), bool, count)
+        tcp = np.fromiter((flow.key.tcp == 1 for flow in flows), bool, count)
         rows = np.zeros(count, FLOW_COLUMNS)
-        ports = np.fromiter((flow.key[4] for flow in flows), np.int64, count)
+        ports = np.fromiter((flow.key.ports for flow in flows), np.int64, count)
         rows["pair"] = self._pair[:count]
         rows["source_port"], rows["destination_port"] = ports >> 16, ports & 0xFFFF
         rows["segment"] = self._flows.segment[:count]
@@ -244,23 +247,22 @@ class Ledger:
         rows["missing_bytes"] = self._positions.missing
         rows["whole_bytes"] = self._positions.whole
         rows["acknowledged_bytes"] = self._acknowledged()
-        for i, name in enumerate(QUANTITIES):
-            rows[name] = self._sums[:count, i]
-        totals = self._sums[:count].sum(axis=0).tolist()
+        for name in QUANTITIES:
+            rows[name] = self._sums[name][:count]
         return Account(
             seconds=self._seconds.rows(),
-            pairs=tuple((_text(key[:2]), _text(key[2:])) for key in self._pairs),
+            pairs=tuple((_text(source), _text(to)) for source, to in self._pairs),
             flows=rows[tcp],
-            totals=dict(zip(QUANTITIES, totals, strict=True)),
+            totals={name: int(rows[name].sum()) for name in QUANTITIES},
             first=int(rows["first"].min()) if flows else None,
             last=int(rows["last"].max()) if flows else None,
             dropped=dropped,
-            assumed=sum(1 for flow in flows if flow.key[5] and flow.assumed),
+            assumed=sum(1 for flow in flows if flow.key.tcp and flow.assumed),
             damage=damage,
         )
 
 
-def _text(address: Any) -> str:
+def _text(address: Address) -> str:
     high, low = address
     if high == int(MAC) and low < 1 << 48:
         return ":".join(f"{byte:02x}" for byte in low.to_bytes(6, "big"))

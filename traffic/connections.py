@@ -6,6 +6,7 @@ their pair of addresses, so that every packet belongs to exactly one *flow*.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,37 @@ ETHERNET_SEGMENT = {4: 1460, 6: 1440}
 """The MSS at an MTU of 1,500 bytes, assumed for connections whose SYNs were not captured."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
-Key = tuple[int, int, int, int, int, int]
-"""Source and destination address (two halves each), ports, and 1 for TCP, else 0."""
+
+class Address(NamedTuple):
+    """An IPv6, mapped IPv4 or MAC address in two halves, as ``traffic.headers`` reads it."""
+
+    high: int
+    low: int
+
+
+class Key(NamedTuple):
+    """The addresses and ports of a flow; ``tcp`` is 1 for TCP, else 0."""
+
+    source: Address
+    destination: Address
+    ports: int
+    tcp: int
+
+    @classmethod
+    def of(cls, row: list[int]) -> "Key":
+        """Return the key that a row of keys holds."""
+        source_high, source_low, destination_high, destination_low, ports, tcp = row
+        source, destination = (
+            Address(source_high, source_low),
+            Address(destination_high, destination_low),
+        )
+        return cls(source, destination, ports, tcp)
+
+    @property
+    def reverse(self) -> "Key":
+        """The key of the other direction."""
+        ports = (self.ports & 0xFFFF) << 16 | self.ports >> 16
+        return Key(self.destination, self.source, ports, self.tcp)
 
 
 @dataclass(slots=True)
@@ -30,7 +60,6 @@ class Flow:
     """One direction of a TCP connection, or everything but TCP from one address to another.
 
     Attributes:
-        key: addresses, ports, and 1 for TCP.
         opened: True if its SYN was captured.
         initial: sequence number of its SYN; of its first byte if there was none.
         limit: the largest segment that its SYN allows the *other* direction; None if no SYN, or too
@@ -54,7 +83,8 @@ class Flow:
     @property
     def version(self) -> int:
         """The version of IP: 4 or 6."""
-        return 4 if self.key[0] == 0 and self.key[1] >> 32 == 0xFFFF else 6
+        source = self.key.source
+        return 4 if source.high == 0 and source.low >> 32 == 0xFFFF else 6
 
 
 @dataclass(slots=True)
@@ -121,9 +151,10 @@ class Flows:
         parts = zip(
             rows.tolist(), keys[rows].tolist(), headers.sequence[rows].tolist(), strict=True
         )
-        for place, (row, key, initial) in enumerate(parts, known):
-            self._places[tuple(key)] = place
-            number = self._add(tuple(key), place, initial)
+        for place, (row, numbers, initial) in enumerate(parts, known):
+            key = Key.of(numbers)
+            self._places[key] = place
+            number = self._add(key, place, initial)
             self._met[number] = row
             self._agree(number)
 
@@ -169,18 +200,18 @@ class Flows:
 
     def _is_met_later(self, key: Key, row: int) -> bool:
         """Return True if the other direction was first seen in the current batch, after a row."""
-        other = self._places.get(reverse(key))
+        other = self._places.get(key.reverse)
         return other is not None and self._met.get(int(self._current[other]), -1) > row
 
     def _answered(self, key: Key) -> bool:
         """Return True if the SYN of the other direction was seen."""
-        other = self._places.get(reverse(key))
+        other = self._places.get(key.reverse)
         return other is not None and self.all[int(self._current[other])].opened
 
     def _agree(self, number: int, alone: bool = False) -> None:
         """Set the segment size of a flow, and of the other direction, from the SYNs seen so far."""
         flow = self.all[number]
-        other = None if alone or not flow.key[5] else self._places.get(reverse(flow.key))
+        other = None if alone or not flow.key.tcp else self._places.get(flow.key.reverse)
         pair = [number] if other is None else [number, int(self._current[other])]
         limits = [limit for n in pair if (limit := self.all[n].limit) is not None]
         if limits:
@@ -189,13 +220,8 @@ class Flows:
                 self.all[n].assumed = False
 
 
-def reverse(key: Key) -> Key:
-    """Return the key of the other direction."""
-    ports = (key[4] & 0xFFFF) << 16 | key[4] >> 16
-    return (key[2], key[3], key[0], key[1], ports, key[5])
-
-
 def _keys(headers: Headers) -> npt.NDArray[np.uint64]:
+    """Return the numbers of each packet's ``Key``, in its order, shape (packets, 6)."""
     keys = np.empty((len(headers.kind), 6), np.uint64)
     keys[:, 0:2] = headers.source
     keys[:, 2:4] = headers.destination

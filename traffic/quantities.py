@@ -25,28 +25,27 @@ and TCP of the frames that carry it. ack: TCP frames that only acknowledge. conn
 without payload. retransmitted: payload seen before, and the headers of frames that carry no other.
 arp: ARP, and IPv6's neighbour discovery. other: everything else, unreadable packets included.
 """
-SECOND_COLUMNS = np.dtype(
-    [("second", "i8"), ("pair", "i4"), *((name, "i8") for name in QUANTITIES)]
-)
+QUANTITY_COLUMNS = np.dtype([(name, "i8") for name in QUANTITIES])
+SECOND_COLUMNS = np.dtype([("second", "i8"), ("pair", "i4"), *QUANTITY_COLUMNS.descr])
 _NANOSECONDS = 1_000_000_000
 _PENDING = 100_000
 """Rows that may wait before they are merged."""
 
 
-def add_up(place: Integers, quantities: Integers, count: int) -> Integers:
-    """Add up rows that belong to the same place.
+def add_up(place: Integers, rows: npt.NDArray[np.void], count: int) -> npt.NDArray[np.void]:
+    """Add up the quantities of rows that belong to the same place.
 
     Args:
         place: place of each row, below ``count``.
-        quantities: shape (rows, columns).
+        rows: an array that has the ``QUANTITIES`` among its fields.
 
     Returns:
-        Shape (count, columns).
+        The ``QUANTITY_COLUMNS`` of each place, shape (count,).
     """
-    # Sums of doubles are exact up to 2⁵³: 9 petabytes.
-    result = np.empty((count, quantities.shape[1]), np.int64)
-    for i, column in enumerate(quantities.T):
-        result[:, i] = np.bincount(place, column, count)
+    result = np.empty(count, QUANTITY_COLUMNS)
+    for name in QUANTITIES:
+        # Sums of doubles are exact up to 2⁵³: 9 petabytes.
+        result[name] = np.bincount(place, rows[name], count)
     return result
 
 
@@ -66,13 +65,13 @@ class Seconds:
         self._parts: list[npt.NDArray[np.void]] = []
         self._merged = self._pending = 0
 
-    def add(self, time: Integers, pair: Integers, quantities: Integers) -> None:
+    def add(self, time: Integers, pair: Integers, quantities: npt.NDArray[np.void]) -> None:
         """Count packets.
 
         Args:
             time: nanoseconds since 1970.
             pair: number of each packet's pair of addresses.
-            quantities: shape (packets, ``len(QUANTITIES)``).
+            quantities: the ``QUANTITY_COLUMNS`` of each packet.
         """
         part = _by_second(time // _NANOSECONDS, pair, quantities)
         self._parts.append(part)
@@ -87,19 +86,18 @@ class Seconds:
             return np.zeros(0, SECOND_COLUMNS)
         if len(self._parts) > 1:
             rows = np.concatenate(self._parts)
-            quantities = np.stack([rows[name] for name in QUANTITIES], axis=1)
-            self._parts = [_by_second(rows["second"], rows["pair"].astype(np.int64), quantities)]
+            self._parts = [_by_second(rows["second"], rows["pair"].astype(np.int64), rows)]
         self._merged, self._pending = len(self._parts[0]), 0
         return self._parts[0]
 
 
-def _by_second(second: Integers, pair: Integers, quantities: Integers) -> npt.NDArray[np.void]:
+def _by_second(
+    second: Integers, pair: Integers, quantities: npt.NDArray[np.void]
+) -> npt.NDArray[np.void]:
     base, pairs = int(second.min()), int(pair.max()) + 1
     cell = (second - base) * pairs + pair
     used, place = occupied(cell, int(cell.max()) + 1)
-    sums = add_up(place, quantities, len(used))
     rows = np.zeros(len(used), SECOND_COLUMNS)
     rows["second"], rows["pair"] = used // pairs + base, used % pairs
-    for i, name in enumerate(QUANTITIES):
-        rows[name] = sums[:, i]
+    rows[list(QUANTITIES)] = add_up(place, quantities, len(used))
     return rows

@@ -28,8 +28,7 @@ _HEADINGS = {
 
 def by_pair(account: Account) -> list[dict[str, Any]]:
     """Return ``source``, ``destination`` and ``QUANTITIES`` of each pair, most bytes first."""
-    quantities = np.stack([account.seconds[name] for name in QUANTITIES], axis=1)
-    sums = add_up(account.seconds["pair"], quantities, len(account.pairs))
+    sums = add_up(account.seconds["pair"], account.seconds, len(account.pairs))
     rows: list[dict[str, Any]] = [
         {"source": source, "destination": destination} | dict(zip(QUANTITIES, numbers, strict=True))
         for (source, destination), numbers in zip(account.pairs, sums.tolist(), strict=True)

@@ -54,7 +54,8 @@ def traffic(
 
 def _count(run: Run) -> dict[str, Any]:
     """Return a run's bytes by direction and device, and the comparison of its ledgers."""
-    from testbed.runs.ledgers import Ledgers, examine
+    from testbed.runs.ledgers.ledgers import Ledgers
+    from testbed.runs.ledgers.settling import examine
 
     directory = run.directory / "traffic"
     try:

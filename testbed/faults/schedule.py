@@ -127,23 +127,32 @@ class Schedule:
         return next((one for one in self._sorted if one > version), None)
 
 
+class _Draw(NamedTuple):
+    """The next push after which a rule's fault strikes a device; the first in order comes first."""
+
+    push: int
+    rule: int
+    probability: float
+    fault: Fault
+    generator: np.random.Generator
+
+
 class _AfterPushes:
     """The faults that strike one device after its pushes."""
 
     def __init__(self) -> None:
-        self._draws: list[tuple[int, int, float, Fault, np.random.Generator]] = []
+        self._draws: list[_Draw] = []
         self._known: dict[int, list[Fault]] = {}
 
     def add(self, probability: float, fault: Fault, generator: np.random.Generator) -> None:
         first = int(generator.geometric(probability))
-        heapq.heappush(self._draws, (first, fault.rule, probability, fault, generator))
+        heapq.heappush(self._draws, _Draw(first, fault.rule, probability, fault, generator))
 
     def at(self, pushes: int) -> Sequence[Fault]:
-        while self._draws[0][0] <= pushes:
-            number, rule, probability, fault, generator = self._draws[0]
-            self._known.setdefault(number, []).append(fault)
-            after = number + int(generator.geometric(probability))
-            heapq.heapreplace(self._draws, (after, rule, probability, fault, generator))
+        while (draw := self._draws[0]).push <= pushes:
+            self._known.setdefault(draw.push, []).append(draw.fault)
+            after = draw.push + int(draw.generator.geometric(draw.probability))
+            heapq.heapreplace(self._draws, draw._replace(push=after))
         return self._known.get(pushes, ())
 
 

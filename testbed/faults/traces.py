@@ -19,7 +19,7 @@ _COLUMNS = ("time", "iteration", "device", "kind", "lasting")
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class TraceRow:
     """One row of a trace.
 
     Attributes:
@@ -37,7 +37,7 @@ class Struck:
     lasting: float | None
 
 
-def load_trace(path: Path, devices: Mapping[str, int]) -> list[Struck]:
+def load_trace(path: Path, devices: Mapping[str, int]) -> list[TraceRow]:
     """Read a trace.
 
     Args:
@@ -81,7 +81,7 @@ def _check(path: Path, heading: Sequence[str]) -> None:
 
 def _row(
     row: Sequence[str], heading: Sequence[str], devices: Mapping[str, int], where: str
-) -> Struck:
+) -> TraceRow:
     if len(row) != len(heading):
         raise SpecError(f"{where}, has {len(row)} columns and not {len(heading)}")
     cells = {name: cell.strip() for name, cell in zip(heading, row, strict=True)}
@@ -100,8 +100,8 @@ def _row(
     if lasting == 0:
         raise SpecError(f"{where}: lasts 0 s: nothing would happen")
     if "time" in cells:
-        return Struck(parse_seconds(cells["time"], where), None, device, kind, lasting)
+        return TraceRow(parse_seconds(cells["time"], where), None, device, kind, lasting)
     number = cells["iteration"]
     if not (number.isascii() and number.isdecimal() and int(number) > 0):
         raise SpecError(f"{where}: '{number[:40]}' is not an iteration, 1 or more")
-    return Struck(None, int(number), device, kind, lasting)
+    return TraceRow(None, int(number), device, kind, lasting)

@@ -30,7 +30,7 @@ class FaultEffects:
     def __init__(self, workers: int) -> None:
         self.struck = dict.fromkeys(KINDS, 0)
         self.suspected: Mask = np.zeros(workers, bool)
-        self._open = {kind: np.zeros(workers, np.int64) for kind in KINDS}
+        self._active = {kind: np.zeros(workers, np.int64) for kind in KINDS}
 
     def take(self, record: Mapping[str, Any]) -> tuple[npt.NDArray[np.int64], bool]:
         """Take a record as the run log receives it, with devices' numbers (-1 is the server).
@@ -46,12 +46,12 @@ class FaultEffects:
         if begins:
             self.struck[kind] = self.struck.get(kind, 0) + len(devices)
             if kind == "kill":
-                self._open["freeze"][numbers] = 0  # a killed worker is no longer frozen
-        count = self._open.setdefault(kind, np.zeros_like(self._open[KINDS[0]]))
+                self._active["freeze"][numbers] = 0  # a killed worker is no longer frozen
+        count = self._active.setdefault(kind, np.zeros_like(self._active[KINDS[0]]))
         count[numbers] = np.maximum(count[numbers] + (1 if begins else -1), 0)
         return numbers, begins
 
     def under(self, *kinds: str) -> Mask:
         """Return the workers on which a fault of one of these kinds is active."""
-        found: Mask = np.any([self._open[kind] > 0 for kind in kinds], axis=0)
+        found: Mask = np.any([self._active[kind] > 0 for kind in kinds], axis=0)
         return found

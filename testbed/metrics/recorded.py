@@ -23,7 +23,7 @@ from testbed.experiment.units import parse_rate
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.records import Event
 from testbed.results.reading.run import Run
-from testbed.runs.ledgers import Ledgers
+from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.texts import DIED, RESUMED, SUSPECTED, TRAINING, WELCOMED
 from traffic import TrafficError
@@ -168,12 +168,12 @@ class Recorded:
     def faults(self) -> list[tuple[float, dict[str, Any]]]:
         """Each beginning or end of a fault: the host's time, and the record with devices' numbers."""
         found: dict[tuple[float, str, str, int], list[int]] = {}
-        for strike in self.run.faults:
-            ends = (("begin", strike.began), ("end", strike.ended))
+        for occurrence in self.run.faults:
+            ends = (("begin", occurrence.began), ("end", occurrence.ended))
             for phase, moment in ends:
                 if moment is not None:
-                    key = (moment.host_time, phase, strike.kind, strike.rule)
-                    found.setdefault(key, []).append(_number(strike.device))
+                    key = (moment.host_time, phase, occurrence.kind, occurrence.rule)
+                    found.setdefault(key, []).append(_number(occurrence.device))
         order = sorted(found.items(), key=lambda item: item[0][0])
         return [
             (key[0], {"fault": key[2], "phase": key[1], "rule": key[3], "devices": numbers})

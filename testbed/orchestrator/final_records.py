@@ -10,7 +10,7 @@ from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.records import Records
 from testbed.planning.plan import Plan
 from testbed.runs.ending import explain
-from testbed.runs.ledgers import settle
+from testbed.runs.ledgers.settling import settle
 
 
 def write_end(

@@ -11,11 +11,18 @@ checkpoint. Those bytes did reach it, and stay counted.
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 _NOTHING = {"payload_bytes": 0, "message_bytes": 0}
+
+
+class Reading(NamedTuple):
+    """A reading of the kernel's counter; ``time`` is CLOCK_MONOTONIC in seconds."""
+
+    time: float
+    wire_bytes: int
 
 
 class Ingress:
@@ -37,8 +44,9 @@ class Ingress:
         self._before = wire_bytes
         self._complete: set[int] = set()
         self.forgotten = dict(forgotten)
-        self._stale: tuple[int, float] = (0, -math.inf)
-        self._readings: list[tuple[float, int]] = []
+        # Results of later versions are stale if the evaluator connected before that moment.
+        self._restored_version, self._restored_after = 0, -math.inf
+        self._readings: list[Reading] = []
         self._pending: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._last: dict[str, Any] | None = None
 
@@ -67,7 +75,7 @@ class Ingress:
 
     def counted(self, time: float, wire_bytes: int) -> None:
         """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
-        self._readings.append((time, wire_bytes))
+        self._readings.append(Reading(time, wire_bytes))
 
     def checkpoint(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
@@ -96,7 +104,7 @@ class Ingress:
         for later in [one for one in self._pending if one > version]:
             del self._pending[later]
         self._complete = {one for one in self._complete if one <= version}
-        self._stale = version, since
+        self._restored_version, self._restored_after = version, since
         if self._last is not None and self._last["iteration"] > version:
             self._last = None
 
@@ -106,8 +114,8 @@ class Ingress:
         Args:
             connected: when the evaluator connected to the sender of the version, by CLOCK_MONOTONIC.
         """
-        newest, since = self._stale
-        if version in self._pending and (version <= newest or connected >= since):
+        current = version <= self._restored_version or connected >= self._restored_after
+        if version in self._pending and current:
             self._pending[version] |= {"accuracy": accuracy, "loss": loss}
 
     def left_out(self, version: int) -> bool:
@@ -144,11 +152,11 @@ class Ingress:
     @property
     def newest(self) -> int:
         """Wire bytes at the last reading of the counter."""
-        return self._before + (self._readings[-1][1] if self._readings else 0)
+        return self._before + (self._readings[-1].wire_bytes if self._readings else 0)
 
     def read_after(self, time: float) -> bool:
         """Return True if the counter was read at ``time`` or later."""
-        return bool(self._readings) and self._readings[-1][0] >= time
+        return bool(self._readings) and self._readings[-1].time >= time
 
     def wire_bytes(self, time: float) -> int:
         """Return the wire bytes at a moment, interpolated between two readings of the counter."""

@@ -17,7 +17,7 @@ from testbed.messages.reports import ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
-from testbed.runs.ledgers import Ledgers
+from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Progress, Watcher

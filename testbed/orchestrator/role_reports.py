@@ -40,7 +40,7 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import Records
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.runs.ledgers import Connection
+from testbed.runs.ledgers.ledgers import Connection
 from testbed.telemetry.records import UPDATE
 
 Handler: TypeAlias = Callable[[Any], None]

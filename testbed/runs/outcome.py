@@ -83,12 +83,7 @@ class Outcome:
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
-            "experiment": plan.spec.name,
-            "algorithm": plan.label,
-            "seed": plan.spec.seed,
-            "engine": plan.spec.engine,
-            "runtime": _runtime(plan),
-            "clock": plan.spec.clock,
+            **_plan_entries(plan),
             "ended": self.ended,
             "reason": self.reason,
             "updates": self.updates,
@@ -111,12 +106,7 @@ class Outcome:
 def manifest(plan: Plan) -> dict[str, Any]:
     """Return the content of a run directory's manifest at the start."""
     return {
-        "experiment": plan.spec.name,
-        "algorithm": plan.label,
-        "seed": plan.spec.seed,
-        "engine": plan.spec.engine,
-        "runtime": _runtime(plan),
-        "clock": plan.spec.clock,
+        **_plan_entries(plan),
         "workers": plan.settings.workers,
         "classes": _classes(plan),
         "links": link_records.unprobed(plan),
@@ -125,6 +115,18 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),
+    }
+
+
+def _plan_entries(plan: Plan) -> dict[str, Any]:
+    """Return what both the summary and the manifest say of the plan."""
+    return {
+        "experiment": plan.spec.name,
+        "algorithm": plan.label,
+        "seed": plan.spec.seed,
+        "engine": plan.spec.engine,
+        "runtime": _runtime(plan),
+        "clock": plan.spec.clock,
     }
 
 

@@ -216,8 +216,12 @@ class RunLog:
         """Append samples of the links' counters, an array of ``COUNTS``, one row per device."""
         self._counters.append(
             {
-                "device": pa.array(devices).dictionary_encode().cast(_COUNTER_SCHEMA[0].type),
-                "interface": pa.array(interfaces).dictionary_encode().cast(_COUNTER_SCHEMA[1].type),
+                "device": pa.array(devices)
+                .dictionary_encode()
+                .cast(_COUNTER_SCHEMA.field("device").type),
+                "interface": pa.array(interfaces)
+                .dictionary_encode()
+                .cast(_COUNTER_SCHEMA.field("interface").type),
                 **{name: rows[name] for name in COUNTS.names or ()},
             }
         )

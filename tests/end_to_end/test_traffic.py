@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.runs.ledgers import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
+from testbed.runs.ledgers.reconciliation import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine
 
 pytestmark = [

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import SpecError
-from testbed.faults.traces import Struck, load_trace
+from testbed.faults.traces import TraceRow, load_trace
 
 DEVICES = {f"worker-{i}": i for i in range(4)}
 
 
-def read(folder: Path, text: str) -> list[Struck]:
+def read(folder: Path, text: str) -> list[TraceRow]:
     path = folder / "faults.csv"
     path.write_text(text)
     return load_trace(path, DEVICES)
@@ -18,8 +18,8 @@ def read(folder: Path, text: str) -> list[Struck]:
 
 def test_traces_by_time_and_by_iteration_are_read(tmp_path: Path) -> None:
     by_time = read(tmp_path, "device,time,kind,lasting\nworker-3, 1.5, kill, 2\n\nworker-0,0,,\n")
-    assert by_time == [Struck(1.5, None, 3, "kill", 2.0), Struck(0.0, None, 0, None, None)]
-    assert read(tmp_path, "iteration,device\n7,worker-1\n") == [Struck(None, 7, 1, None, None)]
+    assert by_time == [TraceRow(1.5, None, 3, "kill", 2.0), TraceRow(0.0, None, 0, None, None)]
+    assert read(tmp_path, "iteration,device\n7,worker-1\n") == [TraceRow(None, 7, 1, None, None)]
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_run_reports_the_faults_that_struck_it(real: tuple[Path, LiveRun]) -> 
     assert run.summary.faults == struck(run.faults)
     assert run.summary.faults == json.loads((directory / "summary.json").read_bytes())["faults"]
     assert len(run.rules) == 4
-    assert all(strike.rule < 4 for strike in run.faults)
+    assert all(occurrence.rule < 4 for occurrence in run.faults)
     (directory / "summary.json").rename(directory / "away.json")
     try:
         assert Run.load(directory).summary.faults == run.summary.faults

@@ -49,14 +49,16 @@ def test_a_fault_ends_with_its_own_rule_at_its_own_device(write_run: WriteRun) -
         fault("freeze", "worker-1", iteration=30, rule=1, end=True),
         fault("slow", "worker-2", iteration=40, rule=2, end=True),  # which never began
     ]
-    strikes = Run.load(write_run(faults=written)).faults
-    found = [(s.device, s.rule, s.began.iteration, s.ended and s.ended.iteration) for s in strikes]
+    occurrences = Run.load(write_run(faults=written)).faults
+    found = [
+        (s.device, s.rule, s.began.iteration, s.ended and s.ended.iteration) for s in occurrences
+    ]
     assert found == [
         ("worker-1", 0, 10, 20),
         ("worker-2", 0, 10, None),
         ("worker-1", 1, 12, 30),
     ]
-    assert (strikes[0].began.time, strikes[0].began.host_time) == (0.1, 0.01)
+    assert (occurrences[0].began.time, occurrences[0].began.host_time) == (0.1, 0.01)
 
 
 def test_a_line_that_is_cut_off_is_ignored(write_run: WriteRun) -> None:
@@ -66,8 +68,8 @@ def test_a_line_that_is_cut_off_is_ignored(write_run: WriteRun) -> None:
     kept = len(whole) - len(whole.splitlines()[-1]) - 1
     for length in (*range(kept, len(whole) - 1, 7), kept):
         path.write_bytes(whole[:length])
-        strikes = Run.load(directory).faults
-        assert [s.ended is None for s in strikes] == [True, False, True]
+        occurrences = Run.load(directory).faults
+        assert [s.ended is None for s in occurrences] == [True, False, True]
     path.unlink()
     assert Run.load(directory).faults == ()
 
@@ -81,13 +83,13 @@ def test_a_worker_that_is_neither_frozen_nor_killed_is_alive(write_run: WriteRun
         fault("kill", "server", iteration=60, rule=3),
         fault("freeze", "worker-1", iteration=70, end=True),
     ]
-    strikes = Run.load(write_run(faults=written)).faults
-    iterations, counts = alive(strikes, WORKERS)
+    occurrences = Run.load(write_run(faults=written)).faults
+    iterations, counts = alive(occurrences, WORKERS)
     steps = dict(zip(iterations.tolist(), counts.tolist(), strict=True))
     assert steps == {0: 20, 10: 18, 30: 18, 50: 19, 70: 20}
-    assert went_down(strikes) == 2
-    assert crashed(strikes) == 0  # both came back
-    assert struck(strikes) == {"freeze": 2, "kill": 2, "stop-network": 1}
+    assert went_down(occurrences) == 2
+    assert crashed(occurrences) == 0  # both came back
+    assert struck(occurrences) == {"freeze": 2, "kill": 2, "stop-network": 1}
 
 
 @pytest.mark.parametrize(

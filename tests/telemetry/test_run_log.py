@@ -213,8 +213,8 @@ def test_faults_are_written_reported_and_counted_once_per_device(tmp_path: Path)
         "duration": 2.0,
         "host_time": 0.25,
     }
-    strikes = read_faults(log.directory)  # before the run ends, as if it had been killed
-    assert [(s.kind, s.device, s.ended is None) for s in strikes] == [
+    occurrences = read_faults(log.directory)  # before the run ends, as if it had been killed
+    assert [(s.kind, s.device, s.ended is None) for s in occurrences] == [
         ("freeze", "worker-3", False),
         ("freeze", "worker-4", False),
         ("freeze", "worker-3", True),

@@ -47,9 +47,9 @@ from testbed.messages.events import (
 )
 from testbed.messages.requests import (
     REQUESTS,
-    Affliction,
     BuildNetwork,
     FreezeDevice,
+    Impairment,
     KillDevice,
     LoadRoles,
     ReadIngress,
@@ -81,10 +81,10 @@ class Agent:
         self._finished = False
         self._metrics: Any = None
         self._usage: Any = None
-        self._afflictions: Any = None
+        self._device_faults: Any = None
         self._selector = selectors.DefaultSelector()
         self._handlers: dict[type, Callable[[Any], None]] = {
-            **dict.fromkeys(get_args(Affliction), self._afflict),
+            **dict.fromkeys(get_args(Impairment), self._impair),
             BuildNetwork: lambda request: self._build_network(request.plan),
             StartRole: lambda request: self._nodes.start(request.device, request.role),
             FreezeDevice: self._freeze,
@@ -159,8 +159,8 @@ class Agent:
         if self._metrics:
             self._report(DeviceThawed(request.device))
 
-    def _afflict(self, request: Affliction) -> None:
-        self._afflictions.serve(request)
+    def _impair(self, request: Impairment) -> None:
+        self._device_faults.serve(request)
 
     def _stop_traffic(self) -> None:
         self._report(self._observation.stop(self._egress()))
@@ -171,7 +171,7 @@ class Agent:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
         from testbed.network import star
         from testbed.network.addresses import Link, Shape
-        from testbed.orchestrator.agent.afflictions import Afflictions
+        from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.observation import Counted, Observation
 
         links = [
@@ -200,7 +200,7 @@ class Agent:
             if self._finished:
                 return
         (server,) = (link for link in links if link.device == plan["observed"])
-        self._afflictions = Afflictions(links, networks, server.device_address, self._nodes)
+        self._device_faults = DeviceFaults(links, networks, server.device_address, self._nodes)
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
         self._observation = Observation(plan["traffic"], links, counted, networks)
         if plan["traffic"].get("metrics"):

@@ -74,7 +74,7 @@ class Injection:
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._impairments = Impairments(names, ask, self.paces)
         self._workers = Workers(names, ask, start, clock, wall=self._wall)
-        self._server = KilledServer(ask, start, self._clock)
+        self._server = KilledServer(ask, start, self._clock, self._log)
         self._agenda = Agenda(self._schedule)
         self._version = self._reached = 0
         self._over = False
@@ -138,7 +138,7 @@ class Injection:
         """Handle a report, by the virtual clock or a worker, that a fault begins or ends."""
         devices = record["devices"]
         if SERVER_NUMBER in devices:
-            self._write_server_fault(record)  # a restored server reports its own kill
+            self._server.write(record)  # a restored server reports its own kill
             return
         fault = Fault.of_record(record)
         when = self._clock.elapsed if self._wall else record["time"]
@@ -189,7 +189,10 @@ class Injection:
             devices = [n for n, life in due.struck.items() if self._lasts(due.fault, n, life)]
             if devices:
                 self._end(due.fault, devices, self._clock.elapsed, self._version)
-        self._bring_server_back()  # even if it was killed when training had just ended
+        # Even if the server was killed when training had just ended. Under the virtual clock, killed
+        # workers must be gone before it starts.
+        if self._server.is_due and (self._wall or not self._workers.any_dying):
+            self._server.start_again(self._version)
         if not self._over:
             self._bring_workers_back()
 
@@ -214,18 +217,8 @@ class Injection:
 
     def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
         """Kill the server for the ``number``-th time; the server has asked for it, and waits."""
-        self._write_server_fault(record)
+        self._server.write(record)
         self._server.kill(number)
-
-    def _begin_server_kill(self, fault: Fault, when: float, version: int) -> None:
-        if self._over or self._server.killed or self._server.restoring:
-            return
-        self._log.write(fault.record("begin", [SERVER_NUMBER], when, version))
-        self._server.kill(self._server.kills + 1, fault)
-
-    def _write_server_fault(self, record: Mapping[str, Any]) -> None:
-        fault, when, version = Fault.of_record(record), record["time"], record["iteration"]
-        self._log.write(fault.record(record["phase"], [SERVER_NUMBER], when, version))
 
     def _end_all(self) -> None:
         """End all faults: the restored server reports those that were active at its checkpoint.
@@ -237,17 +230,6 @@ class Injection:
             self._impairments.forget(number, get_args(Kind))
             if deaf and self._workers.is_alive(number):
                 self._kill(number)
-
-    def _bring_server_back(self) -> None:
-        server = self._server
-        if self._clock.now() < server.due:
-            return
-        if server.fault is not None:
-            now = self._clock.elapsed
-            self._log.write(server.fault.record("end", [SERVER_NUMBER], now, self._version))
-        elif self._workers.any_dying:
-            return  # killed workers must be gone before the server starts
-        server.start_again()
 
     def restored(
         self, version: int, connected: Sequence[int], incarnations: Sequence[int] | None
@@ -283,7 +265,8 @@ class Injection:
 
     def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         if SERVER_NUMBER in devices:
-            self._begin_server_kill(fault, when, version)
+            if not (self._over or self._server.is_away):
+                self._server.begin_fault(fault, when, version)
             return
         devices = [number for number in devices if self._can_be_struck(number)]
         if self._over or not devices:
@@ -327,7 +310,7 @@ class Injection:
         self._impairments.forget(number, ("freeze",))
 
     def _bring_workers_back(self) -> None:
-        if (self._server.killed or self._server.restoring) and not self._wall:
+        if self._server.is_away and not self._wall:
             return  # the restored server says which workers it expects
         self._workers.bring_back(self._server.kills)
 

@@ -1,6 +1,8 @@
 """Kill the parameter server's process and start it again, as faults demand."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.faults.fault import Fault
@@ -8,6 +10,7 @@ from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.training_clock import TrainingClock
 from testbed.orchestrator.injection.workers import Start
+from testbed.runs.fault_log import FaultLog
 
 
 class KilledServer:
@@ -15,25 +18,33 @@ class KilledServer:
 
     Attributes:
         kills: how often the server was killed, in all sessions of the run.
-        killed: whether its kill was requested, and it was not started again since.
         restoring: whether it was started again, and has not yet reported which workers it expects.
-        fault: the fault that killed it, under the wall clock.
         last_end: when the last killed server process had ended.
     """
 
-    def __init__(self, ask: Ask, start: Start, clock: TrainingClock) -> None:
+    def __init__(self, ask: Ask, start: Start, clock: TrainingClock, log: FaultLog) -> None:
         """Begin with a server that was never killed.
 
         Args:
             ask: sends a request to the agent.
         """
         self.kills = 0
-        self.killed = self.restoring = False
-        self.fault: Fault | None = None
+        self.restoring = False
         self.last_end = -math.inf
-        self._ask, self._start, self._clock = ask, start, clock
+        self._ask, self._start, self._clock, self._log = ask, start, clock, log
+        self._killed = self._exited = False  # since it was last started
+        self._fault: Fault | None = None
         self._back = -math.inf
-        self._exited = False
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Write to the log that a fault of the server begins or ends, as the server itself reports."""
+        fault, when, version = Fault.of_record(record), record["time"], record["iteration"]
+        self._log.write(fault.record(record["phase"], [SERVER_NUMBER], when, version))
+
+    def begin_fault(self, fault: Fault, when: float, version: int) -> None:
+        """Kill the server by a fault of the wall clock, and write its record."""
+        self._log.write(fault.record("begin", [SERVER_NUMBER], when, version))
+        self.kill(self.kills + 1, fault)
 
     def kill(self, kills: int, fault: Fault | None = None) -> None:
         """Have the agent kill the server.
@@ -43,26 +54,43 @@ class KilledServer:
             fault: the fault whose duration says when the server is started again; None: as soon as
                 possible.
         """
-        self.kills, self.killed, self.restoring, self.fault = kills, True, False, fault
-        self._exited = False
+        self.kills, self.restoring, self._fault = kills, False, fault
+        self._killed, self._exited = True, False
         self._back = self._clock.now() + (fault.duration or 0.0) if fault else -math.inf
         self._ask(KillDevice(SERVER_NAME))
 
     def exited(self) -> bool:
         """Note that the server's process has ended; return True if a fault killed it."""
-        if self.killed:
+        if self._killed:
             self._exited = True
             self.last_end = self._clock.now()
-        return self.killed
+        return self._killed
 
     @property
     def due(self) -> float:
         """The time of the server's next start; infinite if it is alive, or has not ended yet."""
         return self._back if self._exited else math.inf
 
-    def start_again(self) -> None:
-        """Start the server again; it restores its last checkpoint."""
-        self.killed = self._exited = False
+    @property
+    def is_due(self) -> bool:
+        """True if it is time to start the server again."""
+        return self._clock.now() >= self.due
+
+    @property
+    def is_away(self) -> bool:
+        """True from a kill until the restored server has reported which workers it expects."""
+        return self._killed or self.restoring
+
+    def start_again(self, version: int) -> None:
+        """Start the server again; it restores its last checkpoint.
+
+        Args:
+            version: the last version that it has reported.
+        """
+        if self._fault is not None:
+            now = self._clock.elapsed
+            self._log.write(self._fault.record("end", [SERVER_NUMBER], now, version))
+        self._killed = self._exited = False
         self.restoring = True
         role = {"role": "server", "number": SERVER_NUMBER, "restore": True, "kills": self.kills}
         self._start(SERVER_NAME, role | {"training": self._clock.began})

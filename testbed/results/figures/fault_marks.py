@@ -13,7 +13,7 @@ import numpy as np
 from testbed import quantities as q
 from testbed.device_names import SERVER_NAME
 from testbed.results.reading.curves import MEASURES, Curve, Floats
-from testbed.results.reading.faults import Moment, Strike, alive
+from testbed.results.reading.faults import FaultOccurrence, RunTime, alive
 
 KIND_COLOURS: Mapping[str, str] = {
     "freeze": "#3A9AD9",
@@ -55,20 +55,22 @@ class Mark:
 
 def marks(curve: Curve) -> tuple[Mark, ...]:
     """Return the marks of a curve's runs, in the order of iterations."""
-    events: list[tuple[str, list[Strike]]] = []
+    events: list[tuple[str, list[FaultOccurrence]]] = []
     for run in curve.runs:
         seed = f" (seed {run.manifest.seed})" if len(curve.runs) > 1 else ""
-        together: dict[tuple[str, int, Moment], list[Strike]] = defaultdict(list)
-        for strike in run.faults:
-            together[strike.kind, strike.rule, strike.began].append(strike)
-        events += [(seed, strikes) for strikes in together.values()]
+        together: dict[tuple[str, int, RunTime], list[FaultOccurrence]] = defaultdict(list)
+        for occurrence in run.faults:
+            together[occurrence.kind, occurrence.rule, occurrence.began].append(occurrence)
+        events += [(seed, occurrences) for occurrences in together.values()]
     position = _Positions(curve)
     if len(events) > _BINS:
-        return _merged([strike for _, strikes in events for strike in strikes], position)
-    count = Counter(strikes[0].kind for _, strikes in events)
+        return _merged(
+            [occurrence for _, occurrences in events for occurrence in occurrences], position
+        )
+    count = Counter(occurrences[0].kind for _, occurrences in events)
     found = [
-        _mark(strikes, seed, position, spans=count[strikes[0].kind] <= _SPANS)
-        for seed, strikes in events
+        _mark(occurrences, seed, position, spans=count[occurrences[0].kind] <= _SPANS)
+        for seed, occurrences in events
     ]
     return tuple(sorted(found, key=lambda mark: mark.at["iteration"]))
 
@@ -81,7 +83,7 @@ class _Positions:
         self._iteration = mean.iteration
         self._bytes = {measure: getattr(mean, f"{measure}_bytes") for measure in MEASURES}
 
-    def __call__(self, moment: Moment) -> dict[str, float]:
+    def __call__(self, moment: RunTime) -> dict[str, float]:
         found: dict[str, float] = {
             "iteration": moment.iteration,
             "time": moment.time,
@@ -95,33 +97,34 @@ class _Positions:
         return found
 
 
-def _mark(strikes: Sequence[Strike], seed: str, position: _Positions, *, spans: bool) -> Mark:
-    first = strikes[0]
-    ends = {strike.ended for strike in strikes}
+def _mark(
+    occurrences: Sequence[FaultOccurrence], seed: str, position: _Positions, *, spans: bool
+) -> Mark:
+    first = occurrences[0]
+    ends = {occurrence.ended for occurrence in occurrences}
     ended = ends.pop() if spans and len(ends) == 1 else None
-    text = (
-        f"{first.kind} of {_devices_in_words(strikes)}{seed} at iteration {first.began.iteration:,}"
-    )
+    devices = _devices_in_words(occurrences)
+    text = f"{first.kind} of {devices}{seed} at iteration {first.began.iteration:,}"
     text += f", {q.as_duration(first.began.time)}"
     if ended is not None:
         text += f", for {q.as_duration(ended.time - first.began.time)}"
-    server = any(strike.device == SERVER_NAME for strike in strikes)
+    server = any(occurrence.device == SERVER_NAME for occurrence in occurrences)
     until = None if ended is None else position(ended)
     return Mark(first.kind, server, position(first.began), until, text)
 
 
-def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]:
+def _merged(occurrences: Sequence[FaultOccurrence], position: _Positions) -> tuple[Mark, ...]:
     """Return one mark for all faults of a kind in the same bin of iterations, the server's apart."""
-    last = max(strike.began.iteration for strike in strikes)
+    last = max(occurrence.began.iteration for occurrence in occurrences)
     width = max(1, -(-(last + 1) // _BINS))
-    bins: dict[tuple[int, str, bool], list[Strike]] = defaultdict(list)
-    for strike in strikes:
-        bins[strike.began.iteration // width, strike.kind, strike.device == SERVER_NAME].append(
-            strike
-        )
+    bins: dict[tuple[int, str, bool], list[FaultOccurrence]] = defaultdict(list)
+    for occurrence in occurrences:
+        bins[
+            occurrence.began.iteration // width, occurrence.kind, occurrence.device == SERVER_NAME
+        ].append(occurrence)
     found = []
     for (_, kind, server), together in sorted(bins.items()):
-        together.sort(key=lambda strike: strike.began.iteration)
+        together.sort(key=lambda occurrence: occurrence.began.iteration)
         first, final = together[0].began, together[-1].began
         span = f"{first.iteration:,}"
         span += f" to {final.iteration:,}" if final.iteration > first.iteration else ""
@@ -130,8 +133,8 @@ def _merged(strikes: Sequence[Strike], position: _Positions) -> tuple[Mark, ...]
     return tuple(found)
 
 
-def _devices_in_words(strikes: Sequence[Strike]) -> str:
-    devices = list(dict.fromkeys(strike.device for strike in strikes))
+def _devices_in_words(occurrences: Sequence[FaultOccurrence]) -> str:
+    devices = list(dict.fromkeys(occurrence.device for occurrence in occurrences))
     if len(devices) <= _NAMED:
         return ", ".join("the server" if device == SERVER_NAME else device for device in devices)
     return f"{len(devices)} devices"

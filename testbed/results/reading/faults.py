@@ -1,8 +1,8 @@
 """The faults of a run: which devices they struck, when, and for how long.
 
 ``faults.jsonl`` has a line for a fault's beginning and another for its end. They are paired here, one
-``Strike`` for each device struck. A line that is cut off or not understood is left out, and so is an
-end without a beginning. A strike without an end lasted for good, or still lasts.
+``FaultOccurrence`` for each device struck. A line that is cut off or not understood is left out, and so
+is an end without a beginning. An occurrence without an end lasted for good, or still lasts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ CRASHES = ("freeze", "kill")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RunTime:
     """A point in time of a run.
 
     Attributes:
@@ -37,7 +37,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class FaultOccurrence:
     """A fault that struck one device.
 
     Attributes:
@@ -51,12 +51,12 @@ class Strike:
     kind: str
     rule: int
     device: str
-    began: Moment
-    ended: Moment | None = None
+    began: RunTime
+    ended: RunTime | None = None
 
 
-def read_faults(directory: Path) -> tuple[Strike, ...]:
-    """Return the strikes of a run in the order in which they began; none without the file."""
+def read_faults(directory: Path) -> tuple[FaultOccurrence, ...]:
+    """Return the occurrences of a run in the order in which they began; none without the file."""
     try:
         lines = (directory / "faults.jsonl").read_bytes().splitlines()
     except FileNotFoundError:
@@ -64,16 +64,16 @@ def read_faults(directory: Path) -> tuple[Strike, ...]:
     return paired(_records(lines))
 
 
-def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
-    """Return a strike for each device of each beginning, with the end that belongs to it.
+def paired(records: Iterable[FaultRecord]) -> tuple[FaultOccurrence, ...]:
+    """Return an occurrence for each device of each beginning, with the end that belongs to it.
 
     If a rule struck a device several times, the first to begin is the first to end; a kill ends a
     freeze.
     """
-    strikes: list[Strike] = []
+    occurrences: list[FaultOccurrence] = []
     pending: dict[str, dict[tuple[str, int], list[int]]] = {}
     for record in records:
-        moment = Moment(record.iteration, record.time, record.host_time)
+        moment = RunTime(record.iteration, record.time, record.host_time)
         key = (record.fault, record.rule)
         for device in record.devices:
             own = pending.setdefault(device, {})
@@ -82,13 +82,13 @@ def paired(records: Iterable[FaultRecord]) -> tuple[Strike, ...]:
                 if record.fault == "kill":
                     frozen = [open_key for open_key in own if open_key[0] == "freeze"]
                     ended = [i for open_key in frozen for i in own.pop(open_key)]
-                own.setdefault(key, []).append(len(strikes))
-                strikes.append(Strike(*key, device, moment))
+                own.setdefault(key, []).append(len(occurrences))
+                occurrences.append(FaultOccurrence(*key, device, moment))
             elif own.get(key):
                 ended = [own[key].pop(0)]
             for i in ended:
-                strikes[i] = replace(strikes[i], ended=moment)
-    return tuple(strikes)
+                occurrences[i] = replace(occurrences[i], ended=moment)
+    return tuple(occurrences)
 
 
 def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
@@ -97,34 +97,38 @@ def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(kinds, key=lambda kind: (places.get(kind, len(KINDS)), kind)))
 
 
-def struck(strikes: Iterable[Strike]) -> dict[str, int]:
+def struck(occurrences: Iterable[FaultOccurrence]) -> dict[str, int]:
     """Count the different devices that each kind struck."""
     devices: dict[str, set[str]] = {}
-    for strike in strikes:
-        devices.setdefault(strike.kind, set()).add(strike.device)
+    for occurrence in occurrences:
+        devices.setdefault(occurrence.kind, set()).add(occurrence.device)
     return {kind: len(devices[kind]) for kind in in_order(devices)}
 
 
-def went_down(strikes: Iterable[Strike]) -> int:
+def went_down(occurrences: Iterable[FaultOccurrence]) -> int:
     """Count the workers that were frozen or killed, for any length of time."""
-    return len({strike.device for strike in _of_workers(strikes)})
+    return len({occurrence.device for occurrence in _of_workers(occurrences)})
 
 
-def crashed(strikes: Iterable[Strike]) -> int:
+def crashed(occurrences: Iterable[FaultOccurrence]) -> int:
     """Count the workers that were frozen or killed and did not come back."""
-    return len({strike.device for strike in _of_workers(strikes) if strike.ended is None})
+    return len(
+        {occurrence.device for occurrence in _of_workers(occurrences) if occurrence.ended is None}
+    )
 
 
 def alive(
-    strikes: Sequence[Strike], workers: int
+    occurrences: Sequence[FaultOccurrence], workers: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the iterations at which the number of workers alive changed, and the number from then on.
 
     A worker is alive if it is neither frozen nor killed. The first entry is iteration 0 with all
     workers, unless some were struck there; both arrays have the shape (changes + 1,), int64.
     """
-    turns = [(s.began.iteration, 0, s.device) for s in _of_workers(strikes)]
-    turns += [(s.ended.iteration, 1, s.device) for s in _of_workers(strikes) if s.ended is not None]
+    turns = [(s.began.iteration, 0, s.device) for s in _of_workers(occurrences)]
+    turns += [
+        (s.ended.iteration, 1, s.device) for s in _of_workers(occurrences) if s.ended is not None
+    ]
     down: dict[str, int] = {}
     counts = {0: workers}
     for iteration, over, device in sorted(turns):
@@ -135,8 +139,8 @@ def alive(
     return np.array(list(counts)), np.array(list(counts.values()))
 
 
-def _of_workers(strikes: Iterable[Strike]) -> list[Strike]:
-    return [s for s in strikes if s.kind in CRASHES and s.device != SERVER_NAME]
+def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:
+    return [s for s in occurrences if s.kind in CRASHES and s.device != SERVER_NAME]
 
 
 def _records(lines: Iterable[bytes]) -> Iterable[FaultRecord]:

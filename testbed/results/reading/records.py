@@ -23,7 +23,7 @@ def _aware(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-Moment: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
+Timestamp: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
 Number: TypeAlias = Annotated[float | None, BeforeValidator(_number)]
 
 
@@ -59,7 +59,7 @@ class Resumed(_Record):
 
     version: int
     host_seconds: float
-    at: Moment
+    at: Timestamp
 
 
 class Shaped(_Record):
@@ -148,8 +148,8 @@ class Manifest(_Record):
     experiment: str
     algorithm: str
     seed: int
-    started: Moment
-    finished: Moment | None = None
+    started: Timestamp
+    finished: Timestamp | None = None
     ended: Ended
     reason: str | None = None
     engine: Literal["emulation", "simulation"] = "emulation"

@@ -18,7 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from testbed.quantities import as_duration
-from testbed.results.reading.faults import Strike, read_faults, struck
+from testbed.results.reading.faults import FaultOccurrence, read_faults, struck
 from testbed.results.reading.journals import (
     NoRunError,
     read_columns,
@@ -212,7 +212,7 @@ class Run:
         return tuple(events)
 
     @cached_property
-    def faults(self) -> tuple[Strike, ...]:
+    def faults(self) -> tuple[FaultOccurrence, ...]:
         """The faults that struck its devices, in order; a line cut off by a kill is left out."""
         return read_faults(self.directory)
 

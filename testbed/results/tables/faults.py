@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed import quantities as q
 from testbed.device_names import SERVER_NAME
-from testbed.results.reading.faults import Strike, in_order, struck
+from testbed.results.reading.faults import FaultOccurrence, in_order, struck
 from testbed.results.reading.run import Run
 
 HEADINGS = ("run", "rule", "fault", "devices", "times", "first", "last")
@@ -24,25 +24,25 @@ def rows(names: Sequence[str], runs: Sequence[Run]) -> tuple[tuple[str, ...], ..
 
 
 def _rows_of_run(name: str, run: Run) -> list[tuple[str, ...]]:
-    by_rule: dict[tuple[int, str], list[Strike]] = {}
-    for strike in run.faults:
-        by_rule.setdefault((strike.rule, strike.kind), []).append(strike)
+    by_rule: dict[tuple[int, str], list[FaultOccurrence]] = {}
+    for occurrence in run.faults:
+        by_rule.setdefault((occurrence.rule, occurrence.kind), []).append(occurrence)
     return [
         (
             name,
             in_words(run.rules[rule]) if rule < len(run.rules) else f"rule {rule + 1}",
             kind,
-            q.as_count(len({strike.device for strike in strikes})),
-            q.as_count(len({strike.began for strike in strikes})),
-            _when(strikes[0]),
-            _when(strikes[-1]),
+            q.as_count(len({occurrence.device for occurrence in occurrences})),
+            q.as_count(len({occurrence.began for occurrence in occurrences})),
+            _when(occurrences[0]),
+            _when(occurrences[-1]),
         )
-        for (rule, kind), strikes in sorted(by_rule.items())
+        for (rule, kind), occurrences in sorted(by_rule.items())
     ]
 
 
-def _when(strike: Strike) -> str:
-    return f"{q.as_count(strike.began.iteration)} ({q.as_duration(strike.began.time)})"
+def _when(occurrence: FaultOccurrence) -> str:
+    return f"{q.as_count(occurrence.began.iteration)} ({q.as_duration(occurrence.began.time)})"
 
 
 def in_a_line(run: Run) -> str:
@@ -50,7 +50,7 @@ def in_a_line(run: Run) -> str:
     parts = []
     found = struck(run.faults)
     for kind in in_order(found):
-        devices = {strike.device for strike in run.faults if strike.kind == kind}
+        devices = {occurrence.device for occurrence in run.faults if occurrence.kind == kind}
         workers = len(devices - {SERVER_NAME})
         whom = [f"{workers:,} worker{'s' if workers != 1 else ''}"] if workers else []
         whom += ["the server"] if SERVER_NAME in devices else []

@@ -1,4 +1,4 @@
-"""Faults applied by the agent to working nodes and links; see ``Afflictions``.
+"""Faults applied by the agent to working nodes and links; see ``DeviceFaults``.
 
 How long a fault lasts, and what two faults on one device add up to, is decided by the orchestrator.
 """
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyroute2 import IPRoute
 
 from testbed.messages.requests import (
-    Affliction,
+    Impairment,
     LimitProcessors,
     SetCorruption,
     SetLink,
@@ -24,7 +24,7 @@ from testbed.nodes.interface import Nodes
 from testbed.nodes.linux import inside_network
 
 
-class Afflictions:
+class DeviceFaults:
     """Applies faults to the links and nodes of one run, from the core's network namespace."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Afflictions:
             link.device: Egress(DEVICE_INDEX + link.index, link.downlink) for link in links
         }
 
-    def serve(self, request: Affliction) -> None:
+    def serve(self, request: Impairment) -> None:
         """Do what a request asks for.
 
         Raises:

@@ -1,0 +1,100 @@
+"""The roles' and the kernel's ledgers of a run, as ``traffic/ledgers.json`` keeps them."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed.training.settings import PORT
+from traffic import TrafficError
+
+_FILE = "ledgers.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The server's ledger of one connection.
+
+    Attributes:
+        device: the device that greeted over it; None if none did.
+        address, port: the other end's.
+        message_bytes: bytes of whole messages received.
+        incomplete_bytes: bytes received of a message that was cut off.
+        payload_bytes: bytes of the bodies of received pushes, a part of ``message_bytes``.
+        sent_bytes: bytes that the server's kernel accepted to send.
+        unsent_bytes: bytes of these that were never put on the wire.
+        reason: why the server closed it; None if the other end did, at the end of the run.
+        local_port: the server's; an observed peer, which takes the server's place here, may also have
+            opened the connection itself.
+    """
+
+    device: str | None
+    address: str
+    port: int
+    message_bytes: int
+    incomplete_bytes: int
+    payload_bytes: int
+    sent_bytes: int
+    unsent_bytes: int
+    reason: str | None
+    local_port: int = PORT
+
+    @property
+    def received_bytes(self) -> int:
+        """All bytes received, of whole messages and of one that was cut off."""
+        return self.message_bytes + self.incomplete_bytes
+
+
+@dataclass(slots=True)
+class Ledgers:
+    """The ledgers of one run, apart from the capture's files.
+
+    Attributes:
+        server: the server's address.
+        devices: every device's name, by address.
+        captured: whether the run was to be captured.
+        began: when training began, in seconds since 1970; None if it did not.
+        began_monotonic: the same in seconds of CLOCK_MONOTONIC, as in the samples of the counters.
+        connections: the server's ledger, in the order in which the connections were closed.
+        capture: the capture's report at its end; None without a capture, or if the run ended earlier.
+        counter: the class counter when the link had become quiet; None if the run ended earlier.
+        server_kills: how often the server was killed, which leaves its connections unreported.
+        earlier_updates: rows of the updates' journal from earlier sessions of a resumed run.
+    """
+
+    server: str
+    devices: dict[str, str]
+    captured: bool
+    began: float | None = None
+    began_monotonic: float | None = None
+    connections: list[Connection] = field(default_factory=list)
+    capture: dict[str, Any] | None = None
+    counter: dict[str, float] | None = None
+    server_kills: int = 0
+    earlier_updates: int = 0
+
+    @classmethod
+    def load(cls, directory: Path) -> "Ledgers":
+        """Read the ledgers from the folder ``traffic`` of a run directory.
+
+        Raises:
+            TrafficError: the file cannot be read, is of another version, or is damaged.
+        """
+        path = directory / _FILE
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            connections = [Connection(**one) for one in fields.pop("connections")]
+            return cls(**fields, connections=connections)
+        except OSError as error:
+            raise TrafficError(f"{path} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
+
+    def save(self, directory: Path) -> None:
+        """Write the ledgers into the folder ``traffic`` of a run directory."""
+        (directory / _FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def final(self) -> bool:
+        """True if the ledgers must agree: the run got to its end, when all devices had ended."""
+        return self.captured and self.counter is not None and self.capture is not None

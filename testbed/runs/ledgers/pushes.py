@@ -1,0 +1,83 @@
+"""The positions of pushes in streams: they split captured bytes into payload and framing."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.device_names import worker_name
+from testbed.results.reading.journals import read_updates
+from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.wire.frames import HEADER
+
+Integers = npt.NDArray[np.int64]
+
+
+class Pushes(NamedTuple):
+    """The payloads that one device sent: their ends in its stream and their sizes, in bytes."""
+
+    ends: Integers
+    sizes: Integers
+
+    def payload_before(self, positions: Integers) -> Integers:
+        """Return the bytes of payload before positions in the stream, which rise."""
+        positions_known = np.stack([self.ends - self.sizes, self.ends], axis=1).reshape(-1)
+        so_far = np.cumsum(self.sizes)
+        payload_known = np.stack([so_far - self.sizes, so_far], axis=1).reshape(-1)
+        return np.round(np.interp(positions, positions_known, payload_known)).astype(np.int64)
+
+
+def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
+    """Locate each device's pushes in its stream; of what peers sent only the sum is known."""
+    if any(one.device and one.device.startswith("peer") for one in ledgers.connections):
+        return {
+            one.device: Pushes(np.array([one.message_bytes]), np.array([one.payload_bytes]))
+            for one in ledgers.connections
+            if one.device is not None
+        }
+    updates = read_updates(run).slice(ledgers.earlier_updates)
+    worker = updates["worker"].to_numpy()
+    message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))
+    order = np.argsort(worker, kind="stable")
+    starts = np.flatnonzero(np.diff(worker[order], prepend=-1))
+    return {
+        (name := worker_name(int(worker[rows[0]]))): locate(
+            message[rows], payload[rows], [one for one in ledgers.connections if one.device == name]
+        )
+        for rows in np.split(order, starts[1:])
+        if len(rows)
+    }
+
+
+def locate(message: Integers, payload: Integers, connections: Sequence[Connection]) -> Pushes:
+    """Locate one worker's pushes in the stream of all its connections, one after the other.
+
+    Args:
+        message: bytes of its messages up to and with each push, since the previous push or the
+            connection's beginning, (pushes,).
+        payload: bytes of each push's payload, (pushes,).
+        connections: in order.
+    """
+    ends, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    so_far = np.append(0, np.cumsum(payload))
+    begin = done = 0
+    for connection in connections:
+        # The pushes whose payloads came over this connection.
+        until = so_far[done] + connection.payload_bytes
+        last = int(np.searchsorted(so_far, until, side="right")) - 1
+        mine = slice(done, last)
+        ends.append(begin + np.cumsum(message[mine]))
+        sizes.append(payload[mine])
+        late = connection.payload_bytes - int(payload[mine].sum())
+        if late > 0:  # one push that came when training was over, after a pull and its own header
+            end = (int(ends[-1][-1]) if last > done else begin) + 2 * HEADER.size + late
+            ends.append(np.array([end]))
+            sizes.append(np.array([late]))
+        begin += connection.received_bytes
+        done = last
+    if done < len(message):  # of a connection that was never reported: the run was cut short
+        ends.append(begin + np.cumsum(message[done:]))
+        sizes.append(payload[done:])
+    return Pushes(np.concatenate(ends), np.concatenate(sizes))

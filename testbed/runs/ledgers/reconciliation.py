@@ -1,0 +1,223 @@
+"""The comparison of a run's ledgers with its capture, and what explains a difference.
+
+Each connection that the server reported is compared with the capture's two flows of its addresses and
+ports. A fault may leave bytes in the capture that never reached the server (damaged, after a gap, or
+after the connection was closed); the flow's acknowledgements tell them from bytes that are lost.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.results.reading.records import SERVER_KILLED
+from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from traffic.accounting import Account
+
+MESSAGES = "messages and captured TCP streams"
+COUNTED_FRAMES = "class counter and captured frames"
+COUNTED_BYTES = "class counter and captured bytes"
+FILES = "packets captured and packets in the files"
+Flow: TypeAlias = npt.NDArray[np.void]
+"""One direction of a TCP connection: a row of ``traffic.accounting.FLOW_COLUMNS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between two ledgers that should be equal.
+
+    Attributes:
+        ledgers: which two.
+        device: the device of the connection; None for the link as a whole.
+        expected: the value of the first ledger, in bytes, frames or packets.
+        found: the value of the second.
+        reason: the likely reason.
+    """
+
+    ledgers: str
+    device: str | None
+    expected: int
+    found: int
+    reason: str
+
+
+def reconcile(ledgers: Ledgers, found: Account) -> list[Difference]:
+    """Compare ledgers, which must be ``final``, with the account of the capture's files.
+
+    Returns:
+        The differences; empty if all ledgers agree.
+    """
+    assert ledgers.capture is not None
+    flaw = _flaw(ledgers.capture, found)
+    reported, read = int(ledgers.capture.get("records", 0)), found.totals["records"]
+    differences: list[Difference] = []
+    if read != reported:
+        reason = flaw or "the files were changed, or are not all there"
+        differences.append(Difference(FILES, None, reported, read, reason))
+    differences += _counter_differences(ledgers, found, flaw)
+    # A capture that is known to lack packets may differ in every connection, for that same reason.
+    if not (flaw and differences):
+        differences += _stream_differences(ledgers, found, flaw)
+    return differences
+
+
+def _flaw(capture: dict[str, Any], found: Account) -> str | None:
+    """Return what is known to be wrong with the whole capture; None if nothing is."""
+    if capture.get("error"):
+        return f"the capture ended early: {capture['error']}"
+    if found.damage:
+        return found.damage[0]
+    if capture.get("dropped"):
+        return f"the capture dropped {capture['dropped']:,} packets"
+    if capture.get("left_out"):
+        return (
+            f"the capture reached its bound and left {capture['left_out']:,} packets out; "
+            "raise traffic.total_size"
+        )
+    return None
+
+
+def _counter_differences(
+    ledgers: Ledgers, found: Account, flaw: str | None
+) -> Iterator[Difference]:
+    """Compare the class counter with the captured frames that went to the server."""
+    assert ledgers.counter is not None
+    to_server = [i for i, (_, to) in enumerate(found.pairs) if to == ledgers.server]
+    rows = found.seconds[np.isin(found.seconds["pair"], to_server)]
+    unopened = ~found.flows["opened"] & np.isin(found.flows["pair"], to_server)
+    reason = flaw or (
+        "a connection's SYN is missing, so that its segment size had to be assumed"
+        if unopened.any()
+        else "packets passed before the capture began or after it had ended, or the kernel cut "
+        "segments to another size than the connection's SYNs say"
+    )
+    for name, counted, column in (
+        (COUNTED_FRAMES, "frames", "frames"),
+        (COUNTED_BYTES, "bytes", "wire_bytes"),
+    ):
+        expected, seen = int(ledgers.counter[counted]), int(rows[column].sum())
+        if expected != seen:
+            yield Difference(name, None, expected, seen, reason)
+
+
+class _Direction(NamedTuple):
+    """The addresses and ports of one direction of a connection."""
+
+    source: str
+    destination: str
+    source_port: int
+    destination_port: int
+
+
+class _Flows:
+    """The flows of a capture that no connection has taken yet."""
+
+    def __init__(self, found: Account) -> None:
+        self._flows: dict[_Direction, list[Flow]] = {}
+        for flow in found.flows:
+            ports = int(flow["source_port"]), int(flow["destination_port"])
+            direction = _Direction(*found.pairs[int(flow["pair"])], *ports)
+            self._flows.setdefault(direction, []).append(flow)
+
+    def take(self, direction: _Direction, fits: Callable[[Flow], bool]) -> Flow | None:
+        """Remove and return the flow of a connection: the first that fits, else the first.
+
+        A port that is used again has several flows; one of them may be a connection that was
+        refused, or one of a server that was killed and reported none.
+        """
+        flows = self._flows.get(direction)
+        if not flows:
+            return None
+        return flows.pop(next((i for i, flow in enumerate(flows) if fits(flow)), 0))
+
+    def rest(self) -> Iterator[tuple[_Direction, int]]:
+        """Yield each direction of which bytes are left, and their number."""
+        for direction, flows in self._flows.items():
+            left = sum(_stream_bytes(flow) for flow in flows if not _is_stray(flow))
+            if left:
+                yield direction, left
+
+
+def _stream_differences(ledgers: Ledgers, found: Account, flaw: str | None) -> Iterator[Difference]:
+    """Compare each connection with its flows, and report the flows of no known connection."""
+    flows, server = _Flows(found), ledgers.server
+    for connection in ledgers.connections:
+        name = connection.device or f"{connection.address} port {connection.port}"
+        address, port, local_port = connection.address, connection.port, connection.local_port
+        arrived, left = partial(_has_arrived, connection), partial(_has_left, connection)
+        inward = flows.take(_Direction(address, server, port, local_port), arrived)
+        outward = flows.take(_Direction(server, address, local_port, port), left)
+        if not arrived(inward):
+            expected, seen = connection.received_bytes, _stream_bytes(inward)
+            reason = flaw or _why_not_received(connection, inward)
+            yield Difference(f"{MESSAGES}, to the server", name, expected, seen, reason)
+        if not left(outward):
+            expected, seen = connection.sent_bytes, _stream_bytes(outward)
+            reason = flaw or _gap(outward) or "the connection was cut before it could be sent"
+            yield Difference(f"{MESSAGES}, from the server", name, expected, seen, reason)
+    reason = flaw or (
+        SERVER_KILLED if ledgers.server_kills else "the server told of no such connection"
+    )
+    for direction, seen in flows.rest():
+        way, address, port = "from", direction.destination, direction.destination_port
+        if direction.destination == server:
+            way, address, port = "to", direction.source, direction.source_port
+        name = f"{ledgers.devices.get(address, address)} port {port}"
+        yield Difference(f"{MESSAGES}, {way} the server", name, 0, seen, reason)
+
+
+def _stream_bytes(flow: Flow | None) -> int:
+    return 0 if flow is None else int(flow["stream_bytes"])
+
+
+def _has_arrived(connection: Connection, flow: Flow | None) -> bool:
+    """Return True if a flow to the server agrees with what the server received."""
+    received = connection.received_bytes
+    if flow is None or _stream_bytes(flow) <= received:
+        return _stream_bytes(flow) == received
+    # Bytes after a gap that was never filled did not reach the server, nor did those that came after it
+    # had closed the connection: its kernel has not acknowledged them.
+    cut_short = bool(flow["reset"]) and flow["whole_bytes"] == received
+    # A damaged sequence number makes the stream look longer than it is, so that the FIN, which is
+    # acknowledged like a byte, is not recognised as the end.
+    acknowledged = int(flow["acknowledged_bytes"])
+    return cut_short or acknowledged - received in ((0, 1) if flow["closed"] else (0,))
+
+
+def _has_left(connection: Connection, flow: Flow | None) -> bool:
+    """Return True if a flow from the server agrees with what its kernel accepted."""
+    # The kernel may have sent the rest after the connection was closed.
+    accepted, unsent = connection.sent_bytes, connection.unsent_bytes
+    return accepted - unsent <= _stream_bytes(flow) <= accepted
+
+
+def _is_stray(flow: Flow) -> bool:
+    """Return True for frames of no connection: none was opened, and the other side never answers.
+
+    Frames with a damaged port are such. They pass the link, and the receiving kernel drops them for
+    their checksum, which a capture of headers cannot check.
+    """
+    return not flow["opened"] and not flow["acknowledged_bytes"]
+
+
+def _why_not_received(connection: Connection, flow: Flow | None) -> str:
+    gap = _gap(flow)
+    if gap:
+        return gap
+    if connection.reason is not None:
+        return f"the server closed the connection ({connection.reason}) and left bytes unread"
+    return "no reason is known: one of the two counts wrongly"
+
+
+def _gap(flow: Flow | None) -> str | None:
+    """Return what the capture lacks of a flow; None if it lacks nothing."""
+    if flow is None:
+        return "the capture has nothing of this connection"
+    if not flow["opened"]:
+        return "the capture has not the connection's beginning"
+    if flow["missing_bytes"]:
+        return f"the capture lacks {int(flow['missing_bytes']):,} bytes of this stream"
+    return None
