@@ -110,7 +110,7 @@ class Restoration:
 
     def _go_back(self, version: int, text: str) -> None:
         """Go back to a checkpoint under the wall clock, where later updates are lost for good."""
-        self._devices.liveness.nobody_suspected()
+        self._devices.liveness.clear_suspicions()
         mark = self._store.of(version)
         lost = self._records.go_back(mark)
         text += f"; {np.count_nonzero(lost['applied']):,} updates behind it are lost"

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +42,6 @@ from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.runs.ledgers import Connection
 from testbed.telemetry.records import UPDATE
 
-Handler: TypeAlias = Callable[[Any], None]
-
 
 class RoleReports:
     """Handles the reports of one run's roles."""
@@ -68,7 +66,7 @@ class RoleReports:
         self._setup = setup
         self._metrics = metrics
         self._others_started = False
-        self._handlers: dict[type, Handler] = {
+        self._handlers: dict[type, Callable[[Any], None]] = {
             ServerListening: self._server_listening,
             DevicesConnected: self._devices_connected,
             TrainingBegun: self._training_begun,
@@ -142,13 +140,13 @@ class RoleReports:
 
     def _worker_suspected(self, report: WorkerSuspected) -> None:
         device = self._devices.name(report.worker)
-        self._devices.liveness.suspected(device, yes=True)
+        self._devices.liveness.suspect(device)
         outcome = self._records.outcome
         self._records.event(*outcome.suspects(report.silent, report.run_time), device)
 
     def _worker_welcomed(self, report: WorkerWelcomed) -> None:
         device = self._devices.name(report.worker)
-        self._devices.liveness.suspected(device, yes=False)
+        self._devices.liveness.welcome(device)
         self._records.event(*self._records.outcome.welcomes(report.run_time), device)
 
     def _connection_closed(self, report: ConnectionClosed) -> None:
@@ -165,7 +163,7 @@ class RoleReports:
         self._injection.release()
 
     def _worker_still_connected(self, report: WorkerStillConnected) -> None:
-        self._devices.liveness.suspected(self._devices.name(report.worker), yes=True)
+        self._devices.liveness.suspect(self._devices.name(report.worker))
 
     def _final_parameters(self, report: FinalParameters) -> None:
         self._records.parameters[report.start :] = report.raw

@@ -281,7 +281,7 @@ class Run:
 
     def _is_complete(self) -> bool:
         """Return True if every device has ended and every evaluation is known."""
-        if not self._records.finished or self._devices.liveness.anybody:
+        if not self._records.finished or self._devices.liveness.any_alive:
             return False
         ingress = self._evaluations.ingress
         if ingress.unheard and not self._devices.agent.report.readable(0):
