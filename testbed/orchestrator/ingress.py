@@ -11,11 +11,20 @@ checkpoint. Those bytes did reach it, and stay counted.
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 _NOTHING = {"payload_bytes": 0, "message_bytes": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A reading of the kernel's counter; the time is in seconds of CLOCK_MONOTONIC."""
+
+    time: float
+    wire_bytes: int
 
 
 class Ingress:
@@ -37,8 +46,9 @@ class Ingress:
         self._before = wire_bytes
         self._complete: set[int] = set()
         self.forgotten = dict(forgotten)
-        self._stale: tuple[int, float] = (0, -math.inf)
-        self._readings: list[tuple[float, int]] = []
+        self._restored_version = 0
+        self._server_ended = -math.inf
+        self._readings: list[_Reading] = []
         self._pending: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._last: dict[str, Any] | None = None
 
@@ -67,7 +77,7 @@ class Ingress:
 
     def counted(self, time: float, wire_bytes: int) -> None:
         """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
-        self._readings.append((time, wire_bytes))
+        self._readings.append(_Reading(time, wire_bytes))
 
     def checkpoint(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
@@ -96,7 +106,7 @@ class Ingress:
         for later in [one for one in self._pending if one > version]:
             del self._pending[later]
         self._complete = {one for one in self._complete if one <= version}
-        self._stale = version, since
+        self._restored_version, self._server_ended = version, since
         if self._last is not None and self._last["iteration"] > version:
             self._last = None
 
@@ -106,8 +116,8 @@ class Ingress:
         Args:
             connected: when the evaluator connected to the sender of the version, by CLOCK_MONOTONIC.
         """
-        newest, since = self._stale
-        if version in self._pending and (version <= newest or connected >= since):
+        current = version <= self._restored_version or connected >= self._server_ended
+        if version in self._pending and current:
             self._pending[version] |= {"accuracy": accuracy, "loss": loss}
 
     def left_out(self, version: int) -> bool:
@@ -144,15 +154,16 @@ class Ingress:
     @property
     def newest(self) -> int:
         """Wire bytes at the last reading of the counter."""
-        return self._before + (self._readings[-1][1] if self._readings else 0)
+        return self._before + (self._readings[-1].wire_bytes if self._readings else 0)
 
     def read_after(self, time: float) -> bool:
         """Return True if the counter was read at ``time`` or later."""
-        return bool(self._readings) and self._readings[-1][0] >= time
+        return bool(self._readings) and self._readings[-1].time >= time
 
     def wire_bytes(self, time: float) -> int:
         """Return the wire bytes at a moment, interpolated between two readings of the counter."""
         if not self._readings:
             return self._before
-        times, values = zip(*self._readings, strict=True)
+        times = [reading.time for reading in self._readings]
+        values = [reading.wire_bytes for reading in self._readings]
         return self._before + round(float(np.interp(time, times, values)))

@@ -82,15 +82,15 @@ class Restoration:
         counts, outcome, deduplication = records.log.counts, records.outcome, records.deduplication
         mark = Mark(
             report.version,
-            elapsed,
-            counts["updates"] - deduplication.to_come_again("updates"),
-            counts["faults"] - deduplication.to_come_again("faults"),
-            outcome.suspected,
-            outcome.welcomed,
-            outcome.workers_lost,
-            dict(self._evaluations.ingress.forgotten),
-            0,
-            list(self._evaluations.left_out),
+            time=elapsed,
+            updates=counts["updates"] - deduplication.to_come_again("updates"),
+            faults=counts["faults"] - deduplication.to_come_again("faults"),
+            suspected=outcome.suspected,
+            welcomed=outcome.welcomed,
+            workers_lost=outcome.workers_lost,
+            forgotten=dict(self._evaluations.ingress.forgotten),
+            wire_bytes=0,  # until the counter is read
+            left_out=list(self._evaluations.left_out),
         )
         self._store.begin(mark, report.host_time)
         self._devices.ask(ReadIngress())

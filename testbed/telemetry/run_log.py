@@ -93,6 +93,19 @@ class Kept:
         return [json.loads(line) for line in self.faults]
 
 
+@dataclass(frozen=True, slots=True)
+class CutBack:
+    """The change to a run that was cut back to an earlier version.
+
+    Attributes:
+        lost: the later rows of ``records.UPDATE``, as they were.
+        evaluations: the number of evaluations left.
+    """
+
+    lost: npt.NDArray[Any]
+    evaluations: int
+
+
 class RunLog:
     """One run's directory; only the orchestrator writes to it, except for the capture's files.
 
@@ -197,7 +210,7 @@ class RunLog:
         """Append rows of ``records.UPDATE``, applied or not."""
         self._updates.append({name: rows[name] for name in UPDATE.names or ()})
 
-    def go_back(self, version: int, updates: int) -> tuple[npt.NDArray[Any], int]:
+    def go_back(self, version: int, updates: int) -> CutBack:
         """Cut the run back to a version, after the death of the server that had the later ones.
 
         Evaluations of later versions are removed. Rows of later updates stay, since these reached the
@@ -206,10 +219,6 @@ class RunLog:
         Args:
             version: that of the checkpoint from which the server goes on.
             updates: number of the rows of updates up to it.
-
-        Returns:
-            The later rows of updates, of ``records.UPDATE``, as they were; and the number of
-            evaluations left.
         """
         lost = np.empty(0, UPDATE)
         curve: list[dict[str, float]] = []
@@ -232,7 +241,7 @@ class RunLog:
         self._curve.close()
         self._curve = self._begin_curve(curve)
         self._curve_writer = csv.writer(self._curve, lineterminator="\n")
-        return lost, len(curve)
+        return CutBack(lost, len(curve))
 
     def evaluation(self, row: Mapping[str, float]) -> None:
         """Append one evaluation, with a value for each of ``CURVE_COLUMNS``."""
