@@ -113,7 +113,7 @@ class Restoration:
         self._devices.liveness.clear_suspicions()
         mark = self._store.of(version)
         lost = self._records.go_back(mark)
-        text += f"; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
+        text += f"; {np.count_nonzero(lost['applied']):,} later updates are lost"
         self._records.event("info", text, SERVER_NAME)
         forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
         self._evaluations.go_back(version, self._injection.server_exited, forgotten)

@@ -103,7 +103,7 @@ class RoleReports:
     # -- set-up
 
     def _server_listening(self, _: ServerListening) -> None:
-        self._records.event("info", "it is there", self._devices.hub)
+        self._records.event("info", "it is ready", self._devices.hub)
         if self._others_started:
             return  # this server replaces one that was killed
         self._others_started = True

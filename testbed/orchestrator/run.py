@@ -293,11 +293,11 @@ class Run:
         """Return how a run ended whose devices have all ended, and why."""
         if self._evaluations.missing:
             some = ranges(self._evaluations.missing)
-            return "failed", f"the evaluator has ended and told nothing of the updates {some}"
+            return "failed", f"the evaluator has ended without a result of the updates {some}"
         outcome, settings = self._records.outcome, self._plan.settings
         updates, wanted = outcome.updates, settings.training.updates
         if updates == wanted:
             return "completed", None
         if outcome.workers_lost >= settings.workers:
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
-        return "failed", f"no further update could come about after {updates:,} of {wanted:,}"
+        return "failed", f"no further update was possible after {updates:,} of {wanted:,}"

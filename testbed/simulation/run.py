@@ -148,7 +148,7 @@ class SimulatedRun:
         self._after_drain = self._system.ledger()
         version, wanted = self._system.version, self._settings.training.updates
         if version < wanted:
-            reason = f"no further update could come about after {version:,} of {wanted:,}"
+            reason = f"no further update was possible after {version:,} of {wanted:,}"
             if self._system.clock.is_beyond:
                 reason += (
                     f": whatever came next would be later than {LATEST:g} s of the run's clock"

@@ -177,7 +177,7 @@ def test_a_run_ends_when_every_worker_is_lost(command: CommandLine) -> None:
     assert started.wait(120) == 1
     assert assert_sound(started)["ended"] == "failed"
     assert_quick(started)
-    assert "testbed: asgd failed: no further update could come about" in started.said
+    assert "testbed: asgd failed: no further update was possible" in started.said
 
 
 def test_corrupt_faults_are_refused_where_the_kernel_lacks_netem(command: CommandLine) -> None:

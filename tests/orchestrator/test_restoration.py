@@ -26,7 +26,7 @@ def test_a_server_under_the_wall_clock_goes_back_to_its_checkpoint(
     orchestrator.reports.handle(ServerRestored(1, [0, 1, 2]))
     assert orchestrator.records.outcome.updates == 1
     assert orchestrator.evaluations.ingress.due == 0
-    assert "back from the checkpoint of update 1; 3 updates behind it are lost" in (
+    assert "back from the checkpoint of update 1; 3 later updates are lost" in (
         orchestrator.logged()
     )
     assert orchestrator.evaluations.ingress.forgotten["payload_bytes"] == 300
