@@ -101,7 +101,7 @@ from testbed import channel
 send = channel.Channel.send
 
 def forgetful(self, fields, *others, **more):
-    if fields.get("evaluated") not in (50, 100):
+    if fields.get("kind") != "version_evaluated" or fields["version"] not in (50, 100):
         send(self, fields, *others, **more)
 
 channel.Channel.send = forgetful
