@@ -37,7 +37,7 @@ _ASK = (LARGEST, socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * _ITEM_SIZE), socket.
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ReceivedMessage:
     """One message as it was received.
 
     Attributes:
@@ -114,7 +114,7 @@ class Channel:
         with contextlib.suppress(OSError):  # the other end is closed
             self._socket.shutdown(socket.SHUT_WR)
 
-    def receive(self) -> Message | None:
+    def receive(self) -> ReceivedMessage | None:
         """Wait for the next message and return it; return None once every writer has closed its end.
 
         Raises:
@@ -143,7 +143,7 @@ class Channel:
         if data == _IN_FILE:
             data = _read(descriptors.pop())
         head, _, raw = data.partition(b"\n")
-        return Message(json.loads(head), raw, tuple(descriptors))
+        return ReceivedMessage(json.loads(head), raw, tuple(descriptors))
 
     def close(self) -> None:
         """Close this end."""

@@ -70,10 +70,10 @@ def _report(agent: Channel, event: ContainerEvent) -> None:
 
 def _next(agent: Channel) -> tuple[ContainerRequest, Sequence[int]]:
     """Wait for the agent's next request; return it and the descriptors that came with it."""
-    packet = agent.receive()
-    if packet is None:
+    received = agent.receive()
+    if received is None:
         sys.exit(1)  # the agent has ended
-    return CONTAINER_REQUESTS.decode(packet), packet.descriptors
+    return CONTAINER_REQUESTS.decode(received), received.descriptors
 
 
 def _end_with(agent: Channel) -> None:

@@ -14,16 +14,14 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
-from testbed.channel import Channel
-from testbed.channel import Message as Packet
-from testbed.errors import TestbedError
+from testbed.channel import Channel, ReceivedMessage
 
 KIND = "kind"
 RAW = "raw"
 M = TypeVar("M")
 
 
-class InvalidMessageError(TestbedError):
+class InvalidMessageError(ValueError):
     """What came over a channel is no message of the kinds that the channel carries."""
 
 
@@ -58,13 +56,13 @@ class Codec(Generic[M]):
         """Accept the given kinds of messages, those of ``M``, and no others."""
         self._types = {kind(one): one for one in types}
 
-    def decode(self, packet: Packet) -> M:
-        """Return the message in a packet.
+    def decode(self, received: ReceivedMessage) -> M:
+        """Return the message that was received.
 
         Raises:
             InvalidMessageError: the kind is unknown, a field is missing, or one does not belong to it.
         """
-        content: dict[str, Any] = dict(packet.fields)
+        content: dict[str, Any] = dict(received.fields)
         name = content.pop(KIND, None)
         own: Any = self._types.get(name) if isinstance(name, str) else None
         if own is None:
@@ -76,8 +74,8 @@ class Codec(Generic[M]):
             foreign = ", ".join(sorted(content.keys() - set(expected)))
             raise InvalidMessageError(f"a message {name} with {foreign}, which it does not have")
         if _has_raw(own):
-            content[RAW] = packet.raw
-        elif packet.raw:
+            content[RAW] = received.raw
+        elif received.raw:
             raise InvalidMessageError(f"a message {name} with raw bytes, which it does not have")
         message: M = own(**content)
         return message
@@ -89,5 +87,5 @@ class Codec(Generic[M]):
             InvalidMessageError: see ``decode``.
             OSError: see ``Channel.receive``.
         """
-        packet = channel.receive()
-        return None if packet is None else self.decode(packet)
+        received = channel.receive()
+        return None if received is None else self.decode(received)

@@ -82,10 +82,10 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                 if key.fileobj is exits:
                     _report_exits(control, children, exits.read())
                     continue
-                packet = control.receive()
-                if packet is None:
+                received = control.receive()
+                if received is None:
                     return
-                request = FORK_REQUESTS.decode(packet)
+                request = FORK_REQUESTS.decode(received)
                 if isinstance(request, SignalRole):
                     for pid, device in children.items():
                         if device == request.device:
@@ -94,7 +94,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
                 try:
                     pid = _start(
                         request,
-                        packet.descriptors,
+                        received.descriptors,
                         report,
                         role,
                         own_pids=own_pids,

@@ -1,7 +1,7 @@
 """Handle the events of the agent: the progress of set-up, exits of processes, and the traffic."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,6 @@ from testbed.runs.ending import EndError
 from testbed.telemetry.texts import BUILT, DIED, MADE
 from traffic.counters import COUNTS
 
-Handler: TypeAlias = Callable[[Any], None]
 _NO_PROGRESS = (IngressRead, CountersSampled, UplinksSampled, ProcessesSampled)
 """Events that come at regular intervals, and are no progress of the set-up."""
 _FOR_OTHERS = (UplinksSampled, ProcessesSampled, DeviceFrozen, DeviceThawed, RemainsFound)
@@ -92,7 +91,7 @@ class AgentEvents:
         ]
         self._sampled = 0
         event = records.event
-        self._handlers: dict[type, Handler] = {
+        self._handlers: dict[type, Callable[[Any], None]] = {
             RunFailed: self._failed,
             ProcessStarted: devices.started,
             ProcessExited: self._exited,

@@ -162,5 +162,6 @@ class Ingress:
         """Return the wire bytes at a moment, interpolated between two readings of the counter."""
         if not self._readings:
             return self._before
-        times, values = zip(*self._readings, strict=True)
+        times = [reading.time for reading in self._readings]
+        values = [reading.wire_bytes for reading in self._readings]
         return self._before + round(float(np.interp(time, times, values)))

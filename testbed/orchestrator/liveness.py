@@ -40,7 +40,7 @@ class Liveness:
         self._looked = -math.inf
 
     @property
-    def anybody(self) -> bool:
+    def any_alive(self) -> bool:
         """True if any device's process is alive."""
         return bool(self._alive)
 
@@ -55,11 +55,15 @@ class Liveness:
         self._paused.pop(device, None)
         self._suspected.discard(device)
 
-    def suspected(self, device: str, *, yes: bool) -> None:
-        """Note that the server suspects a worker or has waited for it in vain, or no longer does."""
-        (self._suspected.add if yes else self._suspected.discard)(device)
+    def suspect(self, device: str) -> None:
+        """Note that the server suspects a worker, or has waited for it in vain."""
+        self._suspected.add(device)
 
-    def nobody_suspected(self) -> None:
+    def welcome(self, device: str) -> None:
+        """Note that the server has heard from a suspected worker again."""
+        self._suspected.discard(device)
+
+    def clear_suspicions(self) -> None:
         """Forget all suspicions: they were those of a server that was killed and replaced."""
         self._suspected.clear()
 

@@ -161,8 +161,8 @@ class Records:
 
     def go_back(self, mark: Mark) -> np.ndarray[Any, Any]:
         """Go back to the checkpoint of a mark; return the rows of updates that are lost."""
-        lost, evaluations = self.log.go_back(mark.version, mark.updates)
+        cut_back = self.log.go_back(mark.version, mark.updates)
         self.outcome.updates = mark.version
         self._just_restored = True
-        del self.outcome.accuracies[evaluations:]
-        return lost
+        del self.outcome.accuracies[cut_back.evaluations :]
+        return cut_back.lost

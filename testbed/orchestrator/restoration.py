@@ -82,15 +82,15 @@ class Restoration:
         counts, outcome, deduplication = records.log.counts, records.outcome, records.deduplication
         mark = Mark(
             report.version,
-            elapsed,
-            counts["updates"] - deduplication.to_come_again("updates"),
-            counts["faults"] - deduplication.to_come_again("faults"),
-            outcome.suspected,
-            outcome.welcomed,
-            outcome.workers_lost,
-            dict(self._evaluations.ingress.forgotten),
-            0,
-            list(self._evaluations.left_out),
+            time=elapsed,
+            updates=counts["updates"] - deduplication.to_come_again("updates"),
+            faults=counts["faults"] - deduplication.to_come_again("faults"),
+            suspected=outcome.suspected,
+            welcomed=outcome.welcomed,
+            workers_lost=outcome.workers_lost,
+            forgotten=dict(self._evaluations.ingress.forgotten),
+            wire_bytes=0,  # until the counter is read
+            left_out=list(self._evaluations.left_out),
         )
         self._store.begin(mark, report.host_time)
         self._devices.ask(ReadIngress())
@@ -110,10 +110,10 @@ class Restoration:
 
     def _go_back(self, version: int, text: str) -> None:
         """Go back to a checkpoint under the wall clock, where later updates are lost for good."""
-        self._devices.liveness.nobody_suspected()
+        self._devices.liveness.clear_suspicions()
         mark = self._store.of(version)
         lost = self._records.go_back(mark)
-        text += f"; {np.count_nonzero(lost['applied']):,} updates behind it are lost"
+        text += f"; {np.count_nonzero(lost['applied']):,} later updates are lost"
         self._records.event("info", text, SERVER_NAME)
         forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
         self._evaluations.go_back(version, self._injection.server_exited, forgotten)

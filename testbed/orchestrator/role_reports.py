@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -43,8 +43,6 @@ from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.runs.ledgers.ledgers import Connection
 from testbed.telemetry.records import UPDATE
 
-Handler: TypeAlias = Callable[[Any], None]
-
 
 class RoleReports:
     """Handles the reports of one run's roles."""
@@ -69,7 +67,7 @@ class RoleReports:
         self._setup = setup
         self._metrics = metrics
         self._others_started = False
-        self._handlers: dict[type, Handler] = {
+        self._handlers: dict[type, Callable[[Any], None]] = {
             ServerListening: self._server_listening,
             DevicesConnected: self._devices_connected,
             TrainingBegun: self._training_begun,
@@ -107,7 +105,7 @@ class RoleReports:
     # -- set-up
 
     def _server_listening(self, _: ServerListening) -> None:
-        self._records.event("info", "it is there", self._devices.hub)
+        self._records.event("info", "it is ready", self._devices.hub)
         if self._others_started:
             return  # this server replaces one that was killed
         self._others_started = True
@@ -148,13 +146,13 @@ class RoleReports:
 
     def _worker_suspected(self, report: WorkerSuspected) -> None:
         device = self._devices.name(report.worker)
-        self._devices.liveness.suspected(device, yes=True)
+        self._devices.liveness.suspect(device)
         outcome = self._records.outcome
         self._records.event(*outcome.suspects(report.silent, report.run_time), device)
 
     def _worker_welcomed(self, report: WorkerWelcomed) -> None:
         device = self._devices.name(report.worker)
-        self._devices.liveness.suspected(device, yes=False)
+        self._devices.liveness.welcome(device)
         self._records.event(*self._records.outcome.welcomes(report.run_time), device)
 
     def _connection_closed(self, report: ConnectionClosed) -> None:
@@ -171,7 +169,7 @@ class RoleReports:
         self._injection.release()
 
     def _worker_still_connected(self, report: WorkerStillConnected) -> None:
-        self._devices.liveness.suspected(self._devices.name(report.worker), yes=True)
+        self._devices.liveness.suspect(self._devices.name(report.worker))
 
     def _final_parameters(self, report: FinalParameters) -> None:
         self._records.parameters[report.start :] = report.raw

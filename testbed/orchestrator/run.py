@@ -282,7 +282,7 @@ class Run:
 
     def _is_complete(self) -> bool:
         """Return True if every device has ended and every evaluation is known."""
-        if not self._records.finished or self._devices.liveness.anybody:
+        if not self._records.finished or self._devices.liveness.any_alive:
             return False
         ingress = self._evaluations.ingress
         if ingress.unheard and not self._devices.agent.report.readable(0):
@@ -294,7 +294,7 @@ class Run:
         """Return how a run ended whose devices have all ended, and why."""
         if self._evaluations.missing:
             some = ranges(self._evaluations.missing)
-            return "failed", f"the evaluator has ended and told nothing of the updates {some}"
+            return "failed", f"the evaluator has ended without a result of the updates {some}"
         outcome, settings = self._records.outcome, self._plan.settings
         updates, wanted = outcome.updates, settings.training.updates
         if updates == wanted:

@@ -75,6 +75,19 @@ class Kept:
         return [json.loads(line) for line in self.faults]
 
 
+@dataclass(frozen=True, slots=True)
+class CutBack:
+    """The change to a run that was cut back to an earlier version.
+
+    Attributes:
+        lost: the later rows of ``records.UPDATE``, as they were.
+        evaluations: the number of evaluations left.
+    """
+
+    lost: npt.NDArray[Any]
+    evaluations: int
+
+
 class RunLog:
     """One run's directory; only the orchestrator writes to it, except for the capture's files.
 
@@ -176,7 +189,7 @@ class RunLog:
             iterations = np.arange(version - new, version) + 1
             self._diagnostics.append({"iteration": iterations, **columns})
 
-    def go_back(self, version: int, updates: int) -> tuple[npt.NDArray[Any], int]:
+    def go_back(self, version: int, updates: int) -> CutBack:
         """Cut the run back to a version, after the death of the server that had the later ones.
 
         Evaluations and diagnostics of later versions are removed. Rows of later updates stay, since
@@ -185,10 +198,6 @@ class RunLog:
         Args:
             version: that of the checkpoint from which the server goes on.
             updates: number of the rows of updates up to it.
-
-        Returns:
-            The later rows of updates, of ``records.UPDATE``, as they were; and the number of
-            evaluations left.
         """
         lost = np.empty(0, UPDATE)
 
@@ -204,7 +213,7 @@ class RunLog:
         self._evaluations.cut_back(version)
         if self._diagnostics is not None:
             self._diagnostics.rewrite(lambda table: table.slice(0, version))
-        return lost, self._evaluations.rows
+        return CutBack(lost, self._evaluations.rows)
 
     def evaluation(self, row: Mapping[str, float]) -> None:
         """Append one evaluation, with a value for each of ``evaluations.CURVE_COLUMNS``."""

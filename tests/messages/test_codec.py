@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from testbed.channel import LARGEST, Channel, Message
+from testbed.channel import LARGEST, Channel, ReceivedMessage
 from testbed.messages.codec import Codec, InvalidMessageError, kind, send
 from testbed.messages.events import EVENTS, CountersSampled, Event, ProcessExited
 from testbed.messages.processes import (
@@ -67,10 +67,10 @@ def test_fields_left_at_their_defaults_travel_too(codec: Codec[Any], types: Sequ
 def test_a_message_is_one_json_object_and_its_raw_bytes() -> None:
     ours, theirs = Channel.pair()
     send(ours, UpdatesApplied(7, b"\n{}\0"))
-    assert theirs.receive() == Message({"kind": "updates_applied", "version": 7}, b"\n{}\0")
+    assert theirs.receive() == ReceivedMessage({"kind": "updates_applied", "version": 7}, b"\n{}\0")
     send(ours, ProcessExited("worker-0", -9))
     exited = {"kind": "process_exited", "device": "worker-0", "status": -9, "memory_limit": None}
-    assert theirs.receive() == Message(exited)
+    assert theirs.receive() == ReceivedMessage(exited)
 
 
 def test_a_long_message_and_a_loss_that_is_not_finite_arrive() -> None:
@@ -94,39 +94,42 @@ SUSPECTED = {
 
 
 @pytest.mark.parametrize(
-    ("packet", "reason"),
+    ("received", "reason"),
     [
-        (Message({}), "a message of the unknown kind None"),
-        (Message({"kind": "stands"}), "a message of the unknown kind 'stands'"),
-        (Message({"kind": ["server_listening"]}), "a message of the unknown kind"),
-        (Message({"kind": "libraries_loaded"}), "a message of the unknown kind 'libraries_loaded'"),
+        (ReceivedMessage({}), "a message of the unknown kind None"),
+        (ReceivedMessage({"kind": "stands"}), "a message of the unknown kind 'stands'"),
+        (ReceivedMessage({"kind": ["server_listening"]}), "a message of the unknown kind"),
         (
-            Message({"kind": "worker_suspected", "worker": 1, "version": 4}),
+            ReceivedMessage({"kind": "libraries_loaded"}),
+            "a message of the unknown kind 'libraries_loaded'",
+        ),
+        (
+            ReceivedMessage({"kind": "worker_suspected", "worker": 1, "version": 4}),
             "a message worker_suspected without silent, run_time",
         ),
         (
-            Message(SUSPECTED | {"iteration": 4, "time": 3.0}),
+            ReceivedMessage(SUSPECTED | {"iteration": 4, "time": 3.0}),
             "a message worker_suspected with iteration, time, which it does not have",
         ),
         (
-            Message(SUSPECTED | {"raw": "bytes"}),
+            ReceivedMessage(SUSPECTED | {"raw": "bytes"}),
             "a message worker_suspected with raw, which it does not have",
         ),
         (
-            Message(SUSPECTED, b"bytes"),
+            ReceivedMessage(SUSPECTED, b"bytes"),
             "a message worker_suspected with raw bytes, which it does not have",
         ),
         (
-            Message({"kind": "updates_applied", "version": 1, "raw": "x"}, b"y"),
+            ReceivedMessage({"kind": "updates_applied", "version": 1, "raw": "x"}, b"y"),
             "a message updates_applied with raw, which it does not have",
         ),
     ],
 )
-def test_anything_else_is_refused_with_its_reason(packet: Message, reason: str) -> None:
+def test_anything_else_is_refused_with_its_reason(received: ReceivedMessage, reason: str) -> None:
     with pytest.raises(InvalidMessageError) as refused:
-        REPORTS.decode(packet)
+        REPORTS.decode(received)
     assert str(refused.value).startswith(reason)
-    assert REPORTS.decode(Message(SUSPECTED)) == WorkerSuspected(1, 2.0, 3.0, 4)
+    assert REPORTS.decode(ReceivedMessage(SUSPECTED)) == WorkerSuspected(1, 2.0, 3.0, 4)
 
 
 def test_no_two_kinds_of_one_channel_have_the_same_name() -> None:

@@ -19,51 +19,51 @@ WORKERS = ("worker-0", "worker-1", "worker-2")
 
 
 def there() -> Liveness:
-    attendance = Liveness(WORKERS)
+    liveness = Liveness(WORKERS)
     for device in ("server", *WORKERS):
-        attendance.started(device)
-    return attendance
+        liveness.started(device)
+    return liveness
 
 
 def test_a_device_that_does_not_end_in_time_is_killed_once() -> None:
-    attendance = there()
-    assert list(attendance.overdue(1e9)) == []  # training goes on
-    attendance.over(100.0)
-    attendance.exited("worker-1")
-    assert list(attendance.overdue(100.0 + LEAVING_TIMEOUT - 1)) == []
+    liveness = there()
+    assert list(liveness.overdue(1e9)) == []  # training goes on
+    liveness.over(100.0)
+    liveness.exited("worker-1")
+    assert list(liveness.overdue(100.0 + LEAVING_TIMEOUT - 1)) == []
     late = 100.0 + LEAVING_TIMEOUT
     left = [("worker-0", LEAVING_TIMEOUT), ("worker-2", LEAVING_TIMEOUT)]
-    assert list(attendance.overdue(late)) == left
-    assert list(attendance.overdue(late + 1)) == []
-    assert attendance.anybody
+    assert list(liveness.overdue(late)) == left
+    assert list(liveness.overdue(late + 1)) == []
+    assert liveness.any_alive
     for device in ("server", "worker-0", "worker-2"):
-        attendance.exited(device)
-    assert not attendance.anybody
+        liveness.exited(device)
+    assert not liveness.any_alive
 
 
 def test_a_worker_that_was_killed_and_is_back_is_no_longer_suspected() -> None:
-    attendance = there()
-    attendance.suspected("worker-0", yes=True)
-    attendance.exited("worker-0")
-    attendance.started("worker-0")
-    attendance.over(100.0)
-    assert list(attendance.overdue(100.0 + SUSPECTED_TIMEOUT)) == []
+    liveness = there()
+    liveness.suspect("worker-0")
+    liveness.exited("worker-0")
+    liveness.started("worker-0")
+    liveness.over(100.0)
+    assert list(liveness.overdue(100.0 + SUSPECTED_TIMEOUT)) == []
 
 
 def test_a_suspected_worker_has_less_time_and_a_new_server_suspects_none() -> None:
-    attendance = there()
+    liveness = there()
     for worker in WORKERS[:2]:
-        attendance.suspected(worker, yes=True)
-    attendance.nobody_suspected()
-    attendance.suspected("worker-1", yes=True)
-    attendance.suspected("worker-2", yes=True)
-    attendance.suspected("worker-2", yes=False)
-    attendance.over(100.0)
-    assert list(attendance.overdue(101.0)) == [("worker-1", SUSPECTED_TIMEOUT)]
+        liveness.suspect(worker)
+    liveness.clear_suspicions()
+    liveness.suspect("worker-1")
+    liveness.suspect("worker-2")
+    liveness.welcome("worker-2")
+    liveness.over(100.0)
+    assert list(liveness.overdue(101.0)) == [("worker-1", SUSPECTED_TIMEOUT)]
 
 
 def test_a_stopped_worker_has_less_time_than_one_that_computes() -> None:
-    attendance = there()
+    liveness = there()
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
         processes = {"worker-0": worker.pid, "worker-1": os.getpid()}
         os.kill(worker.pid, signal.SIGSTOP)
@@ -71,21 +71,21 @@ def test_a_stopped_worker_has_less_time_than_one_that_computes() -> None:
         while not is_stalled(worker.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert list(attendance.overdue(90.0)) == []  # training goes on
-        attendance.stopping(100.0, processes)
-        assert list(attendance.overdue(100.0)) == []
+        assert list(liveness.overdue(90.0)) == []  # training goes on
+        liveness.stopping(100.0, processes)
+        assert list(liveness.overdue(100.0)) == []
         os.kill(worker.pid, signal.SIGCONT)
         while is_stalled(worker.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert list(attendance.overdue(100.0 + PAUSED_TIMEOUT)) == []
+        assert list(liveness.overdue(100.0 + PAUSED_TIMEOUT)) == []
         os.kill(worker.pid, signal.SIGSTOP)
         while not is_stalled(worker.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         again = 100.0 + PAUSED_TIMEOUT + LOOK_PERIOD
-        assert list(attendance.overdue(again)) == []
+        assert list(liveness.overdue(again)) == []
         # It is killed although the server has not ended.
-        assert list(attendance.overdue(again + PAUSED_TIMEOUT)) == [("worker-0", PAUSED_TIMEOUT)]
+        assert list(liveness.overdue(again + PAUSED_TIMEOUT)) == [("worker-0", PAUSED_TIMEOUT)]
         worker.kill()
     assert not is_stalled(worker.pid)

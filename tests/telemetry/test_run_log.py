@@ -229,10 +229,10 @@ def test_updates_lost_with_a_server_are_recorded_as_not_applied(log: RunLog) -> 
     log.updates(np.concatenate(made[:3]))
     for version in (0, 2, 4, 6):
         log.evaluation(row(version))
-    lost, evaluations = log.go_back(2, 2)
-    assert lost["iteration"].tolist() == [3, 4, 5, 5, 6]
-    assert lost["applied"].tolist() == [True, True, False, True, True]
-    assert evaluations == 2
+    cut_back = log.go_back(2, 2)
+    assert cut_back.lost["iteration"].tolist() == [3, 4, 5, 5, 6]
+    assert cut_back.lost["applied"].tolist() == [True, True, False, True, True]
+    assert cut_back.evaluations == 2
     log.updates(made[3])
     log.evaluation(row(4))
     log.close("completed", None, {})

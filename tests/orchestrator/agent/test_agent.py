@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from testbed.channel import Channel, Message
+from testbed.channel import Channel, ReceivedMessage
 from testbed.messages.codec import send
 from testbed.messages.events import (
     EVENTS,
@@ -137,8 +137,8 @@ class Harness:
         """Wait for the agent's next event of a kind; earlier events of other kinds are dropped."""
         found: list[E] = []
 
-        def matches(packet: Message) -> bool:
-            event = EVENTS.decode(packet)
+        def matches(received: ReceivedMessage) -> bool:
+            event = EVENTS.decode(received)
             if isinstance(event, kind) and wanted(event):
                 found.append(event)
             return bool(found)
@@ -146,11 +146,11 @@ class Harness:
         self._wait(self.control, matches)
         return found[0]
 
-    def until(self, channel: Channel, wanted: Callable[[Message], bool]) -> dict[str, Any]:
+    def until(self, channel: Channel, wanted: Callable[[ReceivedMessage], bool]) -> dict[str, Any]:
         """Wait for a report of a sample role, which sends any JSON object; return its fields."""
         return self._wait(channel, wanted).fields
 
-    def _wait(self, channel: Channel, wanted: Callable[[Message], bool]) -> Message:
+    def _wait(self, channel: Channel, wanted: Callable[[ReceivedMessage], bool]) -> ReceivedMessage:
         deadline = time.monotonic() + 30
         with selectors.DefaultSelector() as selector:
             selector.register(channel, selectors.EVENT_READ)
@@ -358,8 +358,8 @@ def test_without_metrics_there_are_no_samples_for_them(agent: Harness) -> None:
     agent.ask(StopTraffic())
     seen: list[Event] = []
 
-    def last(packet: Message) -> bool:
-        seen.append(EVENTS.decode(packet))
+    def last(received: ReceivedMessage) -> bool:
+        seen.append(EVENTS.decode(received))
         return seen[-1] == LastSampleTaken()
 
     agent.until(agent.control, last)

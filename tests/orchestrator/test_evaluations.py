@@ -1,0 +1,41 @@
+"""Evaluations: when one is written, and when one is left out."""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.messages.events import IngressRead
+from testbed.messages.reports import EvaluationLeftOut, VersionEvaluated
+from testbed.messages.requests import ReadIngress
+from tests.orchestrator.handlers import Orchestrator
+
+
+@pytest.fixture
+def orchestrator(tmp_path: Path) -> Orchestrator:
+    return Orchestrator(tmp_path / "run")
+
+
+def test_an_evaluation_is_written_when_its_result_and_its_bytes_are_known(
+    orchestrator: Orchestrator,
+) -> None:
+    orchestrator.train(1)
+    orchestrator.evaluate(1)
+    assert orchestrator.requests == [ReadIngress()]
+    orchestrator.reports.handle(VersionEvaluated(1, 90.0, 0.5, orchestrator.began))
+    orchestrator.evaluations.write_complete()
+    assert orchestrator.records.outcome.accuracies == []
+    moment = orchestrator.began + 2
+    orchestrator.events.handle(IngressRead({"time": moment, "bytes": 900}))
+    orchestrator.evaluations.write_complete()
+    assert orchestrator.records.outcome.accuracies == [90.0]
+    orchestrator.evaluate(1, after_restoration=True)  # on record already
+    assert orchestrator.evaluations.ingress.due == 0
+
+
+def test_the_first_evaluation_that_is_left_out_is_a_warning(orchestrator: Orchestrator) -> None:
+    for version in (1, 2):
+        orchestrator.evaluate(version)
+        orchestrator.reports.handle(EvaluationLeftOut(version, "no room"))
+    orchestrator.reports.handle(EvaluationLeftOut(3, "no room"))  # it was not due
+    assert list(orchestrator.evaluations.left_out) == [1, 2]
+    assert len(orchestrator.watcher.events) == 1
