@@ -33,14 +33,14 @@ from testbed.faults.schedule import Schedule
 from testbed.roles.evaluation.pending import Asked, Evaluations
 from testbed.roles.evaluation.snapshots import NoRoomError, UnreadableError
 from testbed.roles.reporting import Report
-from testbed.roles.server.measured_service import MeasuredService
+from testbed.roles.server.measuring import measured
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.roles.transport.greeting import Who
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.telemetry.records import UpdateRow
-from testbed.training.parameter_service import Answer, Pushed
+from testbed.training.parameter_service import Answer, ParameterService, Pushed
 from testbed.training.settings import PORT
 from testbed.updates import as_bytes
 from testbed.wire import WireError
@@ -84,7 +84,7 @@ class Server:
         board = serving.board or Board.private(lines_of(settings.workers))
         self._line, self._own_line = board.server(), board.device(hub_line(settings.workers))
         self._stamps = board.shared
-        self._service = MeasuredService(half, layout, settings, self, self._line)
+        self._service = ParameterService(half, layout, settings, self, measured(self._line))
         self._secret = bytes.fromhex(settings.network.secret)
         self._parameters = as_bytes(half.parameters)
         self._size = len(half.parameters)
