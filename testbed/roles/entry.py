@@ -137,9 +137,9 @@ class _Role:
             WallServer(serving).serve()
             return
         local_steps = computation.worker_half(settings, layout, 0).local_steps
-        leaves = self.shared.orders.of_clock()
+        channels = self.shared.orders.of_clock()
         VirtualServer(
-            serving, times=self.loaded.times, local_steps=local_steps, leaves=leaves
+            serving, times=self.loaded.times, local_steps=local_steps, channels=channels
         ).serve()
 
     def _checkpoints(self) -> Checkpoints | None:
