@@ -30,6 +30,8 @@ from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.sending import Pieces
 from testbed.telemetry.records import UPDATE
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
@@ -538,6 +540,27 @@ def test_the_server_s_own_error_ends_it_and_closes_no_connection(
     (error,) = raised
     assert isinstance(error, OSError)
     assert error.errno == errno.ENOSPC
+
+
+def test_a_broken_connection_to_the_evaluator_closes_no_worker_s(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server notices it while it takes in a worker's push that leads to an evaluation."""
+    evaluator, a, b = running.connect(2), running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    assert receive(evaluator)[:2] == (Kind.PARAMETERS, 0)
+    own, send = running.server.parts.connections.evaluator, Connection.send
+
+    def broken(connection: Connection, pieces: Pieces) -> None:
+        if connection is own:
+            raise BrokenConnectionError(errno.EPIPE, "Broken pipe")
+        send(connection, pieces)
+
+    monkeypatch.setattr(Connection, "send", broken)
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
 
 
 def test_a_silent_evaluator_is_given_up_after_a_while(
