@@ -1,6 +1,7 @@
 """The virtual clock: it computes when things happen, and never sleeps.
 
-``transfers`` says how long messages take, ``star`` orders the events around a parameter server and
-``mesh`` those among peers. None of them knows sockets, tensors or the host's time: a stage, the
-emulation's or the simulator's, carries out what they decide.
+``transfers`` says how long messages take, ``star`` orders the ``events`` around a parameter server and
+``mesh`` those among peers. ``faults`` says when faults strike, and ``conditions`` what they do to
+workers. None of them knows sockets, tensors or the host's time: a stage, the emulation's or the
+simulator's, carries out what they decide.
 """

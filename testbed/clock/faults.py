@@ -1,18 +1,19 @@
 """Faults as events of the virtual clock, and their records.
 
 A fault is an event ahead of all others of its moment, or it strikes when a push has been taken in or a
-version reached, in the middle of the event that does so. ``testbed.clock.afflicted`` says what a fault
+version reached, in the middle of the event that does so. ``testbed.clock.conditions`` says what a fault
 does to its workers.
 """
 
-import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
-from testbed.clock import afflicted
-from testbed.clock.afflicted import AfflictedClock
+from testbed.checkpoints.stateful import Stateful
+from testbed.clock import conditions
+from testbed.clock.conditions import WorkerConditions
+from testbed.clock.events import FAULT
 from testbed.clock.stage import FaultStage
 from testbed.clock.star import LATEST, Devices, StarClock
 from testbed.device_names import SERVER_NUMBER
@@ -25,7 +26,6 @@ FRUITLESS = 10_000
 
 A worker that is struck more often than it can push would keep the run going for ever.
 """
-_FAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +45,41 @@ class _End:
     incarnations: dict[int, int]
 
 
-STORED: tuple[type, ...] = (*afflicted.STORED, _Strike, _End)
+STORED: tuple[type, ...] = (*conditions.STORED, _Strike, _End)
 """The classes in a clock's state, besides plain values and arrays."""
 
 
-class FaultyClock(AfflictedClock):
-    """Runs the events of one run, faults among them."""
+class FaultStrikes(Stateful):
+    """The faults of one run, as its clock makes them happen."""
 
-    not_saved = frozenset({"_schedule", "_timed"})
+    not_saved = frozenset({"_clock", "_conditions", "_service", "_stage", "_schedule", "_timed"})
 
     def __init__(
-        self, service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
+        self,
+        clock: StarClock,
+        conditions: WorkerConditions,
+        service: ParameterService,
+        stage: FaultStage,
+        schedule: Schedule,
     ) -> None:
-        """Prepare the clock.
+        """Prepare the faults of a run.
 
         Args:
             schedule: which devices faults strike, and when.
         """
-        super().__init__(service, stage, devices)
-        self._pushes = dict.fromkeys(devices.workers, 0)
+        self._clock = clock
+        self._conditions = conditions
+        self._service = service
+        self._stage = stage
+        self._pushes = dict.fromkeys(clock.workers, 0)
         self._schedule = schedule
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(service.half.version)
         self._actions: dict[int, _Strike | _End] = {}
         self._came = self._posted = self._strikes = self._server_strikes = self._fruitless = 0
 
-    def run(self, between: Callable[[], None] = lambda: None) -> None:
-        if not self._service.begun:
-            self._post_strike()
-        super().run(between)
-
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, with the faults that had not come by then."""
         super().restore(state)
         for _ in range(self._came):
             next(self._timed)
@@ -85,10 +89,10 @@ class FaultyClock(AfflictedClock):
     def _post(self, time: float, action: _Strike | _End) -> None:
         self._posted += 1
         self._actions[self._posted] = action
-        heapq.heappush(self._events, (time, _FAULT, self._posted, 0))
+        self._clock.events.add(time, FAULT, self._posted)
 
-    def _post_strike(self) -> None:
-        """Post the next fault that has a time, if there is one."""
+    def begin(self) -> None:
+        """Add the next fault that has a time to the events, if there is one."""
         coming = next(self._timed, None)
         if coming is None:
             return
@@ -96,38 +100,33 @@ class FaultyClock(AfflictedClock):
         self._came += 1
         self._post(time, _Strike(devices, fault))
 
-    def _act(self, action: _Strike | _End) -> None:
+    def strike(self, number: int) -> None:
+        """Let the fault of an event begin or end."""
+        action = self._actions.pop(number)
         if isinstance(action, _End):
             self._end(action)
         elif self._is_alive():
             self._strike(action.devices, action.fault)
-            self._post_strike()
+            self.begin()
 
     def _is_alive(self) -> bool:
         """Return True if anything but faults is to come; otherwise no worker will push any more."""
         if self._fruitless > FRUITLESS:
             return False
-        away = any(one.away is not None for one in self._conditions.values())
-        return away or any(rank != _FAULT and time <= LATEST for time, rank, _, _ in self._events)
+        return self._conditions.is_any_away or self._clock.events.has_any_but_faults(LATEST)
 
-    def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
-        if rank == _FAULT:
-            self.now = time
-            self._act(self._actions.pop(worker))
-            return
-        super()._handle(time, rank, worker, what)
-        self._strike_at_iteration()  # an update also results when a worker is no longer waited for
-
-    def _answered(self, worker: int) -> None:
+    def pushed(self, worker: int) -> None:
+        """Let faults strike that are due after a worker's push."""
         if self._service.finished:
             return
         self._fruitless = 0
         self._pushes[worker] += 1
         for fault in self._schedule.after_push(worker, self._pushes[worker]):
             self._strike((worker,), fault)
-        self._strike_at_iteration()
+        self.strike_at_iteration()
 
-    def _strike_at_iteration(self) -> None:
+    def strike_at_iteration(self) -> None:
+        """Let faults strike that are due at the version that was reached."""
         if self._service.finished:
             return
         while self._iteration is not None and self._service.half.version >= self._iteration:
@@ -139,7 +138,7 @@ class FaultyClock(AfflictedClock):
 
     def _tell(self, fault: Fault, phase: Literal["begin", "end"], devices: Sequence[int]) -> None:
         version = self._service.half.version
-        self._stage.fault(fault.record(phase, devices, self.now, version))
+        self._stage.fault(fault.record(phase, devices, self._clock.now, version))
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
         """Let a fault strike the server, or those of the workers that are neither killed nor lost."""
@@ -147,12 +146,14 @@ class FaultyClock(AfflictedClock):
             self._server_strikes += 1
             version = self._service.half.version
             phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")
-            both = (fault.record(phase, devices, self.now, version) for phase in phases)
+            both = (fault.record(phase, devices, self._clock.now, version) for phase in phases)
             self._stage.server_killed(self._server_strikes, *both)
             return
-        slow, until = fault.kind == "slow", self.now + (fault.duration or inf)
-        there = [worker for worker in devices if worker in self._workers]
-        struck = [w for w in there if not self._conditions[w].lost and (slow or self._fetch(w))]
+        slow, until = fault.kind == "slow", self._clock.now + (fault.duration or inf)
+        there = [worker for worker in devices if worker in self._clock.workers]
+        struck = [
+            w for w in there if not self._conditions[w].lost and (slow or self._conditions.fetch(w))
+        ]
         if not struck:
             return
         self._tell(fault, "begin", struck)
@@ -161,27 +162,27 @@ class FaultyClock(AfflictedClock):
         number = self._strikes
         for worker in struck:
             if slow:
-                self._slow(worker, number, fault)
+                self._conditions.slow(worker, number, fault)
             elif fault.kind == "kill":
-                self._kill(worker, until)
+                self._conditions.kill(worker, until)
             elif until == inf:
-                self._lose(worker, arriving=fault.kind == "freeze")
+                self._conditions.lose(worker, arriving=fault.kind == "freeze")
             elif fault.kind == "freeze":
-                self._freeze(worker, until)
+                self._conditions.freeze(worker, until)
             else:
-                self._cut_off(worker, until)
+                self._conditions.cut_off(worker, until)
         if until < inf:
             incarnations = {worker: self._conditions[worker].incarnation for worker in struck}
             self._post(until, _End(fault, number, incarnations))
         if fault.kind == "kill":
-            self._send_due()  # others may have waited for the killed workers
+            self._clock.send_due()  # others may have waited for the killed workers
 
     def _end(self, end: _End) -> None:
         fault, incarnations = end.fault, end.incarnations
         if fault.kind == "kill":
             for worker in incarnations:
                 self._bring_back(worker, fault)
-            self._send_due()
+            self._clock.send_due()
             return
         # A killed process does not thaw; the link and the slowness of a device outlive it.
         conditions = self._conditions
@@ -193,25 +194,27 @@ class FaultyClock(AfflictedClock):
         ]
         if fault.kind == "slow":
             for worker in still:
-                self._slow(worker, end.number, None)
+                self._conditions.slow(worker, end.number, None)
         if still:
             self._tell(fault, "end", still)
 
     def _bring_back(self, worker: int, fault: Fault) -> None:
         """Bring a killed worker back, as soon as its link is up."""
-        up = self._link_up(worker)
-        if up > self.now:
+        up = self._conditions.link_up(worker)
+        if up > self._clock.now:
             incarnation = self._conditions[worker].incarnation
             self._post(up, _End(fault, 0, {worker: incarnation}))
             return
         self._tell(fault, "end", [worker])
-        self._revive(worker)
+        self._conditions.revive(worker)
 
 
 def star_clock(
     service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
 ) -> StarClock:
     """Make the clock of a run; a run without faults pays nothing for them."""
-    if not schedule.rules:
-        return StarClock(service, stage, devices)
-    return FaultyClock(service, stage, devices, schedule)
+    clock = StarClock(service, stage, devices)
+    if schedule.rules:
+        clock.conditions = conditions = WorkerConditions(clock, service, stage)
+        clock.strikes = FaultStrikes(clock, conditions, service, stage, schedule)
+    return clock

@@ -8,10 +8,8 @@ which a message has *arrived* may depend on its size, and then the clock waits f
 A worker that is sent every version is sent the newest when its downlink is free: versions that became
 old in the queue are not sent.
 
-Of events at one moment, parameters arrive first, then computations end, then pushes arrive, then
-workers ask for parameters (a pull gets every update that arrived up to its time), and last the workers
-that were silent for too long are suspected. Within each kind, the worker with the lower number comes
-first.
+``events`` says which of two events at one moment comes first. Where faults may strike, the clock
+consults two objects: the workers' ``Conditions`` about each event, and the ``Strikes`` after it.
 """
 
 import heapq
@@ -19,8 +17,20 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock.events import (
+    ARRIVED,
+    ASKED,
+    EXACT,
+    FAULT,
+    FINISHED,
+    FREE,
+    PARAMETERS,
+    SILENT,
+    EventQueue,
+)
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.transfers import Line
 from testbed.training.parameter_service import ParameterService, Pushed
@@ -41,20 +51,11 @@ LATEST = 1e12
 A device that is slowed down so often that its next event would be later is as good as lost. Floats
 still tell a tenth of a millisecond apart there.
 """
-THAWED, PARAMETERS, FINISHED, ARRIVED, _ASKED, _FREE, SILENT = range(7)
-"""Ranks of events: of events at one moment, lower ranks come first.
-
-``PARAMETERS`` are on the link, and what happens to the link may move them. ``THAWED`` are parameters
-that have left the link and wait at a frozen device for its thaw: only another freeze may move them, and
-they come before anything that leaves the link at that moment.
-"""
-EXACT = -1.0
-"""Takes the place of a message's sending time in an event, once its size and arrival are known."""
 
 
 @dataclass(slots=True)
-class _Worker:
-    """One worker, as the clock sees it.
+class TimedWorker:
+    """One worker and its links, as the clock sees them.
 
     ``begun`` counts its computations. ``finished`` and ``ahead`` are about the last of them: whether
     the clock has reached its end, and whether the worker was told of it before. ``timed`` is the time
@@ -72,7 +73,7 @@ class _Worker:
 
 
 STORED: tuple[type, ...] = (
-    _Worker,
+    TimedWorker,
     Line,
     Silence,
     *WORKER_PROTOCOLS.values(),
@@ -102,27 +103,70 @@ class Devices:
     lines: Callable[[int], tuple[Line, Line]]
 
 
+class Conditions(Protocol):
+    """What faults have done to the workers."""
+
+    def delays(self, time: float, rank: int, worker: int, what: float) -> bool:
+        """Return True if an event does not take place now; it was added again for later."""
+
+    def factor(self, worker: int) -> float:
+        """Return the factor by which a worker's durations are multiplied."""
+
+    def begins(self, worker: int) -> None:
+        """Note that a worker begins a computation."""
+
+    def is_reachable(self, worker: int) -> bool:
+        """Return True if a worker receives what it is told."""
+
+    def is_cut_off(self, worker: int) -> bool:
+        """Return True if nothing arrives from a worker."""
+
+    def early(self, worker: int) -> Arrived | None:
+        """Take a message that was received before it was sent, by the clock; None: there is none."""
+
+
+class Strikes(Protocol):
+    """The faults of a run: when they strike, and when they end."""
+
+    def begin(self) -> None:
+        """Add the first fault to the events."""
+
+    def strike(self, number: int) -> None:
+        """Let the fault of an event begin or end."""
+
+    def pushed(self, worker: int) -> None:
+        """Let faults strike that are due after a worker's push."""
+
+    def strike_at_iteration(self) -> None:
+        """Let faults strike that are due at the version that was reached."""
+
+
 class StarClock(Stateful):
     """Runs the events of one run.
 
     Attributes:
         now: virtual seconds since training began.
+        workers: the workers that take part, by number.
+        events: the events that are to come.
+        conditions, strikes: None in a run without faults.
     """
 
     not_saved = frozenset({"_service", "_stage", "_busy", "_protocol"})
 
     def __init__(self, service: ParameterService, stage: Stage, devices: Devices) -> None:
-        """Prepare the clock."""
+        """Prepare the clock of a run without faults."""
+        self.conditions: Conditions | None = None
+        self.strikes: Strikes | None = None
         self.now = 0.0
         self._service = service
         self._stage = stage
         self._busy = devices.busy
         self._protocol = devices.protocol
-        self._workers = {
-            worker: _Worker(devices.protocol(), *devices.lines(worker))
+        self.workers = {
+            worker: TimedWorker(devices.protocol(), *devices.lines(worker))
             for worker in devices.workers
         }
-        self._events: list[tuple[float, int, int, float]] = []
+        self.events = EventQueue()
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0
 
@@ -135,38 +179,57 @@ class StarClock(Stateful):
             between: called between two events.
         """
         if not self._service.begun:
+            if self.strikes is not None:
+                self.strikes.begin()
             self._service.begin()
-            self._send_due()
-        while self._events and not (self._service.finished or self.is_beyond):
+            self.send_due()
+        while self.events and not (self._service.finished or self.is_beyond):
             between()
             self._announce_finishes()
-            self._handle(*heapq.heappop(self._events))
+            self._handle(*self.events.pop())
 
     @property
     def is_beyond(self) -> bool:
         """True if the next event is too late to take place."""
-        return bool(self._events) and self._events[0][0] > LATEST
+        return bool(self.events) and self.events.next_time > LATEST
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
-        for _, rank, worker, what in sorted(self._events):
-            state = self._workers.get(worker)
+        for _, rank, worker, what in self.events.in_order():
+            state = self.workers.get(worker)
             if state is None:
                 continue
             arrived: Arrived | None = None
             if rank == ARRIVED and what == EXACT:
                 arrived = state.waiting.popleft()
-            elif rank == ARRIVED or (rank == FINISHED and state.ahead):
-                arrived = self._receive(worker, keep=False)
+            elif (rank == ARRIVED and not self._is_cut_off(worker)) or (
+                rank == FINISHED and state.ahead
+            ):
+                arrived = self.receive(worker, keep=False)
             if arrived is not None:
-                self._count_late(worker, arrived)
+                self.count_late(worker, arrived)
 
-    def _count_late(self, worker: int, arrived: Arrived) -> None:
+    def _is_cut_off(self, worker: int) -> bool:
+        return self.conditions is not None and self.conditions.is_cut_off(worker)
+
+    def count_late(self, worker: int, arrived: Arrived) -> None:
+        """Count a message that comes too late for an update."""
         self._service.payload_bytes += arrived.push.payload_bytes
         self._service.count(worker, arrived.size)
 
     def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
-        state = self._workers.get(worker)
+        if rank == FAULT:
+            assert self.strikes is not None
+            self.now = time
+            self.strikes.strike(worker)
+            return
+        if self.conditions is None or not self.conditions.delays(time, rank, worker, what):
+            self._take_place(time, rank, worker, what)
+        if self.strikes is not None:  # an update also results when a worker is given up
+            self.strikes.strike_at_iteration()
+
+    def _take_place(self, time: float, rank: int, worker: int, what: float) -> None:
+        state = self.workers.get(worker)
         if state is None:
             return
         self.now = time
@@ -183,111 +246,105 @@ class StarClock(Stateful):
         elif rank == SILENT:
             self._look_at_silence(worker, state)
         else:
-            if rank == _ASKED:
+            if rank == ASKED:
                 self._service.asked(worker, time)
-            self._send_due()
+            self.send_due()
 
-    def _compute(self, worker: int, state: _Worker, version: int) -> None:
+    def _compute(self, worker: int, state: TimedWorker, version: int) -> None:
+        if self.conditions is not None:
+            self.conditions.begins(worker)
         state.begun += 1
         state.finished = False
         self._stage.compute(worker, version)
-        end = self.now + self._seconds(worker)
-        heapq.heappush(self._events, (end, FINISHED, worker, state.begun))
+        seconds = self._busy(worker, self.now)
+        if self.conditions is not None:
+            seconds *= self.conditions.factor(worker)
+        end = self.now + seconds
+        self.events.add(end, FINISHED, worker, state.begun)
         if state.protocol.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
     def _announce_finishes(self) -> None:
         while self._certain and self._ahead < AHEAD:
             _, worker, begun = heapq.heappop(self._certain)
-            state = self._workers.get(worker)
+            state = self.workers.get(worker)
             if state is None or state.begun != begun or state.finished:
                 continue
-            if self._reachable(worker):
+            if self.conditions is None or self.conditions.is_reachable(worker):
                 state.ahead = True
                 self._ahead += 1
                 self._stage.finish(worker, late=False)
 
-    def _finish(self, worker: int, state: _Worker) -> None:
+    def _finish(self, worker: int, state: TimedWorker) -> None:
         finish = state.protocol.finished()
         if state.ahead:
-            self._clear_ahead(state)
+            self.clear_ahead(state)
         else:
             self._stage.finish(worker, finish.late)
         state.finished = True
         earliest = state.up.earliest(self.now, HEADER.size)
-        heapq.heappush(self._events, (earliest, ARRIVED, worker, self.now))
+        self.events.add(earliest, ARRIVED, worker, self.now)
         if finish.next is not None:
             self._compute(worker, state, finish.next)
 
-    def _arrive(self, worker: int, state: _Worker, sent: float) -> None:
+    def _arrive(self, worker: int, state: TimedWorker, sent: float) -> None:
         if sent == EXACT:
             arrived: Arrived | None = state.waiting.popleft()
         else:
-            arrived = self._receive(worker, keep=not state.up.instant)
+            arrived = self.receive(worker, keep=not state.up.instant)
             if arrived is not None:
                 exact = state.up.send(sent, arrived.size)
                 if exact > self.now:
                     state.waiting.append(arrived)
-                    heapq.heappush(self._events, (exact, ARRIVED, worker, EXACT))
+                    self.events.add(exact, ARRIVED, worker, EXACT)
                     return
         if arrived is None:
-            self._remove(worker)
+            self.remove(worker)
             return
         self._take_in(worker, state, arrived)
 
-    def _take_in(self, worker: int, state: _Worker, arrived: Arrived) -> None:
+    def _take_in(self, worker: int, state: TimedWorker, arrived: Arrived) -> None:
         service = self._service
         service.count(worker, arrived.sizes[0])
         try:
             service.pushed(worker, arrived.push, self.now, self._stage.host_time())
         except ValueError as error:
             self._stage.refuse(worker, error)
-            self._remove(worker)
+            self.remove(worker)
             return
         for size in arrived.sizes[1:]:
             service.count(worker, size)
-        if arrived.push.update is not None:
-            self._answered(worker)
-        if state.protocol.asks and worker in self._workers:
-            heapq.heappush(self._events, (self.now, _ASKED, worker, 0))
+        if arrived.push.update is not None and self.strikes is not None:
+            self.strikes.pushed(worker)
+        if state.protocol.asks and worker in self.workers:
+            self.events.add(self.now, ASKED, worker)
         else:
             self._time_silence(worker, state)
-        self._send_due()
+        self.send_due()
 
-    # -- for ``testbed.clock.afflicted`` and ``testbed.clock.faults``, where things go wrong
+    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        """Return the next message of a worker, or None if it is gone; see ``Stage.receive``."""
+        early = None if self.conditions is None else self.conditions.early(worker)
+        return self._stage.receive(worker, keep) if early is None else early
 
-    def _seconds(self, worker: int) -> float:
-        """Return the seconds that a worker computes and then waits, from now on."""
-        return self._busy(worker, self.now)
-
-    def _reachable(self, worker: int) -> bool:
-        """Return True if a worker receives what it is told."""
-        return True
-
-    def _receive(self, worker: int, keep: bool) -> Arrived | None:
-        return self._stage.receive(worker, keep)
-
-    def _answered(self, worker: int) -> None:
-        """Note that a worker's push was taken in."""
-
-    def _come_back(self, worker: int, begun: int, up: Line, down: Line) -> None:
+    def come_back(self, worker: int, begun: int, up: Line, down: Line) -> None:
         """Add a worker that was removed and has joined the service again.
 
         Args:
             begun: a number above that of its earlier computations.
         """
-        self._workers[worker] = _Worker(self._protocol(), up, down, begun)
+        self.workers[worker] = TimedWorker(self._protocol(), up, down, begun)
 
     # -- silence, departures and answers
 
-    def _time_silence(self, worker: int, state: _Worker) -> None:
+    def _time_silence(self, worker: int, state: TimedWorker) -> None:
         """Check a worker's silence when it will have lasted too long, unless a check comes earlier."""
         deadline = self._service.deadline(worker)
         if deadline is not None and deadline < state.timed:
             state.timed = deadline
-            heapq.heappush(self._events, (deadline, SILENT, worker, 0))
+            self.events.add(deadline, SILENT, worker)
 
-    def _look_at_silence(self, worker: int, state: _Worker) -> None:
+    def _look_at_silence(self, worker: int, state: TimedWorker) -> None:
         if self.now != state.timed:
             return  # an earlier check was posted after this one
         state.timed = math.inf
@@ -296,37 +353,40 @@ class StarClock(Stateful):
             self._time_silence(worker, state)
             return
         self._service.suspect(worker, self.now)
-        self._send_due()  # others may have waited for it
+        self.send_due()  # others may have waited for the suspected worker
 
-    def _clear_ahead(self, state: _Worker) -> None:
+    def clear_ahead(self, state: TimedWorker) -> None:
+        """Note that the end which a worker was told ahead has come, or never will."""
         state.ahead = False
         self._ahead -= 1
 
-    def _remove(self, worker: int) -> None:
-        state = self._workers.pop(worker)
+    def remove(self, worker: int) -> None:
+        """Remove a worker that is gone; others may have waited for it."""
+        state = self.workers.pop(worker)
         if state.ahead:
-            self._clear_ahead(state)
+            self.clear_ahead(state)
         for arrived in state.waiting:  # sent, but too late to be an update
-            self._count_late(worker, arrived)
+            self.count_late(worker, arrived)
         self._service.leave(worker)
-        self._send_due()  # others may have waited for it
+        self.send_due()
 
-    def _send_due(self) -> None:
+    def send_due(self) -> None:
+        """Send parameters to the workers that are due."""
         for worker in self._service.due(self._has_room, self.now):
             size = self._stage.answer(worker)
             self._service.sent(worker, self.now)
-            state = self._workers[worker]
+            state = self.workers[worker]
             self._time_silence(worker, state)
             arrival = state.down.send(self.now, size)
             version = self._service.half.version
-            heapq.heappush(self._events, (arrival, PARAMETERS, worker, version))
-            self._announce_room(worker, state)
+            self.events.add(arrival, PARAMETERS, worker, version)
+            self.announce_room(worker, state)
 
-    def _announce_room(self, worker: int, state: _Worker) -> None:
+    def announce_room(self, worker: int, state: TimedWorker) -> None:
         """Have a worker that is sent every version sent the newest when its downlink is free."""
         if state.down.free > self.now and not state.protocol.asks:
-            heapq.heappush(self._events, (state.down.free, _FREE, worker, 0))
+            self.events.add(state.down.free, FREE, worker)
 
     def _has_room(self, worker: int) -> bool:
         """Return True if what a worker was sent before has left its downlink."""
-        return self._workers[worker].down.free <= self.now
+        return self.workers[worker].down.free <= self.now

@@ -132,16 +132,16 @@ class _Role:
             self.report,
             self.shared.board,
             checkpoints=self._checkpoints(),
-            came_back=Restart.of_role(arguments),
+            restart=Restart.of_role(arguments),
             spill=self.shared.spill,
         )
         if self.shared.orders is None:
             WallServer(serving).serve()
             return
         local_steps = computation.worker_half(settings, layout, 0).local_steps
-        leaves = self.shared.orders.of_clock()
+        channels = self.shared.orders.of_clock()
         VirtualServer(
-            serving, times=self.loaded.times, local_steps=local_steps, leaves=leaves
+            serving, times=self.loaded.times, local_steps=local_steps, channels=channels
         ).serve()
 
     def _checkpoints(self) -> Checkpoints | None:

@@ -7,7 +7,7 @@ are to be sent parameters now, and which.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.telemetry.records import UpdateRow
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
+from testbed.training.worker_states import Event, State, WorkerStates
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 
@@ -83,6 +84,16 @@ class Answer:
     body: Sequence[bytes | memoryview]
 
 
+Apply: TypeAlias = Callable[[ServerHalf, int, Pushed, float], int | None]
+"""Gives a worker's update to the algorithm; returns its delay, or None if it came too late."""
+
+
+def apply_update(half: ServerHalf, worker: int, push: Pushed, time: float) -> int | None:
+    """Give a worker's update to the algorithm, without measuring how long that takes."""
+    assert push.update is not None
+    return half.push(worker, push.update, push.base_version, loss=push.loss, time=time)
+
+
 class ParameterService(Stateful):
     """Decides for the server of one run.
 
@@ -100,6 +111,7 @@ class ParameterService(Stateful):
     not_saved = frozenset(
         {
             "half",
+            "_apply",
             "_diagnostics",
             "_updates",
             "_evaluate_every",
@@ -110,9 +122,20 @@ class ParameterService(Stateful):
     )
 
     def __init__(
-        self, half: ServerHalf, layout: Layout, settings: Settings, observer: ServerObserver
+        self,
+        half: ServerHalf,
+        layout: Layout,
+        settings: Settings,
+        observer: ServerObserver,
+        apply: Apply = apply_update,
     ) -> None:
+        """Make the service of a run, without workers.
+
+        Args:
+            apply: gives an update to the half.
+        """
         self.half = half
+        self._apply = apply
         self.payload_bytes = 0
         self.message_bytes = 0
         declared = served(settings.training.algorithm["name"]).diagnostics
@@ -124,11 +147,10 @@ class ParameterService(Stateful):
         if settings.training.pulls == "changed":
             half.track_changes()
         self._broadcasts = half.protocol != "pull"
-        self._workers: dict[int, int | None] = {}
+        self._states = WorkerStates()
+        # By worker: the version that it was sent last, and the bytes it has sent since its last row.
+        self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
-        self._asking: dict[int, None] = {}
-        self._blocked: dict[int, None] = {}
-        self._suspected: set[int] = set()
         self._silence = Silence(settings.timing.suspect_after)
         self._begun = False
 
@@ -145,11 +167,12 @@ class ParameterService(Stateful):
     @property
     def workers(self) -> int:
         """The number of workers that are there."""
-        return len(self._workers)
+        return len(self._states)
 
     def join(self, worker: int, time: float = 0.0) -> None:
         """Add a worker; workers are added in the order in which they come."""
-        self._workers[worker] = None
+        self._states.handle(Event.JOIN, worker)
+        self._sent[worker] = None
         self._bytes[worker] = 0
         self.half.joined(worker)
         if self._begun:
@@ -157,36 +180,31 @@ class ParameterService(Stateful):
 
     def leave(self, worker: int) -> None:
         """Remove a worker that is gone."""
-        if worker not in self._workers:
+        if self._states.handle(Event.LEAVE, worker) is State.GONE:
             return
-        del self._workers[worker]
-        self._suspected.discard(worker)
+        del self._sent[worker]
         self._silence.was_in_time(worker)
         self._forget(worker)
 
     def suspect(self, worker: int, time: float) -> None:
         """Suspect a worker that has been silent for too long."""
+        self._states.handle(Event.SUSPECT, worker)
         silent = self._silence.lasts(worker, time)
         self._observer.suspected(worker, silent, time, self.half.version)
-        self._suspected.add(worker)
         self._forget(worker)
 
     def _forget(self, worker: int) -> None:
         """Go on without a worker: nothing waits for it any more."""
         before = self.half.version
         self._silence.ends(worker)
-        self._asking.pop(worker, None)
-        self._blocked.pop(worker, None)
         if self.finished:
             return  # there will be no other update
         self.half.forget(worker)
-        # Workers that waited for this one may go on.
-        self._unblock()
+        self._states.release()  # workers that waited for this one may go on
         self._advanced(before)
 
     def _welcome(self, worker: int, time: float) -> None:
         """Let a suspected worker, which has sent something, take part again."""
-        self._suspected.discard(worker)
         self._silence.was_slow(worker)
         self._observer.welcomed(worker, time, self.half.version)
         self.half.joined(worker)
@@ -194,13 +212,13 @@ class ParameterService(Stateful):
     def _expect(self, worker: int, time: float) -> None:
         """Let a worker take part from now on: send it parameters, or expect it to ask for them."""
         if self._broadcasts:
-            self._asking[worker] = None
+            self._states.handle(Event.OFFER, worker)
         elif not self.is_asking(worker):
             self._silence.begins(worker, time)
 
     def is_suspected(self, worker: int) -> bool:
         """Return True if the worker has been silent for too long, and still is."""
-        return worker in self._suspected
+        return self._states[worker] is State.SUSPECTED
 
     def deadline(self, worker: int) -> float | None:
         """Return when the worker will have been silent for too long; None if it need not send."""
@@ -214,7 +232,7 @@ class ParameterService(Stateful):
         """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers."""
         self._begun = True
         self._observer.checkpoint()
-        for worker in sorted(self._workers):
+        for worker in self._states:
             self._expect(worker, 0.0)
 
     def go_on(self, payload_bytes: int, message_bytes: int) -> None:
@@ -228,7 +246,7 @@ class ParameterService(Stateful):
     def begin_again(self, time: float) -> None:
         """Go on with training, with the workers that are there."""
         self._begun = True
-        for worker in sorted(self._workers):
+        for worker in self._states:
             self._expect(worker, time)
 
     def count(self, worker: int, size: int) -> None:
@@ -237,20 +255,24 @@ class ParameterService(Stateful):
         self._bytes[worker] += size
 
     def asked(self, worker: int, time: float = 0.0) -> None:
-        """Note that a worker asks for parameters."""
+        """Note that a worker asks for parameters.
+
+        Raises:
+            WrongEventError: it has asked already, or is gone.
+        """
+        before = self._states.handle(Event.ASK, worker)
         self._silence.ends(worker)
-        if worker in self._suspected:
+        if before is State.SUSPECTED:
             self._welcome(worker, time)
-        self._asking[worker] = None
 
     @property
     def stalled(self) -> bool:
         """True if all workers wait for parameters that they may not have: none of them will push."""
-        return self._begun and 0 < len(self._workers) == len(self._blocked)
+        return self._begun and self._states.all_blocked
 
     def is_asking(self, worker: int) -> bool:
         """Return True if the worker has asked for parameters and was not sent any yet."""
-        return worker in self._asking or worker in self._blocked
+        return self._states[worker] in (State.ASKING, State.BLOCKED)
 
     def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> None:
         """Take a push in, or a late worker's report.
@@ -260,13 +282,13 @@ class ParameterService(Stateful):
             host_time: the same by the host's clock.
 
         Raises:
-            ValueError: the base version is not one that the worker can have.
+            ValueError: the base version is not one that the worker can have, or the worker is gone.
         """
         half, before = self.half, self.half.version
         self.payload_bytes += push.payload_bytes
         if self.finished:
             return
-        again = worker in self._suspected
+        again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
         if again or push.update is None:
             if push.base_version > before:
                 raise ValueError(f"base version {push.base_version} is ahead of {before}")
@@ -274,7 +296,7 @@ class ParameterService(Stateful):
                 half.finished(worker, push.base_version, time=time)
             delay = None
         else:
-            delay = self._apply(worker, push.update, push, time)
+            delay = self._apply(half, worker, push, time)
         self._observer.row(
             UpdateRow(
                 iteration=before + (delay is not None),
@@ -291,28 +313,28 @@ class ParameterService(Stateful):
             half.version,
         )
         self._bytes[worker] = 0
-        self._heard(worker, push.base_version, time)
+        self._heard(worker, push.base_version, time, again=again)
         self._advanced(before)
 
-    def _heard(self, worker: int, base_version: int, time: float) -> None:
-        """Note that a worker has pushed or reported, and what is expected of it next."""
+    def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> None:
+        """Note that a worker has pushed or reported, and what is expected of it next.
+
+        Args:
+            again: True if it was suspected.
+        """
         self._silence.ends(worker)
-        has_more = self._workers[worker] != base_version
-        if worker not in self._suspected:
+        has_more = self._sent[worker] != base_version
+        if not again:
             self._silence.was_in_time(worker)
         else:
             self._welcome(worker, time)
             # A worker that was sent the newest version and has yet to push for it is not sent it again.
-            if not (has_more and self._workers[worker] == self.half.version):
+            if not (has_more and self._sent[worker] == self.half.version):
                 self._expect(worker, time)
                 return
         # A worker that asks does so now; one that was sent a newer version has that to compute at.
         if not self._broadcasts or has_more:
             self._silence.begins(worker, time)
-
-    def _apply(self, worker: int, update: Update, push: Pushed, time: float) -> int | None:
-        """Give an update to the algorithm; return its delay, or None if it was dropped as too late."""
-        return self.half.push(worker, update, push.base_version, loss=push.loss, time=time)
 
     def _advanced(self, before: int) -> None:
         """Do what is due if the version has changed."""
@@ -322,15 +344,11 @@ class ParameterService(Stateful):
         if self._diagnostics:
             values = self.half.diagnose()
             self._observer.diagnosed([values[name] for name in self._diagnostics], version)
-        self._unblock()
+        self._states.release()
         if version % self._evaluate_every == 0 or self.finished:
             self._observer.checkpoint()
         if self._broadcasts and not self.finished:
-            self._asking = dict.fromkeys(sorted(self._workers.keys() - self._suspected))
-
-    def _unblock(self) -> None:
-        self._asking = self._blocked | self._asking
-        self._blocked = {}
+            self._states.offer()
 
     def due(self, has_room: Callable[[int], bool], time: float) -> Iterator[int]:
         """Yield the workers to be sent parameters now; call ``answer`` for each before taking the next.
@@ -341,14 +359,14 @@ class ParameterService(Stateful):
         """
         if not self._begun or self.finished:
             return
-        for worker in list(self._asking):
+        for worker in self._states.within(State.ASKING):
             # Sending to one worker may show that another is gone.
-            if worker not in self._asking or not has_room(worker):
+            if self._states[worker] is not State.ASKING or not has_room(worker):
                 continue
-            del self._asking[worker]
             if self.half.pull(worker, time=time) is None:
-                self._blocked[worker] = None  # until the version changes, or a worker leaves
+                self._states.handle(Event.BLOCK, worker)
             else:
+                self._states.handle(Event.SEND, worker)
                 yield worker
 
     def sent(self, worker: int, time: float) -> None:
@@ -357,13 +375,13 @@ class ParameterService(Stateful):
             self._silence.ends(worker)  # it drops what it was to send, and begins anew
         self._silence.begins(worker, time)
 
-    def answer(self, worker: int) -> "Answer":
+    def answer(self, worker: int) -> Answer:
         """Return what a worker that is due is to be sent."""
         vector = self.half.outgoing(worker)
         # The worker has what it was sent last, or will have it before it reads this.
-        changes = self.half.changed_since(vector, self._workers[worker])
+        changes = self.half.changed_since(vector, self._sent[worker])
         encoding, body = self._exact.encode(changes)
-        self._workers[worker] = self.half.version
+        self._sent[worker] = self.half.version
         return Answer(self.half.version, vector, encoding, body)
 
 

@@ -68,7 +68,8 @@ class Orchestrator:
             start=self.devices.start,
             event=self.records.event,
             log=self.records.log,
-            once=self.records.deduplication,
+            deduplication=self.records.deduplication,
+            clock=time.monotonic,
         )
         parts: dict[str, Any] = {
             "records": self.records,

@@ -78,14 +78,14 @@ def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path)
 
 TALKATIVE = """
 from testbed.errors import RunError
-from testbed.roles.server.server import Server
+from testbed.roles.server.wall_server import WallServer
 
 def serve(self):
     for number in range(20):
         self._report.event("info", f"event {number}")
     raise RunError("the reason")
 
-Server.serve = serve
+WallServer.serve = serve
 """
 
 

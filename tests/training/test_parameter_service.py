@@ -320,7 +320,7 @@ def test_a_worker_that_left_is_due_nothing_and_the_half_forgets_it() -> None:
     assert one.workers == 1
     assert not one.is_asking(1)
     assert due(one) == []
-    with pytest.raises(ValueError, match="not the version that it pulled last"):
+    with pytest.raises(ValueError, match="PUSH does not follow GONE"):
         one.pushed(1, dense(0), 0.0, 0.0)
     one.pushed(0, dense(0), 0.0, 0.0)
     assert len(half._contained_at) == 0

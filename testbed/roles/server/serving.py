@@ -22,7 +22,7 @@ class Serving:
         channel: to the orchestrator.
         board: where to write the server's state, if there is a board.
         checkpoints: the server's, if it writes any.
-        came_back: the restart, if the server goes on from the last checkpoint.
+        restart: the restart, if the server goes on from the last checkpoint.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
     """
 
@@ -32,5 +32,5 @@ class Serving:
     channel: Channel
     board: Board | None = None
     checkpoints: Checkpoints | None = None
-    came_back: Restart | None = None
+    restart: Restart | None = None
     spill: int | None = None

@@ -1,53 +1,166 @@
-"""The parameter server under the wall clock, which may be killed and restored from a checkpoint.
+"""The parameter server under the wall clock: messages are handled in the order in which they arrive.
 
-Time goes on meanwhile. Updates that it applied after its last checkpoint are lost with it; its workers
-connect again, ask again, and go on with the restored parameters. Nothing is done a second time: pushes
-to the killed server are no updates.
+One thread answers pulls and takes in pushes until the run's number of updates is reached. It never
+waits for a device: an evaluation for which the queue has no room is left out, and that is reported.
+Training begins when every worker has greeted, or when no further worker has for some seconds; earlier
+pulls wait until then, so that all workers start from version 0 together.
 
-A checkpoint is written when an update was applied, before anything else is read, so never while
-gradients of the next version are gathered. One more is written when training has ended, if the server
-may be killed: a server restored from it only has to say that training is over.
+The server may be killed and restored from a checkpoint; time goes on meanwhile. Updates that it applied
+after its last checkpoint are lost with it; its workers connect again, ask again, and go on with the
+restored parameters. Nothing is done a second time: pushes to the killed server are no updates. A
+checkpoint is written when an update was applied, before anything else is read, so never while gradients
+of the next version are gathered. One more is written when training has ended, if the server may be
+killed: a server restored from it only has to say that training is over.
 """
 
-import socket
 import time
 
 from testbed.messages.reports import ServerRestored, TrainingBegun
+from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
+from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import Restart
-from testbed.roles.server.server import RETURN_TIMEOUT, Server
+from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import Frame
 
 BACK_TIMEOUT = 2.0
 """Seconds without another worker coming back after which the connected workers go on."""
+SUSPECTED_TIMEOUT = 5.0
+"""Seconds that suspected workers have to close their connections after STOP."""
 
 
-class WallServer(Server):
-    """The server of one run, under the wall clock."""
+class WallServer:
+    """The server of one run, under the wall clock; a ``Driver`` of its connections."""
 
-    # When an awaited worker came back last. A worker that faults kill and bring back again and again in
-    # the meantime must not delay the others.
-    _last_back: float
+    def __init__(self, serving: Serving) -> None:
+        self.parts = parts = Parts.of(serving, self, self.now, virtual=False)
+        self._phase = parts.phase
+        self._report = parts.report
+        self._service = parts.service
+        self._connections = parts.connections
+        self._evaluator = parts.evaluator
+        self._arrivals = parts.arrivals
+        self._quorum = parts.quorum
+        self._checkpoints = serving.checkpoints
+        self._restart = serving.restart
+        # The workers that were connected before this server was restored.
+        self._awaited: set[int] = set()
+        # When one of them came back last. A worker that faults kill and bring back again and again in
+        # the meantime must not delay the others.
+        self._last_back = 0.0
 
-    def _train(self, listener: socket.socket) -> None:
-        if self._came_back is not None:
-            self._go_on_from_checkpoint(self._came_back)
+    def serve(self) -> None:
+        """Listen, train and drain; return when the last connection is closed."""
+        self._connections.listen()
+        self._train()
+        drain(self.parts, self._drain_patience)
+
+    def now(self) -> float:
+        """Return the seconds since training began; 0 before that."""
+        return self._phase.host_time()
+
+    def _train(self) -> None:
+        if self._restart is not None:
+            self._go_on_from_checkpoint(self._restart)
         if self._service.finished:
-            self._finished = True
-            self._wait_for_the_others(listener)
+            self._phase.over = True
+            self._wait_for_the_others()
             return
-        super()._train(listener)
-        if self._service.finished and self._settings.faults.server_absence is not None:
+        while not self._phase.over:
+            self._connections.poll()
+            self._look_after()
+        if self._service.finished and self.parts.settings.faults.server_absence is not None:
             self._write_checkpoint()
 
-    def _wait_for_the_others(self, listener: socket.socket) -> None:
-        """Wait for devices that are still to be told that training has ended."""
-        while time.monotonic() - self._last_greeting < BACK_TIMEOUT and (
-            self._awaited or (self._evaluations and self._evaluator is None)
-        ):
-            self._handle_events(listener)
+    def _look_after(self) -> None:
+        """Go on without awaited workers that are late; every now and then, look after the rest."""
+        if self._awaited and time.monotonic() - self._last_back > BACK_TIMEOUT:
+            self._awaited.clear()
+            self._begin_again()
+        if not self._quorum.is_due:
+            return
+        self._quorum.look(self._start)
+        if self._phase.began is not None and not self._phase.over:
+            self._suspect_silent()
+        self._quorum.check()
+        self._report.flush()
 
-    def _go_on_from_checkpoint(self, came_back: Restart) -> None:
+    def _suspect_silent(self) -> None:
+        """Suspect workers that have been silent for too long; others may have waited for them."""
+        now = self.now()
+        for worker in self._service.overdue(now):
+            self._service.suspect(worker, now)
+            self._arrivals.go_on()
+
+    def _start(self) -> None:
+        if self._phase.began is not None:
+            return
+        self._phase.began = time.monotonic()
+        self._service.begin()
+        if self._checkpoints is not None:  # once training is reported, this server may be killed
+            self._write_checkpoint()
+        self._report.send(TrainingBegun(self._phase.began))
+        self._arrivals.send_due()
+
+    def _drain_patience(self, worker: int) -> float:
+        return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
+
+    # -- the connections' driver
+
+    def handle(self, connection: Connection, frame: Frame) -> None:
+        """Handle a message, and write a checkpoint if one is due after it."""
+        before = self._service.half.version
+        if connection.device is None:
+            self._greet(connection, frame)
+        elif connection is self._connections.evaluator:
+            self._evaluator.heard(frame.number)
+        else:
+            self._arrivals.take(connection, frame)
+        version = self._service.half.version
+        if self._checkpoints is not None and version != before and self._checkpoints.due(version):
+            self._write_checkpoint()
+
+    def _greet(self, connection: Connection, frame: Frame) -> None:
+        if self._arrivals.greet(connection, frame):
+            if self._quorum.is_complete:
+                self._start()
+            self._arrivals.greeted(connection)
+        if connection.device in self._awaited:
+            self._last_back = time.monotonic()
+            self._awaited.discard(connection.device)
+        if not self._phase.over:
+            self._begin_again()
+
+    def reads(self, connection: Connection) -> bool:
+        """Return True: all connections are read at any time."""
+        return True
+
+    def sent(self, connection: Connection) -> None:
+        """Send the evaluator more, or the workers that are due: one of them has room again."""
+        if connection is self._connections.evaluator:
+            self._evaluator.send()
+        elif not connection.pending:
+            self._arrivals.send_due()
+
+    def lost(self, worker: int) -> None:
+        """Go on without a worker; others may have waited for it."""
+        self._quorum.departed()
+        self._service.leave(worker)
+        self._arrivals.go_on()
+
+    # -- checkpoints
+
+    def _write_checkpoint(self) -> None:
+        service = self._service
+        self.parts.write_checkpoint(
+            self.now(),
+            lambda: {
+                "payload_bytes": service.payload_bytes,
+                "message_bytes": service.message_bytes,
+            },
+        )
+
+    def _go_on_from_checkpoint(self, restart: Restart) -> None:
         """Restore the checkpoint's state; the workers are still to connect again."""
         assert self._checkpoints is not None
         state = self._checkpoints.newest()
@@ -56,55 +169,27 @@ class WallServer(Server):
         for worker in state["there"]:
             half.forget(worker)
         self._service.go_on(state["payload_bytes"], state["message_bytes"])
-        self._next_fault_iteration = self._schedule.next_iteration(half.version)
-        self._started = came_back.began()
+        self.parts.recorder.go_on(half.version)
+        self._phase.began = restart.began()
         self._awaited = set(state["there"])
-        self._last_greeting = self._last_departure = self._last_back = time.monotonic()
-        self._returns = max(self._returns, RETURN_TIMEOUT)
+        self._quorum.go_on()
+        self._last_back = time.monotonic()
         self._report.send(ServerRestored(half.version, state["there"]))
-        self._ask_again(state["evaluations"])
-
-    def _state(self) -> dict[str, object]:
-        service = self._service
-        ledger = {
-            "payload_bytes": service.payload_bytes,
-            "message_bytes": service.message_bytes,
-        }
-        return super()._state() | ledger
-
-    def _before_training(self) -> None:
-        if self._checkpoints is not None:  # once training is reported, this server may be killed
-            self._write_checkpoint()
-
-    def _handle(self, connection: Connection, frame: Frame) -> None:
-        version = self._service.half.version
-        super()._handle(connection, frame)
-        if self._checkpoints is None or self._service.half.version == version:
-            return
-        if self._checkpoints.due(self._service.half.version):
-            self._write_checkpoint()
-
-    def _greet(self, connection: Connection, frame: Frame) -> None:
-        super()._greet(connection, frame)
-        if connection.device is not None:
-            if connection.device in self._awaited:
-                self._last_back = time.monotonic()
-            self._awaited.discard(connection.device)
-            if not self._finished:
-                self._begin_again()
-
-    def _look_after(self) -> None:
-        if self._awaited and time.monotonic() - self._last_back > BACK_TIMEOUT:
-            self._awaited.clear()
-            self._begin_again()
-        super()._look_after()
+        self._evaluator.restore(state["evaluations"])
 
     def _begin_again(self) -> None:
         """Go on once the awaited workers are back, because an update may need several of them."""
-        if self._awaited or self._came_back is None or self._service.begun:
+        if self._awaited or self._restart is None or self._service.begun:
             return
-        if self._came_back.training is None:
-            self._started = self._came_back.began()
-            self._report.send(TrainingBegun(self._started))
-        self._service.begin_again(self._now())
-        self._send_due()
+        if self._restart.training is None:
+            self._phase.began = self._restart.began()
+            self._report.send(TrainingBegun(self._phase.began))
+        self._service.begin_again(self.now())
+        self._arrivals.send_due()
+
+    def _wait_for_the_others(self) -> None:
+        """Wait for devices that are still to be told that training has ended."""
+        while time.monotonic() - self._quorum.last_greeting < BACK_TIMEOUT and (
+            self._awaited or (self._evaluator.waiting and self._connections.evaluator is None)
+        ):
+            self._connections.poll()

@@ -36,10 +36,14 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.evaluation.snapshots import IN_MEMORY
-from testbed.roles.server import server as server_module
-from testbed.roles.server.server import Server
+from testbed.roles.server import connections, quorum
+from testbed.roles.server import evaluator as evaluator_module
 from testbed.roles.server.serving import Serving
+from testbed.roles.server.virtual_server import VirtualServer
+from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.sending import Pieces
 from testbed.telemetry.records import UPDATE
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
@@ -74,13 +78,13 @@ class Running:
     def __init__(
         self,
         monkeypatch: pytest.MonkeyPatch,
-        make: Callable[..., Server] = Server,
+        make: Callable[..., WallServer | VirtualServer] = WallServer,
         spill: int | None = None,
         **changes: Any,
     ) -> None:
         with socket.create_server(("", 0)) as free:
             self.port = free.getsockname()[1]
-        monkeypatch.setattr(server_module, "PORT", self.port)
+        monkeypatch.setattr(connections, "PORT", self.port)
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
@@ -135,7 +139,7 @@ class Running:
         """Close the connections, end the server's loop and wait until it has drained."""
         for connection in self.connections:
             connection.close()
-        self.server._finished = True
+        self.server.parts.phase.over = True
         self.thread.join(20)
         self.reader.join(20)
         assert not self.thread.is_alive()
@@ -293,7 +297,7 @@ def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None
 def test_a_connection_that_does_not_greet_is_closed(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "GREETING_TIMEOUT", 0.3)
+    monkeypatch.setattr(quorum, "GREETING_TIMEOUT", 0.3)
     with running.connect() as stranger:
         running.until(EventReported, "no greeting within 0.3 s")
         assert stranger.recv(1) == b""
@@ -346,7 +350,7 @@ def test_a_worker_that_connects_after_training_is_counted_and_sent_stop(running:
 def test_training_begins_without_workers_that_never_connect(
     run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "GATHERING_TIMEOUT", 0.5)
+    monkeypatch.setattr(quorum, "GATHERING_TIMEOUT", 0.5)
     running = run_server()
     a = running.connect(0)
     assert pull(a) == (0, 0.0)
@@ -379,8 +383,9 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
     evaluator, a = running.connect(1), running.connect(0)
     # Room for a few versions at the server's end and for one here: the others wait in its queue.
     evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-    assert running.server._evaluator is not None
-    running.server._evaluator.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
+    own = running.server.parts.connections.evaluator
+    assert own is not None
+    own.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
     a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     base, _ = pull(a)
     for _ in range(300):
@@ -546,7 +551,7 @@ def test_the_server_s_own_error_ends_it_and_closes_no_connection(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(running.server._service.half, "push", full)
+    monkeypatch.setattr(running.server.parts.service.half, "push", full)
     a, b = running.connect(0), running.connect(1)
     pull(a)
     pull(b)
@@ -560,10 +565,31 @@ def test_the_server_s_own_error_ends_it_and_closes_no_connection(
     assert error.errno == errno.ENOSPC
 
 
+def test_a_broken_connection_to_the_evaluator_closes_no_worker_s(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server notices it while it takes in a worker's push that leads to an evaluation."""
+    evaluator, a, b = running.connect(2), running.connect(0), running.connect(1)
+    pull(a)
+    pull(b)
+    assert receive(evaluator)[:2] == (Kind.PARAMETERS, 0)
+    own, send = running.server.parts.connections.evaluator, Connection.send
+
+    def broken(connection: Connection, pieces: Pieces) -> None:
+        if connection is own:
+            raise BrokenConnectionError(errno.EPIPE, "Broken pipe")
+        send(connection, pieces)
+
+    monkeypatch.setattr(Connection, "send", broken)
+    for version in range(3):
+        a.sendall(dense(version, 1.0))
+        assert pull(a)[0] == version + 1
+
+
 def test_a_silent_evaluator_is_given_up_after_a_while(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "EVALUATOR_TIMEOUT", 0.5)
+    monkeypatch.setattr(evaluator_module, "EVALUATOR_TIMEOUT", 0.5)
     evaluator = running.connect(2)  # which reads nothing more
     a, b = running.connect(0), running.connect(1)
     pull(a)
@@ -587,7 +613,7 @@ def test_a_silent_evaluator_is_given_up_after_a_while(
 def test_an_evaluator_that_has_finished_is_disconnected_without_an_error(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT", 0.5)
+    monkeypatch.setattr(evaluator_module, "LEAVING_TIMEOUT", 0.5)
     evaluator = running.connect(2)
     a, b = running.connect(0), running.connect(1)
     pull(a)

@@ -16,8 +16,8 @@ from testbed.messages.reports import (
     TrainingEnded,
     UpdatesApplied,
 )
-from testbed.roles.server.server import Server
 from testbed.roles.server.serving import Serving
+from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, pull, receive, run_server
 
@@ -101,9 +101,9 @@ def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> No
 
 
 def test_a_version_made_because_a_worker_left_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(serving: Serving) -> Server:
+    def make(serving: Serving) -> WallServer:
         half = SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 2, "pull")
-        return Server(replace(serving, half=half))
+        return WallServer(replace(serving, half=half))
 
     later = AT_TWO | {"stream": "faults 2", "iteration": 3}
     running = Running(monkeypatch, make, rules=(AT_TWO, later), updates=4, evaluate_every=100)

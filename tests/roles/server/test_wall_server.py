@@ -47,7 +47,7 @@ def running(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: Restart | None, **changes: Any
 ) -> Iterator[Running]:
     def make(serving: Serving) -> WallServer:
-        return WallServer(replace(serving, checkpoints=Checkpoints(3, files), came_back=back))
+        return WallServer(replace(serving, checkpoints=Checkpoints(3, files), restart=back))
 
     one = Running(monkeypatch, make, **ALL | changes)
     yield one
@@ -72,8 +72,8 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
     with running(monkeypatch, files, None) as first:
         five_updates(first)
         assert [one.version for one in first.of(CheckpointBegun)] == [0, 3]
-        training = first.server._started
-        before = first.server._service.payload_bytes
+        training = first.server.parts.phase.began
+        before = first.server.parts.service.payload_bytes
         kept = files.newest()
     assert training is not None
     back = Restart(kills=1, training=training)
@@ -97,11 +97,11 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
         assert np.array_equal(np.frombuffer(body, np.float32), kept["half"]["parameters"])
         assert pull(b)[0] == 3
         # Bytes that the killed server received after its checkpoint do not count.
-        assert second.server._service.payload_bytes == kept["payload_bytes"] < before
+        assert second.server.parts.service.payload_bytes == kept["payload_bytes"] < before
         a.sendall(dense(3, 1.0))
         assert second.until(UpdatesApplied).version == 4
         started_before = time.monotonic() - training
-        assert started_before <= second.server._now() <= time.monotonic() - training
+        assert started_before <= second.server.now() <= time.monotonic() - training
 
 
 def test_a_checkpoint_is_written_before_training_is_reported(
@@ -209,7 +209,9 @@ def test_a_checkpoint_holds_only_evaluations_without_a_result(
         for worker in workers:
             assert pull(worker) == (0, 0.0)
         for worker in (*workers, workers[0]):
-            version = 0 if worker is workers[1] or server.server._service.half.version == 0 else 2
+            version = (
+                0 if worker is workers[1] or server.server.parts.service.half.version == 0 else 2
+            )
             if version:
                 assert pull(worker)[0] == 2
             worker.sendall(dense(version, 1.0))

@@ -21,9 +21,9 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import REPORTS, EventReported, ServerListening, UpdatesApplied
 from testbed.nodes.turns import Turns
-from testbed.roles.server import server as server_module
-from testbed.roles.server.server import Server
+from testbed.roles.server import connections
 from testbed.roles.server.serving import Serving
+from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
@@ -60,7 +60,7 @@ class Ran:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, dataset: Dataset, chosen: Settings) -> None:
         with socket.create_server(("", 0)) as free:
             port = free.getsockname()[1]
-        for module in (server_module, greeting):
+        for module in (connections, greeting):
             monkeypatch.setattr(module, "PORT", port)
         learners = [
             Learner(chosen.data.model, chosen.training.batch_size)
@@ -72,7 +72,7 @@ class Ran:
         layout = learners[0].layout
         self.half = computation.server_half(chosen, layout, initial.copy())
         report, theirs = Channel.pair()
-        server = Server(Serving(chosen, self.half, layout, theirs))
+        server = WallServer(Serving(chosen, self.half, layout, theirs))
         serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
         serving.start()
         assert REPORTS.receive(report) == ServerListening()
@@ -109,7 +109,7 @@ class Ran:
         assert len(self.payload) == chosen.training.updates
 
     @staticmethod
-    def _serve(server: Server, theirs: Channel) -> None:
+    def _serve(server: WallServer, theirs: Channel) -> None:
         try:
             server.serve()
         finally:

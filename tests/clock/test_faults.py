@@ -20,7 +20,7 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import values
 from testbed.clock import faults
-from testbed.clock.faults import FaultyClock
+from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
 from testbed.clock.star import Devices
 from testbed.clock.transfers import Line
@@ -39,7 +39,7 @@ SIZE = 3000
 
 def run_settings(rules: Sequence[dict[str, Any]], workers: int, updates: int) -> Settings:
     spec = {
-        "name": "afflicted",
+        "name": "faults",
         "dataset": "digits",
         "model": "mlp",
         "training": {"updates": updates},
@@ -76,7 +76,7 @@ class Played:
             half = SynchronousServer(parameters, 0.1, wait_for, protocol)
         self.service = ParameterService(half, layout, self.settings, self)
         self.draw = np.random.default_rng(5)
-        self.clock = FaultyClock(
+        self.clock = star_clock(
             self.service,
             self,
             Devices(

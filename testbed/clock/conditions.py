@@ -13,16 +13,16 @@ clock while it is stopped or cut off, so that the clock never waits for one that
 ``testbed.clock.faults`` decides which workers are struck, and when.
 """
 
-import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
+from testbed.checkpoints.stateful import Stateful
 from testbed.clock import star
+from testbed.clock.events import ARRIVED, EXACT, FINISHED, PARAMETERS, THAWED
 from testbed.clock.stage import Arrived, FaultStage
-from testbed.clock.star import ARRIVED, EXACT, FINISHED, PARAMETERS, THAWED, Devices, StarClock
+from testbed.clock.star import StarClock
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
 from testbed.faults.pace import Pace
@@ -60,143 +60,140 @@ STORED: tuple[type, ...] = (*star.STORED, Condition, Fault)
 """The classes in a clock's state, besides plain values and arrays."""
 
 
-class AfflictedClock(StarClock):
-    """Runs the events of one run whose workers faults may strike."""
+class WorkerConditions(Stateful):
+    """The conditions of a run's workers: the clock consults them, and faults change them."""
 
-    _stage: FaultStage
+    not_saved = frozenset({"_clock", "_service", "_stage"})
 
-    def __init__(self, service: ParameterService, stage: FaultStage, devices: Devices) -> None:
-        """Prepare the clock, with workers that are all well."""
-        super().__init__(service, stage, devices)
-        self._conditions = {worker: Condition() for worker in devices.workers}
+    def __init__(self, clock: StarClock, service: ParameterService, stage: FaultStage) -> None:
+        """Begin with workers that are all well."""
+        self._clock = clock
+        self._service = service
+        self._stage = stage
+        self._conditions = {worker: Condition() for worker in clock.workers}
 
-    def drain(self) -> None:
-        # What a worker that is cut off was told to send does not arrive any more.
-        self._events = [
-            (time, rank, worker, what)
-            for time, rank, worker, what in self._events
-            if not (rank == ARRIVED and what != EXACT and self._is_cut_off(worker))
-        ]
-        super().drain()
+    def __getitem__(self, worker: int) -> Condition:
+        """Return a worker's condition."""
+        return self._conditions[worker]
 
-    # -- how events differ for such a worker
+    @property
+    def is_any_away(self) -> bool:
+        """True if a killed worker is to come back."""
+        return any(one.away is not None for one in self._conditions.values())
 
-    def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
+    # -- what the clock asks
+
+    def delays(self, time: float, rank: int, worker: int, what: float) -> bool:
+        """Return True if an event does not take place now; it was added again for later."""
         condition = self._conditions[worker]
         if rank <= PARAMETERS and condition.frozen > time:
-            self._post_again(condition.frozen, THAWED, worker, what)
+            self._put_off(condition.frozen, THAWED, worker, what)
         elif rank == ARRIVED and what != EXACT and condition.frozen > time:
             # Not received yet: a later outage computes its time again, and it waits here once more.
-            self._post_again(condition.frozen, ARRIVED, worker, what)
+            self._put_off(condition.frozen, ARRIVED, worker, what)
         elif rank == FINISHED and condition.owed and self._is_computing(worker, what):
-            time, condition.owed = time + condition.owed, 0.0
-            self._post_again(time, FINISHED, worker, what)
+            self._put_off(time + condition.owed, FINISHED, worker, what)
+            condition.owed = 0.0
         else:
-            super()._handle(time, rank, worker, what)
+            return False
+        return True
 
-    def _post_again(self, time: float, rank: int, worker: int, what: float) -> None:
-        """Post an event for a later time; at an infinite time it never happens."""
+    def _put_off(self, time: float, rank: int, worker: int, what: float) -> None:
+        """Add an event for a later time; at an infinite time it never happens."""
         if time < inf:
-            heapq.heappush(self._events, (time, rank, worker, what))
+            self._clock.events.add(time, rank, worker, what)
 
     def _is_computing(self, worker: int, begun: float) -> bool:
         """Return True if ``begun`` is the worker's computation under way, not an interrupted one."""
-        state = self._workers.get(worker)
+        state = self._clock.workers.get(worker)
         return state is not None and state.begun == begun
 
-    def _seconds(self, worker: int) -> float:
-        return super()._seconds(worker) * self._conditions[worker].factor
+    def factor(self, worker: int) -> float:
+        """Return the factor by which a worker's durations are multiplied."""
+        return self._conditions[worker].factor
 
-    def _compute(self, worker: int, state: Any, version: int) -> None:
+    def begins(self, worker: int) -> None:
+        """Note that a worker begins a computation, which no freeze has made late yet."""
         self._conditions[worker].owed = 0.0
-        super()._compute(worker, state, version)
 
-    def _reachable(self, worker: int) -> bool:
-        return self._conditions[worker].frozen <= self.now and not self._is_cut_off(worker)
+    def is_reachable(self, worker: int) -> bool:
+        """Return True if a worker receives what it is told."""
+        return self._conditions[worker].frozen <= self._clock.now and not self.is_cut_off(worker)
 
-    def _is_cut_off(self, worker: int) -> bool:
-        state = self._workers.get(worker)
-        return state is not None and state.up.down > self.now
+    def is_cut_off(self, worker: int) -> bool:
+        """Return True if the worker's link is down."""
+        state = self._clock.workers.get(worker)
+        return state is not None and state.up.down > self._clock.now
 
-    def _receive(self, worker: int, keep: bool) -> Arrived | None:
+    def early(self, worker: int) -> Arrived | None:
+        """Take a message that was received before it was sent, by the clock; None: there is none."""
         early = self._conditions[worker].early
-        return early.popleft() if early else super()._receive(worker, keep)
+        return early.popleft() if early else None
 
     # -- what faults do to a worker, once its messages are received
 
-    def _fetch(self, worker: int) -> bool:
+    def fetch(self, worker: int) -> bool:
         """Receive what a worker was told to send before it is stopped; return False if it is gone."""
-        state, condition = self._workers[worker], self._conditions[worker]
-        if not self._reachable(worker):
+        state, condition = self._clock.workers[worker], self._conditions[worker]
+        if not self.is_reachable(worker):
             return True  # done when it was stopped; nothing has got through since
-        unread = sorted(
-            (time, what)
-            for time, rank, whose, what in self._events
-            if whose == worker and rank == ARRIVED and what != EXACT
-        )
+        arrivals = self._clock.events.of(worker, ARRIVED)
+        unread = [(time, sent) for time, sent in arrivals if sent != EXACT]
         exact: list[float] = []
         for _, sent in unread:
-            arrived = self._receive(worker, keep=True)
+            arrived = self._clock.receive(worker, keep=True)
             if arrived is None:
-                self._remove(worker)
+                self._clock.remove(worker)
                 return False
             exact.append(state.up.send(sent, arrived.size))
             state.waiting.append(arrived)
         if state.ahead and not condition.early:
-            arrived = self._receive(worker, keep=True)
+            arrived = self._clock.receive(worker, keep=True)
             if arrived is None:
-                self._remove(worker)
+                self._clock.remove(worker)
                 return False
             condition.early.append(arrived)
-        self._move(worker, (ARRIVED,), lambda time, what: None if what != EXACT else time)
+        self._clock.events.move(
+            worker, (ARRIVED,), lambda time, what: None if what != EXACT else time
+        )
         for (earliest, _), time in zip(unread, exact, strict=True):
-            heapq.heappush(self._events, (max(earliest, time), ARRIVED, worker, EXACT))
+            self._clock.events.add(max(earliest, time), ARRIVED, worker, EXACT)
         return True
 
-    def _move(
-        self, worker: int, ranks: Sequence[int], to: Callable[[float, float], float | None]
-    ) -> None:
-        """Change the times of a worker's events of some ranks; None from ``to`` removes an event."""
-        moved = []
-        for event in self._events:
-            time, its, whose, what = event
-            if whose == worker and its in ranks:
-                at = to(time, what)
-                if at is not None:
-                    moved.append((at, its, whose, what))
-            else:
-                moved.append(event)
-        heapq.heapify(moved)
-        self._events = moved
-
-    def _freeze(self, worker: int, until: float) -> None:
-        state, condition = self._workers[worker], self._conditions[worker]
+    def freeze(self, worker: int, until: float) -> None:
+        """Stop a worker until a time."""
+        state, condition = self._clock.workers[worker], self._conditions[worker]
         if until <= condition.frozen:
             return
         if state.begun and not state.finished:
-            condition.owed += until - max(condition.frozen, self.now)
+            condition.owed += until - max(condition.frozen, self._clock.now)
         condition.frozen = until
 
-    def _cut_off(self, worker: int, until: float) -> None:
-        state = self._workers[worker]
-        self._change_lines(worker, state.up.hold(self.now, until), state.down.hold(self.now, until))
+    def cut_off(self, worker: int, until: float) -> None:
+        """Take a worker's link down until a time."""
+        state = self._clock.workers[worker]
+        self._change_lines(
+            worker, state.up.hold(self._clock.now, until), state.down.hold(self._clock.now, until)
+        )
 
     def _change_lines(
         self, worker: int, up: Callable[[float], float], down: Callable[[float], float]
     ) -> None:
         """Give what is under way on a worker's links its new arrival times."""
-        state = self._workers[worker]
-        self._move(
+        state = self._clock.workers[worker]
+        self._clock.events.move(
             worker,
             (ARRIVED,),
             lambda time, what: max(
-                self.now, up(time) if what == EXACT else state.up.earliest(what, HEADER.size)
+                self._clock.now, up(time) if what == EXACT else state.up.earliest(what, HEADER.size)
             ),
         )
-        self._move(worker, (PARAMETERS,), lambda time, what: max(self.now, down(time)))
-        self._announce_room(worker, state)
+        self._clock.events.move(
+            worker, (PARAMETERS,), lambda time, what: max(self._clock.now, down(time))
+        )
+        self._clock.announce_room(worker, state)
 
-    def _slow(self, worker: int, strike: int, fault: Fault | None) -> None:
+    def slow(self, worker: int, strike: int, fault: Fault | None) -> None:
         """Begin a fault that slows a worker down or, with None, end it; other such faults go on."""
         if fault is None:
             del self._conditions[worker].slow[strike]
@@ -211,19 +208,19 @@ class AfflictedClock(StarClock):
         condition.factor = pace.factor
         if condition.away is not None:
             up, down, _ = condition.away
-            up.change(self.now, pace.uplink)
-            down.change(self.now, pace.downlink)
-        elif worker in self._workers and self._fetch(worker):
-            state = self._workers[worker]
+            up.change(self._clock.now, pace.uplink)
+            down.change(self._clock.now, pace.downlink)
+        elif worker in self._clock.workers and self.fetch(worker):
+            state = self._clock.workers[worker]
             ways = (
-                state.up.change(self.now, pace.uplink),
-                state.down.change(self.now, pace.downlink),
+                state.up.change(self._clock.now, pace.uplink),
+                state.down.change(self._clock.now, pace.downlink),
             )
             self._change_lines(worker, *ways)
 
-    def _lose(self, worker: int, arriving: bool) -> None:
+    def lose(self, worker: int, arriving: bool) -> None:
         """Make a worker silent for good; what is under way from it arrives only if ``arriving``."""
-        state, condition = self._workers[worker], self._conditions[worker]
+        state, condition = self._clock.workers[worker], self._conditions[worker]
         condition.lost, condition.frozen, condition.owed = True, inf, 0.0
         self._give_up(worker, arriving)
         state.begun += 1  # so that the computation under way does not finish
@@ -232,25 +229,26 @@ class AfflictedClock(StarClock):
 
     def _give_up(self, worker: int, arriving: bool) -> None:
         """Count as late what a worker sent and will not arrive, and drop what it waits for."""
-        state, condition = self._workers[worker], self._conditions[worker]
+        state, condition = self._clock.workers[worker], self._conditions[worker]
         if not arriving:
             condition.early.extendleft(reversed(state.waiting))
             state.waiting.clear()
         while condition.early:
-            self._count_late(worker, condition.early.popleft())
+            self._clock.count_late(worker, condition.early.popleft())
         if state.ahead:
-            self._clear_ahead(state)
+            self._clock.clear_ahead(state)
         # The server's events about the worker stay: it does not know of the fault.
-        self._move(
+        self._clock.events.move(
             worker,
             (THAWED, PARAMETERS, FINISHED, ARRIVED),
             lambda time, what: time if arriving and what == EXACT else None,
         )
 
-    def _kill(self, worker: int, until: float) -> None:
-        state, condition = self._workers[worker], self._conditions[worker]
+    def kill(self, worker: int, until: float) -> None:
+        """Kill a worker, which may come back at a time."""
+        state, condition = self._clock.workers[worker], self._conditions[worker]
         self._give_up(worker, arriving=False)
-        del self._workers[worker]
+        del self._clock.workers[worker]
         condition.frozen = condition.owed = 0.0
         condition.incarnation += 1
         condition.lost = until == inf
@@ -259,13 +257,13 @@ class AfflictedClock(StarClock):
         self._service.leave(worker)
         self._stage.killed(worker)
 
-    def _link_up(self, worker: int) -> float:
+    def link_up(self, worker: int) -> float:
         """Return the time at which the link of a killed worker is up, in seconds."""
         away = self._conditions[worker].away
         assert away is not None
         return away[0].down
 
-    def _revive(self, worker: int) -> None:
+    def revive(self, worker: int) -> None:
         """Let a killed worker whose link is up join again; it is lost if it does not come."""
         condition = self._conditions[worker]
         assert condition.away is not None
@@ -275,11 +273,11 @@ class AfflictedClock(StarClock):
         if sizes is None:
             condition.lost = True
             return
-        up.forget(self.now)
-        down.forget(self.now)
-        self._service.join(worker, self.now)
+        up.forget(self._clock.now)
+        down.forget(self._clock.now)
+        self._service.join(worker, self._clock.now)
         for size in sizes:
             self._service.count(worker, size)
-        self._come_back(worker, begun, up, down)
-        if self._workers[worker].protocol.asks:
-            self._service.asked(worker, self.now)
+        self._clock.come_back(worker, begun, up, down)
+        if self._clock.workers[worker].protocol.asks:
+            self._service.asked(worker, self._clock.now)

@@ -1,0 +1,145 @@
+"""Workers' messages, handled in the order in which they arrive, and the answers to them."""
+
+import math
+from collections.abc import Callable
+
+from testbed.roles.server.connections import Connections
+from testbed.roles.server.evaluator import Evaluator
+from testbed.roles.server.phase import Phase
+from testbed.roles.server.quorum import Quorum
+from testbed.roles.server.recording import Recorder
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.telemetry.board import ServerLine
+from testbed.training.parameter_service import Answer, ParameterService, Pushed
+from testbed.wire import WireError
+from testbed.wire.encodings import Codec
+from testbed.wire.frames import Frame, Kind, header
+
+
+class Arrivals:
+    """Tells the service what has arrived, and sends what workers are due.
+
+    Attributes:
+        note: called with every answer before it is sent, and its worker; None: nothing is called.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        service: ParameterService,
+        codec: Codec,
+        *,
+        evaluator: Evaluator,
+        evaluator_number: int,
+        recorder: Recorder,
+        quorum: Quorum,
+        line: ServerLine,
+        phase: Phase,
+        now: Callable[[], float],
+    ) -> None:
+        """Connect the service to its workers.
+
+        Args:
+            now: returns the seconds since training began, by the run's clock; 0 before that.
+        """
+        self.note: Callable[[int, Answer], None] | None = None
+        self._connections = connections
+        self._service = service
+        self._codec = codec
+        self._evaluator = evaluator
+        self._evaluator_number = evaluator_number
+        self._recorder = recorder
+        self._quorum = quorum
+        self._line = line
+        self._phase = phase
+        self._now = now
+
+    def greet(self, connection: Connection, frame: Frame) -> bool:
+        """Take a device into the run; return True if it is a worker.
+
+        Raises:
+            WireError: it has no place in this run.
+        """
+        number, workers = self._connections.identify(frame).number, self._connections.workers
+        if self._quorum.workers_return and number in workers and self._phase.began is not None:
+            # It was killed while its link was down, so that the end of its connection did not arrive.
+            self._connections.close(workers[number], "it came back over another connection")
+        if number > self._evaluator_number or number in workers:
+            raise WireError(f"device {number} is not of this run, or is connected already")
+        self._connections.welcome(connection)
+        if number == self._evaluator_number:
+            self._evaluator.greeted(connection, number)
+            return False
+        self._connections.is_worker(connection, number)
+        workers[number] = connection
+        self._service.join(number, self._now())
+        self._service.count(number, frame.size)
+        self._quorum.greeted()
+        return True
+
+    def greeted(self, connection: Connection) -> None:
+        """Send a worker that has greeted what it is due: STOP, if training is over."""
+        if self._phase.over:
+            self._connections.say_stop([connection])
+        self.send_due()
+
+    def take(self, connection: Connection, frame: Frame) -> None:
+        """Take in a worker's message, and answer the workers that are due after it."""
+        number = connection.device
+        assert number is not None
+        self._service.count(number, frame.size)
+        if frame.kind is Kind.PULL:
+            if self._service.is_asking(number) or connection.pending:
+                raise WireError("a pull before the parameters of the last one were read")
+            self._service.asked(number, self._now())
+        else:
+            connection.payload_bytes += len(frame.body)
+            pushed = self.decode(frame)
+            if self._phase.began is None:
+                raise WireError("a push before training began")
+            now = self._phase.host_time()
+            self._service.pushed(number, pushed, now, now)
+            self._phase.over = self._phase.over or self._service.finished
+        self.send_due()
+
+    def decode(self, frame: Frame) -> Pushed:
+        """Return the push or report that a frame holds."""
+        if frame.kind is Kind.FINISHED:
+            return Pushed(frame.number, None, 0, math.nan)
+        # A push that is too late to be an update is counted, and not decoded.
+        late = self._service.finished
+        update = None if late else self._codec.decode(frame.encoding, frame.body)
+        return Pushed(frame.number, update, len(frame.body), frame.loss)
+
+    def send_due(self) -> None:
+        """Send parameters to the workers that are due."""
+        for number in self._service.due(self._has_room, self._now()):
+            connection = self._connections.workers[number]
+            try:
+                self.answer(connection, number)
+                self._service.sent(number, self._now())
+            except BrokenConnectionError as error:
+                self._connections.broke(connection, error)
+
+    def _has_room(self, number: int) -> bool:
+        return not self._connections.workers[number].pending
+
+    def answer(self, connection: Connection, number: int) -> int:
+        """Send a worker that is due its parameters, and return the message's bytes."""
+        answer = self._service.answer(number)
+        if self.note is not None:
+            self.note(number, answer)
+        length = sum(map(len, answer.body))
+        head = header(Kind.PARAMETERS, answer.version, encoding=answer.encoding, length=length)
+        connection.send([head, *answer.body])
+        self._line.sent(len(head) + length, length)
+        if connection.pending:
+            self._connections.watch(connection)
+        return len(head) + length
+
+    def go_on(self) -> None:
+        """Go on with fewer workers, which may have led to an update."""
+        if self._phase.began is not None:
+            self._recorder.tell_reached()
+            self._phase.over = self._service.finished
+            self.send_due()

@@ -1,0 +1,59 @@
+"""The end of a server: STOP to all devices, and all that is still on its way is read.
+
+So every byte that the kernel counted is accounted for. A worker that connects only now (it was killed,
+and is back) receives STOP, too: its greeting was captured, and has to be read.
+"""
+
+import time
+from collections.abc import Callable
+
+from testbed.messages.reports import ServerFinished, TrainingEnded, WorkerStillConnected
+from testbed.roles.server.connections import Connections
+from testbed.roles.server.parts import Parts
+from testbed.updates import as_bytes
+
+TOO_LATE = 1.0
+"""Seconds that a connection without a greeting may stay open when training is over."""
+DRAIN_TIMEOUT = 30.0
+"""Seconds that workers have to close their connections after STOP."""
+
+
+def drain(parts: Parts, patience: Callable[[int], float]) -> None:
+    """Say STOP, read until all connections are closed, and report the result.
+
+    The evaluator first does its backlog.
+
+    Args:
+        patience: returns the seconds that a worker has to close its connection.
+    """
+    report, connections, half = parts.report, parts.connections, parts.service.half
+    report.flush()
+    report.send(TrainingEnded(half.version))
+    connections.say_stop(connections.workers.values())
+    stopped = time.monotonic()
+    while _is_any_open(connections):
+        parts.evaluator.stop()
+        connections.poll()
+        now = time.monotonic()
+        for connection in list(connections.open):
+            if connections.is_unowned(connection) and (
+                now - max(stopped, connection.opened) > TOO_LATE
+            ):
+                connections.close(connection, "training is over")
+        for number, connection in list(connections.workers.items()):
+            seconds = patience(number)
+            if now - stopped > seconds:
+                report.send(WorkerStillConnected(number))
+                connections.close(connection, f"still connected {seconds:g} s after STOP")
+        parts.evaluator.give_up(stopped)
+    connections.stop_listening()
+    report.parameters(as_bytes(half.parameters))
+    parts.own_line.done()
+    service = parts.service
+    report.send(ServerFinished(half.version, service.payload_bytes, service.message_bytes, {}))
+
+
+def _is_any_open(connections: Connections) -> bool:
+    if not connections.open:
+        connections.poll(0)
+    return bool(connections.open)

@@ -1,0 +1,257 @@
+"""The emulated workers of a server: a ``testbed.clock.stage.FaultStage``.
+
+Workers compute as soon as they have parameters, and send when the clock has told them that their
+computation is over. The server reads from a worker only when that worker's message is the next event.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from testbed.clock.stage import Arrived
+from testbed.errors import RunError
+from testbed.faults.active_faults import ActiveFaults
+from testbed.messages.reports import FaultReported, ServerKillDue
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.server.killed_workers import KilledWorkers
+from testbed.roles.server.outstanding import Outstanding
+from testbed.roles.server.parts import Parts
+from testbed.roles.server.reading import Reading
+from testbed.roles.standstill import Suspicion
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.kernel_queues import is_idle
+from testbed.roles.worker.pulling import STALLED
+from testbed.training.parameter_service import Answer
+from testbed.wire.frames import HEADER
+
+PATIENCE = 30.0
+"""Seconds of waiting for one worker's message after which a warning is reported, again and again."""
+RETURN_TIMEOUT = 600.0
+"""Seconds that a killed worker has to greet, once it is due back.
+
+The run's result depends on whether it returns, and a busy host must not decide that.
+"""
+
+
+class EmulatedWorkers:
+    """The workers of one run, which the clock reaches over connections and order channels.
+
+    Attributes:
+        reading: the message that the clock waits for.
+        killed_workers: the workers that are killed now.
+        active_faults: the faults that have begun and not ended.
+        outstanding: what each worker has not answered; None where no checkpoints are written.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        channels: Sequence[OrderChannel],
+        *,
+        asks: bool,
+        now: Callable[[], float],
+        wait: Callable[[], None],
+        server_kills: int | None,
+    ) -> None:
+        """Begin with workers that are all well.
+
+        Args:
+            channels: for the clock's orders, one per worker.
+            asks: True if workers ask for parameters.
+            now: returns the virtual seconds since training began.
+            wait: handles what the kernel reports, after a short wait for it.
+            server_kills: how often the server was killed; None: it was not restored.
+        """
+        settings = parts.settings
+        self._report = parts.report
+        self._phase = parts.phase
+        self._service = parts.service
+        self._connections = parts.connections
+        self._arrivals = parts.arrivals
+        self._counts = parts.recorder.counts
+        self._channels = channels
+        self._asks = asks
+        self._now = now
+        self._wait = wait
+        self._server_kills = server_kills
+        self._messages = 2 if asks else 1
+        self.reading = Reading(parts.arrivals, parts.connections.buffer, self._messages)
+        self.killed_workers = KilledWorkers(settings.workers)
+        self.active_faults = ActiveFaults()
+        self.outstanding: Outstanding | None = None
+        if parts.checkpoints is not None:
+            changed = settings.training.pulls == "changed"
+            self.outstanding = Outstanding(settings.workers, asks=asks, changed=changed)
+            self._arrivals.note = self._note
+
+    def _note(self, worker: int, answer: Answer) -> None:
+        assert self.outstanding is not None
+        ours = answer.vector is self._service.half.parameters
+        key = answer.version if ours else (answer.version, worker)
+        self.outstanding.sent(worker, key, answer.version, answer.vector)
+
+    def stop(self) -> None:
+        """Give all workers the order to stop."""
+        for channel in self._channels:
+            channel.give(OrderKind.STOP)
+
+    def give(self, worker: int, order: OrderKind, version: int) -> None:
+        """Give a worker an order again, from which it goes on after the server's restart."""
+        self._channels[worker].give(order, version)
+
+    # -- the clock's stage
+
+    def answer(self, worker: int) -> int:
+        """Send a worker that is due its parameters, and return the message's bytes."""
+        connection = self._connections.workers.get(worker)
+        if connection is None:
+            return 0
+        if self._server_kills is not None and self.outstanding and self.outstanding.is_lost(worker):
+            # It can send nothing more, and may lack what it was sent before: it needs no parameters.
+            return HEADER.size + sum(map(len, self._service.answer(worker).body))
+        try:
+            return self._arrivals.answer(connection, worker)
+        except BrokenConnectionError as error:
+            self._connections.close(connection, f"{error}")
+            return 0
+
+    def arrived(self, worker: int, version: int) -> None:
+        """Tell a listening worker that parameters have arrived; a worker that asks sees that itself."""
+        if self.outstanding is not None and not self.outstanding.is_lost(worker):
+            self.outstanding.arrived(worker, version)
+        if not self._asks:
+            self._channels[worker].give(OrderKind.ARRIVED, version)
+
+    def compute(self, worker: int, version: int) -> None:
+        """Note that a worker computes at a version, which it does as soon as it can."""
+        if self.outstanding is not None:
+            self.outstanding.begun(worker, version)
+
+    def finish(self, worker: int, late: bool) -> None:
+        """Tell a worker that its computation is over."""
+        if self.outstanding is not None:
+            self.outstanding.told(worker, late=late)
+        self._channels[worker].give(OrderKind.FINISHED)
+
+    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        """Wait for the message of a worker that has finished, and return it; None if it is gone.
+
+        Raises:
+            RunError: the worker waits for the server, so that nothing can happen any more, or it was
+                given an order that it cannot obey.
+        """
+        connection = self._connections.workers.get(worker)
+        if connection is None:
+            return None
+        self.reading.begin(worker, connection, keep=keep)
+        self._connections.watch(connection)
+        began = told = time.monotonic()
+        suspicion = Suspicion()
+        while not self.reading.is_complete and connection in self._connections.open:
+            self._wait()
+            if time.monotonic() - began > STALLED:
+                self._check_standstill(worker, connection, suspicion)
+            if time.monotonic() - told > PATIENCE:
+                told += PATIENCE
+                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
+        arrived = self.reading.end()
+        if connection not in self._connections.open or arrived is None:
+            self.claims(worker)
+            return None
+        self._connections.watch(connection)
+        if self.outstanding is not None:
+            self.outstanding.received(worker)
+        return arrived
+
+    def claims(self, worker: int) -> list[str]:
+        """Return what a worker has claimed, since the last call, to wait for.
+
+        Raises:
+            RunError: it was given an order that it cannot obey.
+        """
+        told = self._channels[worker].heard()
+        for one in told:
+            if "broken" in one:
+                raise RunError(f"worker-{worker}: {one['broken']}")
+        return [one["waits_for"] for one in told if "waits_for" in one]
+
+    def _check_standstill(self, worker: int, connection: Connection, suspicion: Suspicion) -> None:
+        """End the run if the worker whose message is waited for waits for this server."""
+        if connection not in self._connections.open or connection.device is None:
+            return
+        claims = self.claims(worker)
+        idle = not connection.pending and is_idle(connection.socket)
+        if suspicion.confirmed(claims, idle=idle):
+            raise RunError(
+                f"nothing can happen any more: at {self._now():.6g} s of the run's clock the server "
+                f"waits for the message of worker-{worker}, which waits for {claims[-1]}, and nothing "
+                "is under way between them; please report it with the experiment file"
+            )
+
+    def host_time(self) -> float:
+        """Return the seconds of the host's clock since training began."""
+        return self._phase.host_time()
+
+    def refuse(self, worker: int, error: ValueError) -> None:
+        """Close the connection of a worker that sent what it must not."""
+        connection = self._connections.workers.get(worker)
+        if connection is not None:
+            self._connections.close(connection, f"{error}")
+
+    # -- faults
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Report the begin or end of a fault to the orchestrator, which carries it out."""
+        self._counts["faults"] += 1
+        self.active_faults.take(record)
+        self._report.flush()
+        self._report.send(FaultReported(record))
+
+    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+        """Have the orchestrator kill this process, unless it was restarted after that already."""
+        if self._server_kills is not None and number <= self._server_kills:
+            self.fault(begin)
+            self.fault(end)
+            return
+        self._report.flush()
+        self._report.send(ServerKillDue(number, begin))
+        while True:
+            signal.pause()
+
+    def lose(self, worker: int) -> None:
+        """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
+        if self.outstanding is not None:
+            self.outstanding.lose(worker)
+
+    def killed(self, worker: int) -> None:
+        """Note that a worker is killed: what its connection still brings, until it ends, is ignored."""
+        connection = self._connections.workers.pop(worker, None)
+        self.reading.forget(worker)
+        if connection is not None:
+            self._connections.watch(connection)  # for its end
+        self.killed_workers.add(worker)
+        self.active_faults.killed(worker)
+        self.lose(worker)
+
+    def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
+        """Wait until a killed worker has greeted and, where workers ask, has asked.
+
+        Returns:
+            Bytes of each of these messages; None if the worker did not come back.
+        """
+        deadline = time.monotonic() + RETURN_TIMEOUT
+        while self.killed_workers.messages(worker) < self._messages:
+            if time.monotonic() > deadline:
+                text = f"it did not come back within {RETURN_TIMEOUT:g} s"
+                self._report.event("warning", text, worker)
+                return None
+            self._wait()
+        connection, sizes = self.killed_workers.remove(worker)
+        if connection is None or connection not in self._connections.open:
+            return None
+        self._connections.workers[worker] = connection
+        self._connections.watch(connection)
+        if self.outstanding is not None:
+            self.outstanding.returned(worker)
+        return sizes

@@ -1,0 +1,139 @@
+"""The evaluator as its server sees it: what it is sent, and how long it is waited for."""
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import astuple
+from typing import Any
+
+from testbed.roles.evaluation.pending import Asked, Evaluations
+from testbed.roles.evaluation.snapshots import NoRoomError, UnreadableError
+from testbed.roles.reporting import Report
+from testbed.roles.server.connections import Connections
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.wire import WireError
+from testbed.wire.encodings import DENSE
+from testbed.wire.frames import Kind, header
+
+EVALUATOR_TIMEOUT = 600.0
+"""Seconds that the evaluator may take for one evaluation, when training waits for it or is over."""
+LEAVING_TIMEOUT = 30.0
+"""Seconds that an evaluator with nothing left to do has to close its connection."""
+
+
+class Evaluator:
+    """The evaluations of one run, and the connection over which they are sent.
+
+    Attributes:
+        waited_for: True if the server waits for a slow evaluator when the queue has no more room,
+            instead of leaving evaluations out.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        evaluations: Evaluations,
+        report: Report,
+        *,
+        waited_for: bool,
+    ) -> None:
+        self.waited_for = waited_for
+        self._connections = connections
+        self._evaluations = evaluations
+        self._report = report
+        self._stopped = False
+        self._heard = -math.inf
+
+    def greeted(self, connection: Connection, number: int) -> None:
+        """Take the evaluator's connection, and send what waits for it.
+
+        Raises:
+            WireError: there is one already.
+        """
+        if self._connections.evaluator is not None:
+            raise WireError("the evaluator is connected already")
+        connection.device = number
+        connection.receiver.accept({Kind.FINISHED: 0})
+        self._connections.evaluator, self._stopped = connection, False
+        self._heard = time.monotonic()
+        self.send()
+
+    def heard(self, version: int) -> None:
+        """Note that the evaluator has reported a version's accuracy."""
+        self._heard = time.monotonic()
+        self._evaluations.heard(version)
+
+    def send(self) -> None:
+        """Send what the evaluator has room for."""
+        connection = self._connections.evaluator
+        if connection is None:
+            return
+        try:
+            # As many as the kernel takes: with nothing pending, room for another is not reported.
+            while not connection.pending and self._evaluations:
+                self._send_next(connection)
+        except BrokenConnectionError as error:
+            self._connections.broke(connection, error)
+        else:
+            self._connections.watch(connection)
+
+    def _send_next(self, connection: Connection) -> None:
+        try:
+            version, parameters = self._evaluations.next()
+        except UnreadableError as error:
+            self._report.left_out(error.version, f"{error}")
+            return
+        head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(parameters))
+        connection.send([head, parameters])
+
+    def ask(self, asked: Asked, parameters: memoryview, *, last: bool) -> None:
+        """Have parameters evaluated; the last ones in any case."""
+        self._report.checkpoint(*astuple(asked))
+        try:
+            self._evaluations.ask(asked, parameters, always=self.waited_for or last)
+        except NoRoomError as error:
+            self._report.left_out(asked.version, f"{error}")
+        self.send()
+
+    @property
+    def waiting(self) -> int:
+        """The number of evaluations that were not sent yet."""
+        return len(self._evaluations)
+
+    @property
+    def crowded(self) -> bool:
+        """True if evaluations wait for which there is no room, and the evaluator is waited for."""
+        return self.waited_for and self._evaluations.crowded
+
+    def stop(self) -> None:
+        """Say STOP, once, if everything was sent."""
+        connection = self._connections.evaluator
+        if connection and not (self._stopped or connection.pending or self._evaluations):
+            self._stopped = True
+            self._connections.say_stop([connection])
+
+    def give_up(self, since: float) -> None:
+        """Close the evaluator's connection if nothing has come over it for too long.
+
+        Args:
+            since: when the wait began, in seconds of CLOCK_MONOTONIC.
+        """
+        connection, missing = self._connections.evaluator, self._evaluations.unheard
+        patience = EVALUATOR_TIMEOUT if missing else LEAVING_TIMEOUT
+        if connection is None or time.monotonic() - max(since, self._heard) <= patience:
+            return
+        text = f"nothing was heard of it for {patience:g} s"
+        if missing:
+            text += f": {missing:,} evaluations are missing"
+            self._report.event("error", text, connection.device)
+        self.waited_for = False
+        self._connections.close(connection, text)
+
+    def state(self) -> list[Any]:
+        """Return the evaluations without a result, for a checkpoint."""
+        return self._evaluations.state()
+
+    def restore(self, state: Iterable[Any]) -> None:
+        """Ask again for the evaluations that had no result when the checkpoint was written."""
+        for asked in self._evaluations.restore(state):
+            self._report.checkpoint(*astuple(asked), after_restoration=True)

@@ -1,0 +1,148 @@
+"""The parts of a server that are the same under either clock, and how they are connected."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from testbed.checkpoints.due import Checkpoints
+from testbed.encoding_choice import EncodingChoice
+from testbed.errors import RunError
+from testbed.faults.schedule import Schedule
+from testbed.messages.reports import CheckpointBegun
+from testbed.roles.evaluation.pending import Evaluations
+from testbed.roles.reporting import Report
+from testbed.roles.server.arrivals import Arrivals
+from testbed.roles.server.connections import Connections, Driver
+from testbed.roles.server.evaluator import Evaluator
+from testbed.roles.server.measuring import measured
+from testbed.roles.server.phase import Phase
+from testbed.roles.server.quorum import Quorum
+from testbed.roles.server.recording import Recorder
+from testbed.roles.server.serving import Serving
+from testbed.telemetry.board import Board, DeviceLine, ServerLine, hub_line, lines_of
+from testbed.training.parameter_service import ParameterService
+from testbed.training.settings import Settings
+from testbed.wire.encodings import Codec
+from testbed.wire.frames import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one run's server.
+
+    Attributes:
+        line, own_line: of the board: for all servers' figures, and for this device's.
+        schedule: which devices faults strike, and when.
+        checkpoints: the server's, if it writes any.
+    """
+
+    settings: Settings
+    report: Report
+    phase: Phase
+    line: ServerLine
+    own_line: DeviceLine
+    schedule: Schedule
+    connections: Connections
+    evaluator: Evaluator
+    recorder: Recorder
+    service: ParameterService
+    quorum: Quorum
+    arrivals: Arrivals
+    checkpoints: Checkpoints | None
+
+    @classmethod
+    def of(
+        cls, serving: Serving, driver: Driver, now: Callable[[], float], *, virtual: bool
+    ) -> Self:
+        """Make and connect the parts.
+
+        Args:
+            driver: the server that owns them.
+            now: returns the seconds since training began, by the run's clock; 0 before that.
+            virtual: True under the virtual clock: it makes the faults happen, and evaluations are
+                waited for, because the host's time is no part of a run's result.
+        """
+        settings, half, layout = serving.settings, serving.half, serving.layout
+        report, phase = Report(serving.channel), Phase()
+        board = serving.board or Board.private(lines_of(settings.workers))
+        line, own_line = board.server(), board.device(hub_line(settings.workers))
+        codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
+        answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
+        size = len(half.parameters)
+        connections = Connections(
+            settings,
+            size,
+            {Kind.PUSH: codec.longest, answer_to: 0},
+            line=line,
+            stamped=board.shared,
+            report=report,
+            phase=phase,
+            driver=driver,
+        )
+        remembered = serving.checkpoints is not None
+        evaluations = Evaluations(4 * size, remembered=remembered, spill=serving.spill)
+        evaluator = Evaluator(connections, evaluations, report, waited_for=virtual)
+        schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        recorder = Recorder(report, evaluator, now, None if virtual else schedule)
+        service = ParameterService(half, layout, settings, recorder, measured(line))
+        recorder.observe(service)
+        quorum = Quorum(
+            settings, schedule, connections, service, report=report, phase=phase, line=own_line
+        )
+        arrivals = Arrivals(
+            connections,
+            service,
+            codec,
+            evaluator=evaluator,
+            evaluator_number=settings.workers,
+            recorder=recorder,
+            quorum=quorum,
+            line=line,
+            phase=phase,
+            now=now,
+        )
+        return cls(
+            settings,
+            report,
+            phase,
+            line,
+            own_line,
+            schedule,
+            connections,
+            evaluator,
+            recorder,
+            service,
+            quorum,
+            arrivals,
+            serving.checkpoints,
+        )
+
+    def write_checkpoint(self, time_now: float, more: Callable[[], Mapping[str, Any]]) -> None:
+        """Write a checkpoint of the current state, which shares the server's memory.
+
+        Args:
+            time_now: by the run's clock, in seconds.
+            more: returns what the state has under this clock in addition.
+
+        Raises:
+            RunError: it cannot be written; this is no error of the connection that led here.
+        """
+        assert self.checkpoints is not None
+        half = self.service.half
+        self.report.flush()
+        self.report.send(CheckpointBegun(half.version, time.monotonic()))
+        try:
+            state: dict[str, Any] = {
+                "version": half.version,
+                "time": time_now,
+                "half": half.state(),
+                "there": sorted(self.connections.workers),
+                "evaluations": self.evaluator.state(),
+            }
+            self.checkpoints.write(half.version, {**state, **more()})
+        except OSError as error:
+            raise RunError(
+                f"the checkpoint of update {half.version:,} cannot be written: "
+                f"{error.strerror or error}; free some room and resume the run"
+            ) from error

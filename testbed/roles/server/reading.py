@@ -1,0 +1,82 @@
+"""Reading in the virtual clock's order: one worker's message at a time, and no other worker's."""
+
+from collections import deque
+
+from testbed.clock.stage import Arrived
+from testbed.roles.server.arrivals import Arrivals
+from testbed.roles.transport.connection import Connection
+from testbed.training.parameter_service import Pushed
+from testbed.wire.frames import Frame, Kind
+
+
+class Reading:
+    """The message that the clock waits for, and frames that were read together with it.
+
+    Attributes:
+        connection: the only worker's connection that is read now; None between two messages.
+    """
+
+    def __init__(self, arrivals: Arrivals, buffer: memoryview, expected: int) -> None:
+        """Begin with nothing read.
+
+        Args:
+            buffer: the memory into which all connections are read.
+            expected: the number of frames in one message.
+        """
+        self.connection: Connection | None = None
+        self._arrivals = arrivals
+        self._expected = expected
+        self._buffer = buffer
+        self._apart = memoryview(bytearray(len(buffer)))
+        self._keep = False
+        self._push: Pushed | None = None
+        self._sizes: list[int] = []
+        # Frames of messages that came in one read with the message before them, by worker.
+        self._read_ahead: dict[int, deque[Frame]] = {}
+
+    def begin(self, worker: int, connection: Connection, *, keep: bool) -> None:
+        """Begin a worker's message, with the frames of it that were read ahead.
+
+        Args:
+            keep: True if others' messages may be read before this one is used.
+        """
+        self._push, self._keep, self.connection = None, keep, connection
+        self._sizes.clear()
+        kept = self._read_ahead.pop(worker, None) or deque()
+        while kept:  # frames beyond this message are kept again
+            self.take(worker, kept.popleft())
+
+    def take(self, worker: int, frame: Frame) -> None:
+        """Take a frame of the worker that is read: of its message, or of its next message."""
+        if self.is_complete:
+            # The clock has not come to the next message yet.
+            self._read_ahead.setdefault(worker, deque()).append(frame.kept())
+        elif frame.kind is Kind.PULL:
+            self._sizes.append(frame.size)
+        else:
+            self._push = self._arrivals.decode(self._kept(frame))
+            self._sizes.insert(0, frame.size)
+
+    def _kept(self, frame: Frame) -> Frame:
+        """Return a frame that stays as it is: for good, or until the next message.
+
+        A body that came in one read lies in memory into which all connections are read, and others may
+        be read before the clock goes on.
+        """
+        if self._keep:
+            return frame.kept()
+        return frame.kept(self._apart) if frame.body.obj is self._buffer.obj else frame
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the whole message was read."""
+        return len(self._sizes) >= self._expected
+
+    def end(self) -> Arrived | None:
+        """Stop reading; return the message, or None if it has no push."""
+        self.connection = None
+        return None if self._push is None else Arrived(self._push, tuple(self._sizes))
+
+    def forget(self, worker: int) -> None:
+        """Drop what was read ahead from a worker that is killed."""
+        self._read_ahead.pop(worker, None)
