@@ -43,7 +43,9 @@ class Evaluations:
             "message_bytes": report.message_bytes,
         }
         note = (
-            self.ingress.checkpoint_again if report.after_restoration else self.ingress.checkpoint
+            self.ingress.evaluation_due_again
+            if report.after_restoration
+            else self.ingress.evaluation_due
         )
         note(report.version, report.host_time, ledger)
 
@@ -83,7 +85,7 @@ class Evaluations:
         """Return the ingress at the last update; of a run that was cut short, what is known."""
         outcome = self._records.outcome
         if outcome.ended == "completed":
-            return self.ingress.at_last_checkpoint()
+            return self.ingress.at_last_evaluation()
         return {
             "payload_bytes": outcome.payload_bytes,
             "message_bytes": outcome.message_bytes,

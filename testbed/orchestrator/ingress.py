@@ -77,15 +77,15 @@ class Ingress:
         """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
         self._readings.append(Reading(time, wire_bytes))
 
-    def checkpoint(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
+    def evaluation_due(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
         self._last = {"iteration": version, "time": time, **self._with_forgotten(ledger)}
         self._pending[version] = self._last
 
-    def checkpoint_again(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
+    def evaluation_due_again(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the same from a restored server, which cannot know what was reported before."""
         if version not in self._complete and version not in self._pending:
-            self.checkpoint(version, time, ledger)
+            self.evaluation_due(version, time, ledger)
 
     def _with_forgotten(self, ledger: Mapping[str, int]) -> dict[str, int]:
         return {name: value + self.forgotten.get(name, 0) for name, value in ledger.items()}
@@ -132,7 +132,7 @@ class Ingress:
             self._complete.add(version)
             yield row | {"wire_bytes": self.wire_bytes(row["time"])}
 
-    def at_last_checkpoint(self) -> dict[str, int]:
+    def at_last_evaluation(self) -> dict[str, int]:
         """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
         if self._last is None:
             return {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}

@@ -28,7 +28,7 @@ _CHUNK = 100_000
 class Report:
     """Sends the reports of a server, a coordinator or a peer to the orchestrator.
 
-    Rows are gathered; ``flush``, ``checkpoint`` or a full buffer sends them, other reports do not.
+    Rows are gathered; ``flush``, ``evaluation_due`` or a full buffer sends them, other reports do not.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -72,7 +72,7 @@ class Report:
             self.send(DiagnosticsReported(version, count, values))
             self._diagnoses.clear()
 
-    def checkpoint(
+    def evaluation_due(
         self,
         version: int,
         when: float,

@@ -162,7 +162,7 @@ class Recording:
         """Record that a fault begins or ends."""
         self._fault_log.write(record)
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         """Evaluate the current version."""
         if not self._deduplication.is_new("evaluations"):
             return

@@ -70,7 +70,7 @@ class ExchangeService:
         for called, caller in itertools.combinations(range(len(self.message_bytes)), 2):
             self.message_bytes[called] += HEADER.size + SECRET_SIZE
             self.message_bytes[caller] += HEADER.size
-        self._observer.checkpoint()
+        self._observer.evaluation_due()
 
     def part(self) -> None:
         """End training: every peer tells every other that it has stopped."""
@@ -108,4 +108,4 @@ class ExchangeService:
             self.updates,
         )
         if self.updates % self._evaluate_every == 0 or self.finished:
-            self._observer.checkpoint()
+            self._observer.evaluation_due()

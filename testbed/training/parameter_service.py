@@ -29,7 +29,7 @@ class Observer(Protocol):
     def row(self, row: UpdateRow, version: int) -> None:
         """Record a push that was taken in, and that led to ``version``."""
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         """Have the current version evaluated."""
 
 
@@ -231,7 +231,7 @@ class ParameterService(Stateful):
     def begin(self) -> None:
         """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers."""
         self._begun = True
-        self._observer.checkpoint()
+        self._observer.evaluation_due()
         for worker in self._states:
             self._expect(worker, 0.0)
 
@@ -346,7 +346,7 @@ class ParameterService(Stateful):
             self._observer.diagnosed([values[name] for name in self._diagnostics], version)
         self._states.release()
         if version % self._evaluate_every == 0 or self.finished:
-            self._observer.checkpoint()
+            self._observer.evaluation_due()
         if self._broadcasts and not self.finished:
             self._states.offer()
 

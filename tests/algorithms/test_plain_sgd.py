@@ -48,7 +48,7 @@ class Losses:
     def diagnosed(self, values: Sequence[float], version: int) -> None:
         assert version == len(self.losses)
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         pass
 
     def fault(self, record: dict[str, Any]) -> None:

@@ -150,7 +150,7 @@ class Played:
     def row(self, row: UpdateRow, version: int) -> None:
         """Ignore the row; rows are tested elsewhere."""
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         """Do nothing at an evaluation point."""
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:

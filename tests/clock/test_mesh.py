@@ -127,7 +127,7 @@ class Played:
         assert row.iteration == version == len(self.rows) + 1
         self.rows.append((row.time, row.worker))
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         pass
 
 

@@ -203,7 +203,7 @@ class Played:
     def diagnosed(self, values: Sequence[float], version: int) -> None:
         self.diagnoses.append((version, *values))
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         pass
 
 

@@ -8,7 +8,7 @@ LEDGER = {"payload_bytes": 10, "message_bytes": 20}
 def test_wire_bytes_are_interpolated_between_two_readings() -> None:
     ingress = Ingress()
     ingress.counted(1.0, 100)
-    ingress.checkpoint(5, 1.5, LEDGER)
+    ingress.evaluation_due(5, 1.5, LEDGER)
     ingress.evaluated(5, 90.0, 0.5, 0.0)
     assert list(ingress.complete()) == []  # no reading after it yet
     assert ingress.due == 1
@@ -29,7 +29,7 @@ def test_wire_bytes_are_interpolated_between_two_readings() -> None:
 def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
-        ingress.checkpoint(version, version / 100, LEDGER)
+        ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
     ingress.evaluated(0, 10.0, 2.3, 0.0)
     assert [r["iteration"] for r in ingress.complete()] == [0]
@@ -41,28 +41,28 @@ def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
 
 def test_totals_at_the_last_evaluation_point_and_after_the_drain() -> None:
     ingress = Ingress()
-    assert ingress.at_last_checkpoint()["wire_bytes"] == 0
+    assert ingress.at_last_evaluation()["wire_bytes"] == 0
     assert ingress.after_drain() is None
     ingress.counted(1.0, 100)
-    ingress.checkpoint(7, 2.0, LEDGER)
+    ingress.evaluation_due(7, 2.0, LEDGER)
     ingress.counted(3.0, 300)
     ingress.total = {"payload_bytes": 11, "message_bytes": 22}
-    assert ingress.at_last_checkpoint() == {**LEDGER, "wire_bytes": 200}
+    assert ingress.at_last_evaluation() == {**LEDGER, "wire_bytes": 200}
     assert ingress.after_drain() == {"payload_bytes": 11, "message_bytes": 22, "wire_bytes": 300}
 
 
 def test_bytes_that_a_restored_server_has_forgotten_stay_counted() -> None:
     ingress = Ingress()
-    ingress.checkpoint(100, 1.0, LEDGER)
+    ingress.evaluation_due(100, 1.0, LEDGER)
     ingress.counted(1.0, 100)
     ingress.evaluated(100, 50.0, 1.0, 0.5)
     assert [row["iteration"] for row in ingress.complete()] == [100]
-    ingress.checkpoint(200, 2.0, {"payload_bytes": 20, "message_bytes": 40})
+    ingress.evaluation_due(200, 2.0, {"payload_bytes": 20, "message_bytes": 40})
     ingress.go_back(150, 3.0, {"payload_bytes": 7, "message_bytes": 9})
     assert ingress.due == 0
-    assert ingress.at_last_checkpoint()["wire_bytes"] == 0
+    assert ingress.at_last_evaluation()["wire_bytes"] == 0
     # It reaches the same version again; a result that came from the killed server is ignored.
-    ingress.checkpoint(200, 4.0, {"payload_bytes": 20, "message_bytes": 40})
+    ingress.evaluation_due(200, 4.0, {"payload_bytes": 20, "message_bytes": 40})
     ingress.evaluated(200, 60.0, 0.9, 2.9)
     ingress.counted(5.0, 500)
     assert list(ingress.complete()) == []
@@ -79,9 +79,9 @@ def test_a_resumed_run_continues_to_count() -> None:
     ingress = Ingress(1000, {"payload_bytes": 3, "message_bytes": 4})
     ingress.has({"iteration": version, "wire_bytes": 900, **LEDGER} for version in (0, 100))
     assert ingress.newest == 1000
-    ingress.checkpoint_again(100, 0.5, LEDGER)  # on record already
-    ingress.checkpoint_again(200, 0.5, LEDGER)
-    ingress.checkpoint_again(200, 0.6, LEDGER)
+    ingress.evaluation_due_again(100, 0.5, LEDGER)  # on record already
+    ingress.evaluation_due_again(200, 0.5, LEDGER)
+    ingress.evaluation_due_again(200, 0.6, LEDGER)
     assert ingress.due == 1
     ingress.evaluated(200, 60.0, 0.9, 0.0)
     ingress.counted(1.0, 10)
@@ -94,7 +94,7 @@ def test_a_run_resumed_at_its_end_has_the_totals_on_record() -> None:
     ingress = Ingress(1000)
     ingress.has([{"iteration": 200, "time": 7.5, "wire_bytes": 900, **LEDGER}])
     ingress.counted(8.0, 10)
-    ingress.checkpoint_again(200, 9.0, LEDGER)
-    assert ingress.at_last_checkpoint() == {**LEDGER, "wire_bytes": 900}
+    ingress.evaluation_due_again(200, 9.0, LEDGER)
+    assert ingress.at_last_evaluation() == {**LEDGER, "wire_bytes": 900}
     ingress.go_back(150, 10.0, {})
-    assert ingress.at_last_checkpoint()["wire_bytes"] == 0
+    assert ingress.at_last_evaluation()["wire_bytes"] == 0

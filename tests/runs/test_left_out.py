@@ -45,7 +45,7 @@ def test_the_first_causes_a_warning_and_a_restore_removes_later_ones() -> None:
 def test_a_left_out_evaluation_is_not_waited_for() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
-        ingress.checkpoint(version, version / 100, LEDGER)
+        ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
     ingress.evaluated(0, 10.0, 2.3, 0.0)
     ingress.evaluated(200, 30.0, 2.1, 0.0)
@@ -58,7 +58,7 @@ def test_a_left_out_evaluation_is_not_waited_for() -> None:
 def test_results_that_will_not_come_are_given_up() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
-        ingress.checkpoint(version, version / 100, LEDGER)
+        ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.evaluated(100, 30.0, 2.1, 0.0)
     assert ingress.unheard == 2
     assert ingress.give_up() == [0, 200]

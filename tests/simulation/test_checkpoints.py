@@ -114,7 +114,7 @@ class Going:
     def row(self, row: UpdateRow, version: int) -> None:
         self.rows.append(row)
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         pass
 
     def fault(self, record: dict[str, Any]) -> None:

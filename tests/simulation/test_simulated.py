@@ -122,7 +122,7 @@ class Simulated:
     def diagnosed(self, values: Sequence[float], version: int) -> None:
         self.diagnoses.append((version, *values))
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         one = Checkpoint(self.system.version, self.system.ledger(), self._digest())
         self.checkpoints.append(one)
 

@@ -48,7 +48,7 @@ class Notes:
     def diagnosed(self, values: Sequence[float], version: int) -> None:
         self.diagnoses.append((version, *values))
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         self.checkpoints.append(self.half.version)
 
     def column(self, name: str) -> list[Any]:

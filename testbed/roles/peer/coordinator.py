@@ -270,12 +270,12 @@ class Coordinator:
         """Record a step."""
         self._report.row(row, version)
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""
         service = self._service
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message = sum(service.payload_bytes), sum(service.message_bytes)
-        self._report.checkpoint(service.updates, now, payload, message)
+        self._report.evaluation_due(service.updates, now, payload, message)
         self._give(self._settings.network.evaluated_peer, OrderKind.EVALUATE, service.updates)
 
     def _look_after(self) -> None:

@@ -88,7 +88,7 @@ class Evaluator:
 
     def ask(self, asked: Asked, parameters: memoryview, *, last: bool) -> None:
         """Have parameters evaluated; the last ones in any case."""
-        self._report.checkpoint(*astuple(asked))
+        self._report.evaluation_due(*astuple(asked))
         try:
             self._evaluations.ask(asked, parameters, always=self.waited_for or last)
         except NoRoomError as error:
@@ -136,4 +136,4 @@ class Evaluator:
     def restore(self, state: Iterable[Any]) -> None:
         """Ask again for the evaluations that had no result when the checkpoint was written."""
         for asked in self._evaluations.restore(state):
-            self._report.checkpoint(*astuple(asked), after_restoration=True)
+            self._report.evaluation_due(*astuple(asked), after_restoration=True)

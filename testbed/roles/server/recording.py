@@ -81,7 +81,7 @@ class Recorder:
         self.counts["suspicions"] += 1
         self._report.send(WorkerWelcomed(worker, time, version))
 
-    def checkpoint(self) -> None:
+    def evaluation_due(self) -> None:
         """Handle an evaluation point: report the ledgers' totals, and have this version evaluated."""
         self.counts["evaluations"] += 1
         service, half = self._service, self._service.half
