@@ -21,6 +21,8 @@ from docker.errors import DockerException
 
 TINY = "tiny:1"
 """An image in which containers can only wait."""
+LONGEST_SOCKET = 107
+"""Bytes of the longest path that a socket may have (sun_path)."""
 
 
 def missing() -> str:
@@ -37,9 +39,12 @@ class PrivateEngine:
     """An engine that a test starts, and ends by the signal that it chooses."""
 
     def __init__(self, folder: Path) -> None:
+        # containerd says nothing of a path that is too long, and dockerd only that it did not start.
+        longest = f"{folder}/exec/containerd/containerd.sock.ttrpc"
+        assert len(longest) <= LONGEST_SOCKET, f"{longest} is too long for a socket"
         self.folder = folder
         self.address = f"unix://{folder}/docker.sock"
-        self.process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes]
         self._closed: list[docker.DockerClient] = []
 
     def start(self, patience: float = 180) -> None:
@@ -49,15 +54,22 @@ class PrivateEngine:
         that has much else to do; it is then started again.
         """
         self.folder.mkdir(exist_ok=True)
-        deadline = time.monotonic() + patience
         self._launch()
+        try:
+            self._wait_for_answer(time.monotonic() + patience)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def _wait_for_answer(self, deadline: float) -> None:
         while True:
             try:
                 docker.DockerClient(base_url=self.address, version="1.41").ping()
             except (DockerException, OSError) as error:
                 log = (self.folder / "log").read_text()
                 assert time.monotonic() < deadline, f"{error}: {log[-2000:]}"
-                if self.process is not None and self.process.poll() is not None:
+                if self._process.poll() is not None:
                     last_line = log.splitlines()[-1] if log else ""
                     if "unable to configure" in log:
                         pytest.skip(f"no engine can be started here: {last_line}")
@@ -74,7 +86,7 @@ class PrivateEngine:
             f"--pidfile {self.folder}/pid --host {self.address}"
         )
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 ["unshare", "--net", "sh", "-c", command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -109,14 +121,13 @@ class PrivateEngine:
 
     def end(self, how: int = signal.SIGTERM) -> None:
         """End the engine by a signal, and its own containerd with it."""
-        assert self.process is not None
         for client in self._closed:
             client.close()
         self._closed.clear()
         supervised = self.folder / "exec" / "containerd" / "containerd.pid"
         containerd = int(supervised.read_text()) if supervised.exists() else 0
-        self.process.send_signal(how)
-        self.process.wait(60)
+        self._process.send_signal(how)
+        self._process.wait(60)
         if how == signal.SIGKILL and containerd:
             os.kill(containerd, signal.SIGKILL)
             deadline = time.monotonic() + 10

@@ -110,10 +110,13 @@ def test_a_rootless_engine_is_refused(path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(missing()), reason=f"no Docker engine can be started: {missing()}")
-def test_an_engine_whose_disk_is_full_is_refused(tmp_path: Path, path: Path) -> None:
+def test_an_engine_whose_disk_is_full_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real engine whose data are on a small file system."""
-    private = PrivateEngine(tmp_path)
-    data = tmp_path / "data"
+    private = PrivateEngine(tmp_path_factory.mktemp("engine"))
+    monkeypatch.setenv("DOCKER_HOST", private.address)
+    data = private.folder / "data"
     data.mkdir()
     size = f"size={engine.DISK_LEAST // 2}"
     made = subprocess.run(

@@ -12,6 +12,7 @@ NOT_RUN = {
     "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
     "experiment file ─► experiment (Spec)": "a drawing",
     "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
+    "diagnostics = (*SynchronousSgd.diagnostics": "lines of a class",
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",
 }
