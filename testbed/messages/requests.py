@@ -111,7 +111,7 @@ class StopTraffic:
     """Wait until the link is quiet, end the capture, and report the last counters."""
 
 
-Impairment: TypeAlias = SetLink | SetPartition | SetRates | SetCorruption | LimitProcessors
+ImpairmentRequest: TypeAlias = SetLink | SetPartition | SetRates | SetCorruption | LimitProcessors
 """A request that applies a fault to a link or a node, or undoes it."""
 Request: TypeAlias = (
     LoadRoles
@@ -120,7 +120,7 @@ Request: TypeAlias = (
     | FreezeDevice
     | ThawDevice
     | KillDevice
-    | Impairment
+    | ImpairmentRequest
     | ReadIngress
     | StopTraffic
 )

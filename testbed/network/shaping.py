@@ -7,6 +7,8 @@ such packet, so that the long-term rate is exact. Delay, loss and damage are a n
 Traffic to the parameter server (or to a peer) is counted by the same kind of class on the core's end of
 its link: one class for the workers, with the downlink's rate if it has one, and one without a limit
 for the devices that only observe.
+
+``star`` builds links with the requests of ``packed_egress``; ``Egress`` changes a link later.
 """
 
 import contextlib
@@ -75,7 +77,7 @@ class Egress:
     """
 
     def __init__(self, interface: int, shape: Shape) -> None:
-        """Take over an interface to which ``shape_egress`` has applied this shape."""
+        """Take over an interface that has this shape: the star was built with it."""
         self._interface = interface
         self._shape = shape
         self._disciplined, self._emulated = shape.shapes, shape.needs_netem

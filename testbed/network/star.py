@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyroute2 import IPRoute
 
 from testbed.network.addresses import PREFIX_LENGTH, Link
-from testbed.network.requests import Requests
+from testbed.network.netlink import Requests
 from testbed.network.shaping import count_ingress, packed_egress
 from testbed.nodes.linux import inside_network, set_sysctl
 

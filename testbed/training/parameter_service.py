@@ -15,6 +15,7 @@ from testbed.algorithms import served
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
+from testbed.errors import RunError
 from testbed.telemetry.records import UpdateRow
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
@@ -342,13 +343,21 @@ class ParameterService(Stateful):
         if version == before:
             return
         if self._diagnostics:
-            values = self.half.diagnose()
-            self._observer.diagnosed([values[name] for name in self._diagnostics], version)
+            self._observer.diagnosed(self._diagnose(), version)
         self._states.release()
         if version % self._evaluate_every == 0 or self.finished:
             self._observer.evaluation_due()
         if self._broadcasts and not self.finished:
             self._states.offer()
+
+    def _diagnose(self) -> list[float]:
+        values = self.half.diagnose()
+        if missing := [name for name in self._diagnostics if name not in values]:
+            half = type(self.half).__name__
+            raise RunError(
+                f"{half}.diagnose() returns {sorted(values)}; declared, and missing, is {missing[0]}"
+            )
+        return [values[name] for name in self._diagnostics]
 
     def due(self, has_room: Callable[[int], bool], time: float) -> Iterator[int]:
         """Yield the workers to be sent parameters now; call ``answer`` for each before taking the next.

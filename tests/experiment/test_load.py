@@ -73,8 +73,7 @@ PROBLEMS = [
     "8: training.learning_rat: unknown key; did you mean 'learning_rate'?",
     "8: training.updates: is given twice, first in line 7: remove one",
     "8: training.updates: must be at least 1, not 0",
-    "10: algorithms.0: 'asdg' is not one of asgd, comp-asgd, adacomp, sync-sgd, all-to-all; did you "
-    "mean 'asgd'?",
+    f"10: algorithms.0: 'asdg' is not one of {', '.join(ALGORITHMS)}; did you mean 'asgd'?",
     "12: algorithms.1.rato: unknown key; did you mean 'ratio'?",
     "14: algorithms.2.ratio: must be at most 1, not 2",
     "15: algorithms.2.scope: 'modle' is not one of model, tensor; did you mean 'model'?",

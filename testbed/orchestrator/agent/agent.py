@@ -49,7 +49,7 @@ from testbed.messages.requests import (
     REQUESTS,
     BuildNetwork,
     FreezeDevice,
-    Impairment,
+    ImpairmentRequest,
     KillDevice,
     LoadRoles,
     ReadIngress,
@@ -84,7 +84,7 @@ class Agent:
         self._device_faults: Any = None
         self._selector = selectors.DefaultSelector()
         self._handlers: dict[type, Callable[[Any], None]] = {
-            **dict.fromkeys(get_args(Impairment), self._impair),
+            **dict.fromkeys(get_args(ImpairmentRequest), self._impair),
             BuildNetwork: lambda request: self._build_network(request.plan),
             StartRole: lambda request: self._nodes.start(request.device, request.role),
             FreezeDevice: self._freeze,
@@ -159,7 +159,7 @@ class Agent:
         if self._metrics:
             self._report(DeviceThawed(request.device))
 
-    def _impair(self, request: Impairment) -> None:
+    def _impair(self, request: ImpairmentRequest) -> None:
         self._device_faults.serve(request)
 
     def _stop_traffic(self) -> None:

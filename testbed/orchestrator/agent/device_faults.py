@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyroute2 import IPRoute
 
 from testbed.messages.requests import (
-    Impairment,
+    ImpairmentRequest,
     LimitProcessors,
     SetCorruption,
     SetLink,
@@ -49,7 +49,7 @@ class DeviceFaults:
             link.device: Egress(DEVICE_INDEX + link.index, link.downlink) for link in links
         }
 
-    def serve(self, request: Impairment) -> None:
+    def serve(self, request: ImpairmentRequest) -> None:
         """Do what a request asks for.
 
         Raises:

@@ -1,4 +1,8 @@
-"""Workers' messages, handled in the order in which they arrive, and the answers to them."""
+"""Workers' messages, handled in the order in which they arrive, and the answers to them.
+
+Under the virtual clock the order is the clock's: ``clock.star`` gives pushes to the service,
+and uses this module for what it decodes and answers.
+"""
 
 import math
 from collections.abc import Callable

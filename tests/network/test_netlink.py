@@ -13,7 +13,7 @@ from pyroute2 import IPBatch, IPRoute
 from testbed.doctor.attempts import make_namespaces, try_in_child
 from testbed.network import star
 from testbed.network.addresses import Link, Shape
-from testbed.network.requests import Requests
+from testbed.network.netlink import Requests
 from testbed.network.shaping import COUNTED, packed_egress, shape_egress
 from testbed.nodes.linux import inside_network, new_network
 
