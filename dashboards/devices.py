@@ -122,7 +122,7 @@ LOSSES = Row(
         Table(
             "Alerts",
             "Which of the testbed's alerts fire (dashboards/prometheus/alerts.yml): devices lost, "
-            "packets that the capture missed, an evaluator that is behind, no progress, full queues. "
+            "packets that the capture missed, an evaluator that is late, no progress, full queues. "
             "Empty is good.",
             "none",
             {"firing": f'ALERTS{{alertstate="firing", {RUNS}}}'},
@@ -172,7 +172,7 @@ SERVER = Row(
         ),
         Lines(
             "Evaluations due",
-            "How many evaluations the evaluator is behind.",
+            "Evaluations that are due and have no result yet.",
             "none",
             {RUN: f"max by (run, algorithm) ({of('testbed_evaluations_due')})"},
             width=8,

@@ -33,7 +33,7 @@ class Panel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an x axis shows: one of ``measures.COSTS``, its label and the unit that it is divided by."""
+    """The quantity of an x axis: one of ``measures.COSTS``, its label, and the unit that divides it."""
 
     name: str
     label: str
@@ -47,7 +47,7 @@ WIRE = Cost("wire_bytes", "PS ingress on the wire (GB)", 1e9)
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How a line is drawn: its title in the legend, and its place among the colours."""
+    """The appearance of a line: its title in the legend, and its place among the colours."""
 
     title: str
     place: int

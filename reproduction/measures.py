@@ -18,7 +18,7 @@ from reproduction.series import Scale, Series, load_run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 COSTS = ("iteration", "time", "payload_bytes", "wire_bytes")
-"""What a run spends: updates, seconds, bytes."""
+"""The costs of a run: updates, seconds, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What a run, or the mean of some, has spent when it first reaches a target."""
+    """The cost of a run, or of the mean of some, when it first reaches a target."""
 
     iteration: float
     time: float
@@ -96,7 +96,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How many of a line's runs reach a target, and where.
+    """The number of a line's runs that reach a target, and the point at which they do.
 
     Attributes:
         reached: number of runs that reach it.

@@ -1,4 +1,4 @@
-"""What a paper is: data that the rest of this package carries out, checks, draws and writes.
+"""A paper as data that the rest of this package carries out, checks, draws and writes.
 
 A paper is a module of ``reproduction.papers``, or a file, with a ``PAPER``. All that only one paper
 knows (its claims, its numbers, its words) is there; nothing else here knows a paper's name.

@@ -1,4 +1,4 @@
-"""What tests need of the host that runs them."""
+"""The things that tests need of the host that runs them."""
 
 import functools
 

@@ -104,7 +104,7 @@ class Devices:
 
 
 class Conditions(Protocol):
-    """What faults have done to the workers."""
+    """The effects of faults on the workers."""
 
     def delays(self, time: float, rank: int, worker: int, what: float) -> bool:
         """Return True if an event does not take place now; it was added again for later."""

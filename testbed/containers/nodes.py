@@ -45,7 +45,7 @@ def container_nodes(
 
 
 class _ContainerNodes:
-    """What forked and started roles have in common."""
+    """The part that forked and started roles have in common."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet

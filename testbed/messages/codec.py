@@ -22,7 +22,7 @@ M = TypeVar("M")
 
 
 class InvalidMessageError(ValueError):
-    """What came over a channel is no message of the kinds that the channel carries."""
+    """A received message is of no kind that the channel carries."""
 
 
 @functools.cache

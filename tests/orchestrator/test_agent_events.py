@@ -1,4 +1,4 @@
-"""What the orchestrator does with each event of the agent."""
+"""The orchestrator's handling of each event of the agent."""
 
 from pathlib import Path
 from typing import get_args

@@ -1,4 +1,4 @@
-"""What the orchestrator does with each report of a role."""
+"""The orchestrator's handling of each report of a role."""
 
 from pathlib import Path
 from typing import get_args

@@ -1,4 +1,4 @@
-"""What a run's algorithm itself reported: the table in the command line and the report."""
+"""The numbers that a run's algorithm itself reported: the table in the command line and the report."""
 
 import json
 from pathlib import Path

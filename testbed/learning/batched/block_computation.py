@@ -1,4 +1,4 @@
-"""What a block of workers is made of, and what each kind of block can do."""
+"""The parts of a block of workers, and the methods of each kind of block."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How far a server's run has come, by the host's clock."""
+"""The progress of a server's run, by the host's clock."""
 
 import time
 from dataclasses import dataclass

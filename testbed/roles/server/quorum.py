@@ -1,4 +1,4 @@
-"""Whether enough workers are there: to begin training, and for another update."""
+"""The check that enough workers are connected: to begin training, and for another update."""
 
 import math
 import time
@@ -109,7 +109,7 @@ class Quorum:
             return
         needed = self._service.half.needed
         if self._service.stalled and not self._phase.over:
-            self._report.event("error", "all workers wait for parameters, and nobody will push")
+            self._report.event("error", "all workers wait for parameters, and none will push")
             self._phase.over = True
         if there >= needed or time.monotonic() - self._last_departure < self._return_time:
             return  # a worker may come back

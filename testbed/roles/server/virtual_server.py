@@ -166,7 +166,7 @@ class VirtualServer:
         if not self._phase.over:
             late = f": that would be later than {LATEST:g} s of the run's clock"
             why = late if clock.is_beyond else ""
-            self._report.event("error", f"nobody will push any more{why}")
+            self._report.event("error", f"no worker will push any longer{why}")
 
     def _close_what_does_not_end(self) -> None:
         """Close connections over which no end will come.

@@ -16,7 +16,7 @@ from testbed.wire.frames import Kind, header
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a worker works with.
+    """The parts that a worker works with.
 
     Attributes:
         answers: what the server sends over ``connection``.

@@ -1,4 +1,4 @@
-"""What every coding of indices is: a way to size, write and read them."""
+"""The interface of a coding of indices: a way to size, write and read them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
