@@ -527,6 +527,7 @@ def test_under_the_virtual_clock_a_peer_waits_for_a_slow_evaluator(place: Place)
         for iteration in range(5000):
             peer.evaluate(iteration, parameters)
             evaluated.append(iteration)
+        peer.disconnect()  # which sends the models that still wait
 
     evaluating = place.do(evaluate)
     while not peer._evaluator.crowded:
@@ -537,9 +538,10 @@ def test_under_the_virtual_clock_a_peer_waits_for_a_slow_evaluator(place: Place)
         assert receive(evaluator)[:2] == (Kind.PARAMETERS, iteration)
         if iteration % 100 == 99:
             evaluator.sendall(header(Kind.FINISHED, iteration))
+    assert receive(evaluator)[0] is Kind.STOP
+    evaluator.close()
     evaluating.join(20)
     assert not evaluating.is_alive()
-    evaluator.close()
 
 
 @pytest.mark.parametrize("evaluations", [5000, 1], ids=["in training", "when it is over"])
