@@ -73,7 +73,8 @@ def test_a_frozen_group_computes_nothing(
         assert "frozen 1" in events(device)
         stopped = processor_time(busy.pid)
         time.sleep(1)
-        assert processor_time(busy.pid) == stopped
+        # It leaves the processor a moment after the kernel counts it as frozen, maybe in a new tick.
+        assert processor_time(busy.pid) <= stopped + 1
         device.thaw()
         assert "frozen 0" in events(device)
     until(lambda: processor_time(busy.pid) > stopped + 5)
