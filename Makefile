@@ -11,7 +11,7 @@ KERNELS ?= debian12,backports
 ROWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench chaos mixtures kernels traffic images base-image clean
+.PHONY: help install run agree test lint format bench chaos mixtures kernels links traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ mixtures: install ## simulate random faults that overlap, emulate half of them, 
 
 kernels: install ## boot Debian's kernels in QEMU for the tests that need netem and cgroup v2: KERNELS=backports
 	$(BIN)/python -m kernels test $(KERNELS)
+
+links: install ## compare models of shared links with real TCP on shaped links
+	$(BIN)/python -m bench.links
 
 traffic: install ## measure the cost of capture and the sizes of encodings, and check the capture's counts
 	$(BIN)/python -m bench.traffic

@@ -83,6 +83,7 @@ SOURCES = {
     ),
     "capture": Source((("bench.traffic",),), fast=True),
     "bench": Source((("bench",),), fast=True),
+    "links": Source((("bench.links",),), fast=True),
 }
 """The sources of all records, by the record's name."""
 

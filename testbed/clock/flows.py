@@ -1,0 +1,334 @@
+"""Flows that share links: the rate of each transfer under the virtual clock, max-min fair.
+
+A *flow* is a message on its way over the links of a route. All flows on a link share its rate: no flow
+can have more without a flow that has no more than it having less (max-min fairness, the fluid model of
+TCP in SimGrid; Bertsekas and Gallager, Data Networks, §6.5.2). A rate only changes when a flow begins
+or ends or a link changes, so the end of each flow is known until then.
+
+What keeps this cheap: flows whose rates are equal whatever happens form one *group*, and a group
+keeps the bits that each of its flows has been served since it was last empty. When a flow begins or
+ends, only those groups are computed anew that share a full link with it, directly or over other
+groups. A flow that has its links to itself never changes another one, and its end is its begin plus its
+bits divided by the smallest rate, to the bit.
+"""
+
+import heapq
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_ROUNDING = 1e-9
+"""Relative excess of a link's flows over its rate that is put down to rounding."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Flows whose rates are always equal.
+
+    Attributes:
+        cap: the most that each may have, in bit/s: the smallest rate on its route.
+        links: the links of the route on which other flows may be, too.
+        rate: of each flow, in bit/s.
+        at: the time of ``served``, in seconds.
+        served: the bits that a flow which was there since the group was last empty has been served.
+        ends: for each flow the value of ``served`` at which it ends, with its number; a heap.
+        members: the number of flows.
+    """
+
+    number: int
+    cap: float
+    links: tuple[int, ...]
+    rate: float = 0.0
+    at: float = 0.0
+    served: float = 0.0
+    ends: list[tuple[float, int]] = field(default_factory=list)
+    members: int = 0
+
+    def serve(self, now: float) -> None:
+        """Bring ``served`` up to a time."""
+        if self.rate > 0 and now > self.at:
+            self.served += self.rate * (now - self.at)
+        self.at = now
+
+
+@dataclass(slots=True)
+class _Flow:
+    """A flow; ``until`` is the value of its group's ``served`` at which it ends."""
+
+    route: tuple[int, ...]
+    group: _Group
+    bits: float
+    until: float
+
+
+class Flows:
+    """The flows of a network.
+
+    Links are numbered from 0; each is one direction. A rate is in bit/s; ``math.inf`` is no limit, and
+    on a link with a rate of 0 flows stand still.
+    """
+
+    def __init__(self, rates: Sequence[float], shared: Collection[int]) -> None:
+        """Begin without flows.
+
+        Args:
+            rates: of the links, by their numbers.
+            shared: the links that may have several flows at a time; flows on another link are the
+                caller's to send one after the other.
+        """
+        self._rates = [float(rate) for rate in rates]
+        self._shared = frozenset(shared)
+        self._flows: dict[int, _Flow] = {}
+        self._began = 0
+        self._groups: dict[tuple[float, tuple[int, ...], int], _Group] = {}
+        self._made = 0
+        self._on: dict[int, dict[int, _Group]] = {link: {} for link in self._shared}
+        # The links that limit some flow: they carry as much as they can.
+        self._full: set[int] = set()
+        # The end of each group's first flow, with the group's number; entries may be out of date.
+        self._ends: list[tuple[float, int, int]] = []
+
+    def __len__(self) -> int:
+        """Return the number of flows."""
+        return len(self._flows)
+
+    # -- what the caller does
+
+    def begin(self, now: float, route: Sequence[int], bits: float) -> int:
+        """Begin a flow; return its number. Numbers increase from 0.
+
+        Args:
+            now: in seconds; never less than in an earlier call of any method.
+            route: the links that it takes, at least one.
+            bits: what it sends, headers included.
+        """
+        number = self._began
+        self._began += 1
+        self._join(now, number, tuple(route), float(bits))
+        self._share(now, self._flows[number].group)
+        return number
+
+    def next_end(self) -> tuple[float, int] | None:
+        """Return when the next flow ends, and its number; None if none ever does.
+
+        Of several that end at one moment, the one that began first is returned. It goes on being the
+        next until ``end`` is called.
+        """
+        while self._ends:
+            time, flow, number = self._ends[0]
+            if self._is_valid(time, flow, number):
+                return time, flow
+            heapq.heappop(self._ends)
+        return None
+
+    def end(self, now: float, flow: int) -> None:
+        """Remove a flow: it has ended, or is given up."""
+        self._share(now, self._leave(now, flow))
+
+    def resize(self, flow: int, bits: float) -> None:
+        """Give a flow the bits that it really has: at least as many as it was thought to have."""
+        found = self._flows[flow]
+        found.until += bits - found.bits
+        found.bits = float(bits)
+        heapq.heappush(found.group.ends, (found.until, flow))
+        self._announce(found.group)
+
+    def change(self, now: float, link: int, rate: float) -> None:
+        """Change the rate of a link."""
+        if self._rates[link] == rate:
+            return
+        self._rates[link] = float(rate)
+        groups = []
+        for number in [n for n, flow in self._flows.items() if link in flow.route]:
+            found = self._flows[number]
+            left = self._left(now, found)
+            groups.append(self._leave(now, number))
+            self._join(now, number, found.route, found.bits, left)
+            groups.append(self._flows[number].group)
+        self._share(now, *groups)
+
+    # -- groups
+
+    def _join(
+        self,
+        now: float,
+        number: int,
+        route: tuple[int, ...],
+        bits: float,
+        left: float | None = None,
+    ) -> None:
+        """Add a flow to the group of its kind; ``left`` bits are still to be sent, all without it."""
+        cap = min(self._rates[link] for link in route)
+        links = tuple(link for link in route if link in self._shared)
+        # A flow that shares nothing is a group of its own, which begins at 0 and so ends exactly.
+        kind = cap, links, -1 if links else number
+        group = self._groups.get(kind)
+        if group is None:
+            group = self._groups[kind] = _Group(self._made, cap, links)
+            self._made += 1
+        if group.members:
+            group.serve(now)
+        else:
+            group.at, group.served, group.rate = now, 0.0, 0.0
+            group.ends.clear()
+            for link in links:
+                self._on[link][group.number] = group
+        group.members += 1
+        flow = _Flow(route, group, bits, group.served + (bits if left is None else left))
+        self._flows[number] = flow
+        heapq.heappush(group.ends, (flow.until, number))
+
+    def _leave(self, now: float, number: int) -> _Group:
+        """Remove a flow from its group; return the group."""
+        group = self._flows.pop(number).group
+        group.serve(now)
+        group.members -= 1
+        if not group.members:
+            for link in group.links:
+                del self._on[link][group.number]
+            del self._groups[group.cap, group.links, -1 if group.links else number]
+        return group
+
+    def _left(self, now: float, flow: _Flow) -> float:
+        """Return the bits of a flow that are still to be sent."""
+        flow.group.serve(now)
+        return max(0.0, flow.until - flow.group.served)
+
+    def _is_valid(self, time: float, flow: int, group: int) -> bool:
+        """Return True if a flow is in a group and ends at a time, as was announced."""
+        found = self._flows.get(flow)
+        return found is not None and found.group.number == group and self._end_of(flow) == time
+
+    def _end_of(self, flow: int) -> float:
+        found = self._flows[flow]
+        group = found.group
+        left = max(0.0, found.until - group.served)
+        if left == 0.0:
+            return group.at
+        return group.at + left / group.rate if group.rate > 0 else math.inf
+
+    def _announce(self, group: _Group) -> None:
+        """Put the end of a group's first flow among the ends."""
+        if len(self._ends) > 4 * len(self._groups) + 64:
+            self._ends = [entry for entry in self._ends if self._is_valid(*entry)]
+            heapq.heapify(self._ends)
+        while group.ends:
+            until, flow = group.ends[0]
+            found = self._flows.get(flow)
+            if found is None or found.group is not group or found.until != until:
+                heapq.heappop(group.ends)
+                continue
+            time = self._end_of(flow)
+            if time < math.inf:
+                heapq.heappush(self._ends, (time, flow, group.number))
+            return
+
+    # -- rates
+
+    def _share(self, now: float, *changed: _Group) -> None:
+        """Compute the rates that follow from a change of some groups, and announce the new ends.
+
+        Groups are computed together that are on a link which was full or will be. Others keep their
+        rates: what limits them is their cap, or a link that is full of groups like them.
+        """
+        may_be_full = set(self._full)
+        while True:
+            groups, links = self._reached(changed, may_be_full)
+            rates, full = self._fill(groups, links)
+            overfull = self._overfull(groups, rates, links)
+            if not overfull:
+                break
+            may_be_full |= overfull
+        self._full.difference_update(links)
+        self._full |= full
+        for group in groups:
+            if rates[group.number] != group.rate:
+                group.serve(now)
+                group.rate = rates[group.number]
+                self._announce(group)
+        for group in changed:
+            if group.members:
+                self._announce(group)
+
+    def _reached(
+        self, changed: Sequence[_Group], may_be_full: Collection[int]
+    ) -> tuple[list[_Group], list[int]]:
+        """Return the groups that changed ones reach over links that may be full, and these links."""
+        groups = {group.number: group for group in changed if group.members}
+        waiting = [link for group in changed for link in group.links if link in may_be_full]
+        links = set(waiting)
+        while waiting:
+            for group in self._on[waiting.pop()].values():
+                if group.number not in groups:
+                    groups[group.number] = group
+                    further = [n for n in group.links if n in may_be_full and n not in links]
+                    waiting += further
+                    links.update(further)
+        # A changed group without members reaches others, but is computed no more.
+        return [groups[number] for number in sorted(groups)], sorted(links)
+
+    def _overfull(
+        self, groups: Sequence[_Group], rates: Mapping[int, float], links: Collection[int]
+    ) -> set[int]:
+        """Return the links, besides those that were filled, that cannot carry these rates."""
+        others = {link for group in groups for link in group.links}.difference(links)
+        return {
+            link
+            for link in others
+            if sum(
+                group.members * rates.get(group.number, group.rate)
+                for group in self._on[link].values()
+            )
+            > self._rates[link] * (1 + _ROUNDING)
+        }
+
+    def _fill(
+        self, groups: Sequence[_Group], links: Sequence[int]
+    ) -> tuple[dict[int, float], set[int]]:
+        """Share out the rates of some links to all of their groups (progressive filling).
+
+        Returns:
+            The groups' rates by their numbers, and the links that are full.
+        """
+        room = {link: self._rates[link] for link in links}
+        count = dict.fromkeys(links, 0)
+        for group in groups:
+            for link in group.links:
+                if link in count:
+                    count[link] += group.members
+        shares = [(room[link] / count[link], link) for link in links if count[link]]
+        heapq.heapify(shares)
+        by_cap = sorted(groups, key=lambda group: (group.cap, group.number), reverse=True)
+        rates: dict[int, float] = {}
+        full: set[int] = set()
+
+        def settle(group: _Group, rate: float) -> None:
+            rates[group.number] = rate
+            for link in group.links:
+                if link in count:
+                    room[link] = max(0.0, room[link] - rate * group.members)
+                    count[link] -= group.members
+
+        while by_cap:
+            if by_cap[-1].number in rates:
+                by_cap.pop()
+                continue
+            # The share of a link only grows while others are settled, so an old entry is too small.
+            while shares:
+                share, link = shares[0]
+                if not count[link]:
+                    heapq.heappop(shares)
+                elif room[link] / count[link] > share:
+                    heapq.heapreplace(shares, (room[link] / count[link], link))
+                else:
+                    break
+            if not shares or by_cap[-1].cap <= shares[0][0]:
+                group = by_cap.pop()
+                settle(group, group.cap)
+                continue
+            share, link = shares[0]
+            full.add(link)
+            for number in sorted(self._on[link]):
+                if number not in rates:
+                    settle(self._on[link][number], share)
+        return rates, full

@@ -1,0 +1,92 @@
+"""Fair queues on a real link."""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+
+import pytest
+from pyroute2 import IPRoute
+
+from testbed.network import star
+from testbed.network.addresses import Link
+from testbed.network.fair_queues import MOST_PAIRS, SUPER_FRAME, limit_super_frames, share_fairly
+from testbed.nodes.linux import inside_network, new_network
+from tests.traffic.isolation import isolated, real
+
+RATE = 50_000_000
+PORT = 7077
+pytestmark = pytest.mark.exercises("namespaces")
+
+
+def received(connections: Sequence[tuple[socket.socket, socket.socket]]) -> list[int]:
+    """Send as much as possible over all connections; return the bytes of each in 0.5 s."""
+    data, buffer = bytes(1 << 20), bytearray(1 << 20)
+    bytes_of = [0] * len(connections)
+    counted = 0.0
+    with selectors.DefaultSelector() as selector:
+        for number, (sender, receiver) in enumerate(connections):
+            sender.setblocking(False)
+            selector.register(sender, selectors.EVENT_WRITE, number)
+            selector.register(receiver, selectors.EVENT_READ, number)
+        began = time.monotonic()
+        while (now := time.monotonic() - began) < 0.8:
+            if now > 0.3 and not counted:
+                counted, bytes_of = now, [0] * len(connections)
+            for key, events in selector.select(0.1):
+                if events & selectors.EVENT_READ:
+                    bytes_of[key.data] += connections[key.data][1].recv_into(buffer)
+                else:
+                    with contextlib.suppress(BlockingIOError):
+                        connections[key.data][0].send(data)
+    assert counted
+    return bytes_of
+
+
+@real
+def test_pairs_of_addresses_have_equal_shares_whatever_their_connections() -> None:
+    """One device with three connections gets as much as another one with one."""
+
+    def body() -> None:
+        links = [Link(f"device-{i}", i) for i in range(3)]
+        namespaces = {link.device: new_network() for link in links}
+        star.prepare_core()
+        star.build(links, namespaces, [], [], lambda _: False)
+        receiver, *senders = (link.device_address for link in links)
+        with IPRoute() as netlink:
+            pairs = [(sender, receiver) for sender in senders]
+            share_fairly(netlink, star.DEVICE_INDEX, RATE, pairs)
+        for namespace in namespaces.values():
+            with inside_network(namespace), IPRoute() as netlink:
+                limit_super_frames(netlink, star.DEVICE_INDEX)
+                (interface,) = netlink.get_links(star.DEVICE_INDEX)
+                assert interface.get_attr("IFLA_GSO_MAX_SIZE") == SUPER_FRAME
+        with inside_network(namespaces["device-0"]):
+            listener = socket.create_server((receiver, PORT))
+
+        def good() -> bool:
+            connections = []
+            for device in (1, 1, 1, 2):
+                with inside_network(namespaces[f"device-{device}"]):
+                    sender = socket.create_connection((receiver, PORT), 10)
+                connections.append((sender, listener.accept()[0]))
+            got = received(connections)
+            for ends in connections:
+                for end in ends:
+                    end.close()
+            first, second = sum(got[:3]), got[3]
+            whole = 8 * (first + second) / 0.5 / RATE
+            return 0.8 < first / second < 1.25 and 0.8 < whole < 1.05
+
+        assert any(good() for _ in range(5))
+
+    isolated(body)
+
+
+def test_more_pairs_than_there_are_classes_are_refused() -> None:
+    with (
+        IPRoute() as netlink,
+        pytest.raises(ValueError, match="4,096 pairs share a link: 4,095 at most can"),
+    ):
+        share_fairly(netlink, 2, RATE, [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
