@@ -8,6 +8,7 @@ NOT_RUN = {
     "from testbed.algorithms.plain_asgd": "lines of a file, to which test_python_blocks adds them",
     "run             seed  state": "what the quickstart printed; compared with its record",
     "run                                     emulated in": "what `make agree` printed; so is this",
+    "                                                            single queue": "a record",
     "quickstart/": "what `testbed traffic` printed; so is this",
     "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
     "experiment file ─► experiment (Spec)": "a drawing",
