@@ -14,6 +14,9 @@ NOT_RUN = {
     "experiment file ─► experiment (Spec)": "a drawing",
     "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
     "diagnostics = (*SynchronousSgd.diagnostics": "lines of a class",
+    "Node(number, name, kind": "a design",
+    "class Algorithm:": "a design",
+    "star      for worker in": "a design",
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",
 }
