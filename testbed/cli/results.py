@@ -35,6 +35,8 @@ from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
 """The manifest's entries that ``show --json`` has in another place."""
+_DIGITS = 16
+"""Digits of a digest that tell runs with equal parameters from others, as `make agree` prints them."""
 _DIFFERENCES = 5
 """The most differences between ledgers that are shown for a run."""
 Accuracy = Annotated[
@@ -66,7 +68,16 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
     if not executions:
         typer.echo(f"there is no run in {runs} yet")
         return
-    headings = ("run", "state", "started (UTC)", "updates", "best %", "wire")
+    headings = (
+        "run",
+        "state",
+        "engine",
+        "started (UTC)",
+        "updates",
+        "best %",
+        "wire",
+        "parameters",
+    )
     rows = []
     for execution in executions:
         for run in execution.runs:
@@ -75,10 +86,12 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
                 (
                     run.id,
                     summary.ended,
+                    run.clock,
                     run.manifest.started.strftime("%Y-%m-%d %H:%M:%S"),
                     q.as_count(summary.updates),
                     q.as_decimal(summary.best_accuracy, 2),
                     q.as_bytes(summary.ingress.wire_bytes),
+                    (summary.parameters_sha256 or q.UNKNOWN)[:_DIGITS],
                 )
             )
     _print_list(headings, rows)

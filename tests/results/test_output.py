@@ -178,7 +178,13 @@ def test_the_command_line_writes_plain_text_into_a_pipe(
     three: Path, runs_root: Path, tmp_path: Path
 ) -> None:
     listed = command("ls", "--json", cwd=tmp_path)
-    assert [len(e["runs"]) for e in json.loads(listed.stdout)] == [3]
+    (execution,) = json.loads(listed.stdout)
+    assert len(execution["runs"]) == 3
+    rows = command("ls", cwd=tmp_path).stdout.splitlines()[1:]
+    for row, run in zip(rows, execution["runs"], strict=True):
+        assert row.startswith(run["run"])
+        assert f"  {run['manifest']['engine']}, {run['manifest']['clock']} clock  " in row
+        assert row.endswith((run["parameters_sha256"] or "—")[:16])
     shown = command("show", cwd=tmp_path)
     assert "adacomp-0.01" in shown.stdout
     assert "\x1b" not in shown.stdout
