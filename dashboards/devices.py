@@ -150,6 +150,24 @@ STALENESSES = Row(
         ),
     ),
 )
+DIAGNOSTICS = Row(
+    "Diagnostics",
+    8,
+    (
+        Lines(
+            "Diagnostics",
+            "The algorithm's own numbers at its last update; sync-sgd reports k, the pushes that an "
+            "update waits for, and those dropped since the update before. Nothing for an algorithm "
+            "that reports none.",
+            "none",
+            {
+                f"{{{{diagnostic}}}} {RUN}": "max by (run, algorithm, diagnostic) "
+                f"({of('testbed_diagnostic')})"
+            },
+            width=24,
+        ),
+    ),
+)
 SERVER = Row(
     "Server and evaluator",
     8,
@@ -205,5 +223,5 @@ DASHBOARD = Dashboard(
     "Devices",
     "States, throughput, staleness and cost of the emulated machines; red marks are crashes, purple "
     "ones faults of the experiment.",
-    (STATES, FAULTS, LOSSES, STALENESSES, SERVER, COST),
+    (STATES, FAULTS, LOSSES, STALENESSES, DIAGNOSTICS, SERVER, COST),
 )

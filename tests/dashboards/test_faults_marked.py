@@ -1,83 +1,35 @@
 """Faults on the dashboards: a real simulation with faults, replayed to a real Prometheus."""
 
-import shutil
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from testbed.metrics.exporter import Exporter
-from testbed.metrics.player import play
-from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.faults import struck
-from testbed.results.reading.run import Run
-from tests.dashboards.grafana import chosen, dashboards, interpolated, queries
-from tests.dashboards.server import Prometheus, Series, free_port, prometheus
-from tests.metrics.running import planned, simulated
+from tests.dashboards.grafana import dashboards
+from tests.dashboards.replaying import Replayed, replaying
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("Prometheus"), pytest.mark.timeout(300)]
 
 WORKERS = 10
-SECONDS = 12.0
-"""The duration of the replay."""
 SPEC: dict[str, Any] = {
     "engine": "simulation",
     "clock": "virtual",
     "compute": {"distribution": "constant", "mean": "100ms"},
-    "training": {"updates": 300},
+    "training": {"updates": 900},
     "faults": [
         {"who": {"number": 2}, "when": {"iteration": 60}, "how": "freeze"},
-        {"who": {"number": 4}, "when": {"iteration": 120}, "how": "partition", "lasting": "1500ms"},
-        {"who": {"devices": ["worker-1"]}, "when": {"iteration": 200}, "how": "kill"},
+        # Long, since a replay goes by the host's time, and a scrape must see it.
+        {"who": {"number": 4}, "when": {"iteration": 120}, "how": "partition", "lasting": "6s"},
+        {"who": {"devices": ["worker-1"]}, "when": {"iteration": 700}, "how": "kill"},
     ],
 }
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """The replayed run, and the Prometheus that scraped it."""
-
-    prometheus: Prometheus
-    run: Run
-    start: float
-    end: float
-
-    def ask(self, name: str) -> list[Series]:
-        """Return what the panel or annotation of this name gets, with everything chosen."""
-        [query] = [one for one in queries() if one.name == name]
-        values = {"run": chosen(), "algorithm": chosen()}
-        seconds = self.end - self.start
-        text = interpolated(query.expression, values, step=1, seconds=seconds)
-        if query.instant:
-            found = self.prometheus.at(text, self.end)
-            return [(labels, [(self.end, value)]) for labels, value in found]
-        return self.prometheus.over(text, self.start, self.end, 1)
-
-
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
-    if shutil.which("prometheus") is None:
-        pytest.skip("prometheus (Debian package) is not installed")
-    folder = tmp_path_factory.mktemp("replayed")
-    directory, _ = simulated(planned(WORKERS, **SPEC), folder)
-    run = Run.load(directory)
-    replay = ReplayedRun(run)
-    port = free_port()
-    exporter = Exporter(port, workers=True)
-    try:
-        with prometheus(folder, port) as server:
-            exporter.add(replay)
-            start = time.time()
-            # Without a scrape before the first fault, the query finds no change.
-            server.wait_for_scrape("testbed_devices", start)
-            assert play([replay], replay.duration / SECONDS) is None
-            server.wait_for_scrape("testbed_devices", time.time())
-            time.sleep(2)  # rules are evaluated once a second, as scrapes are made
-            yield Replayed(server, run, start, time.time())
-    finally:
-        exporter.close()
+    with replaying(tmp_path_factory.mktemp("replayed"), WORKERS, **SPEC) as replayed:
+        yield replayed
 
 
 @pytest.mark.parametrize("dashboard", sorted(dashboards()))

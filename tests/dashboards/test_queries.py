@@ -44,6 +44,7 @@ ZERO: Mapping[str, str] = {
 }
 EMPTY: Mapping[str, str] = {
     "devices: Devices struck [A]": "the experiment has no faults: test_faults_marked.py",
+    "devices: Diagnostics [A]": "these algorithms report none: test_diagnostics.py",
 }
 MAYBE_ZERO: Mapping[str, str] = {
     "devices: Evaluations due [A]": "an evaluator that keeps up is never seen behind",
