@@ -2,18 +2,23 @@
 
 At an evaluation point the server reports its own ledger (payload and message bytes) and the time. The
 kernel's counter is read four times a second and at every evaluation point; the wire bytes at that point
-are interpolated between the readings before and after it. The evaluator's result may come much later.
+are interpolated between the readings before and after it. They are at least the messages of the ledger
+with their headers, as a short run may be over in a quarter of a second. The evaluator's result may come
+much later.
 
 A server that was killed under the wall clock has lost its ledger of what reached it after its
 checkpoint. Those bytes did reach it, and stay counted.
 """
 
+import bisect
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from testbed.network.segments import wire_bytes as on_the_wire
 
 _NOTHING = {"payload_bytes": 0, "message_bytes": 0}
 
@@ -130,7 +135,7 @@ class Ingress:
                 return
             del self._pending[version]
             self._complete.add(version)
-            yield row | {"wire_bytes": self.wire_bytes(row["time"])}
+            yield row | {"wire_bytes": self.wire_bytes(row["time"], row["message_bytes"])}
 
     def at_last_evaluation(self) -> dict[str, int]:
         """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
@@ -140,7 +145,9 @@ class Ingress:
         return {
             "payload_bytes": self._last["payload_bytes"],
             "message_bytes": self._last["message_bytes"],
-            "wire_bytes": self.wire_bytes(self._last["time"]) if known is None else known,
+            "wire_bytes": self.wire_bytes(self._last["time"], self._last["message_bytes"])
+            if known is None
+            else known,
         }
 
     def after_drain(self) -> dict[str, int] | None:
@@ -158,10 +165,17 @@ class Ingress:
         """Return True if the counter was read at ``time`` or later."""
         return bool(self._readings) and self._readings[-1].time >= time
 
-    def wire_bytes(self, time: float) -> int:
-        """Return the wire bytes at a moment, interpolated between two readings of the counter."""
+    def wire_bytes(self, time: float, message_bytes: int = 0) -> int:
+        """Return the wire bytes at a moment, interpolated between two readings of the counter.
+
+        Args:
+            message_bytes: the bytes of messages that had arrived by then; with their headers they are
+                the least, unless the reading after that moment says that there were fewer.
+        """
         if not self._readings:
             return self._before
         times = [reading.time for reading in self._readings]
         values = [reading.wire_bytes for reading in self._readings]
-        return self._before + round(float(np.interp(time, times, values)))
+        between = self._before + round(float(np.interp(time, times, values)))
+        after = self._before + values[min(bisect.bisect_left(times, time), len(values) - 1)]
+        return min(max(between, on_the_wire(message_bytes)), after)

@@ -26,6 +26,28 @@ def test_wire_bytes_are_interpolated_between_two_readings() -> None:
     assert list(ingress.complete()) == []
 
 
+def test_wire_bytes_are_no_fewer_than_the_messages_that_have_arrived() -> None:
+    """In a short run all bytes may come between two readings, and the time says little."""
+    ingress = Ingress()
+    ingress.counted(1.0, 0)
+    ledger = {"payload_bytes": 144_000, "message_bytes": 144_800}  # 100 segments
+    ingress.evaluation_due(5, 1.1, ledger)
+    ingress.counted(2.0, 200_000)
+    assert ingress.at_last_evaluation() == {**ledger, "wire_bytes": 144_800 + 6_600}
+    ingress.evaluation_due(6, 2.5, ledger)
+    ingress.counted(3.0, 300_000)
+    assert ingress.at_last_evaluation()["wire_bytes"] == 250_000
+
+
+def test_wire_bytes_are_no_more_than_the_counter_says_later() -> None:
+    """The coordinator of peers counts a message when it is sent."""
+    ingress = Ingress(wire_bytes=1_000)
+    ingress.counted(1.0, 0)
+    ingress.evaluation_due(5, 1.5, {"payload_bytes": 0, "message_bytes": 144_800})
+    ingress.counted(2.0, 100_000)
+    assert ingress.at_last_evaluation()["wire_bytes"] == 101_000
+
+
 def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
