@@ -253,6 +253,7 @@ def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -
 
     Raises:
         HungError: it ended neither in time nor after SIGTERM.
+        KeyboardInterrupt: SIGINT, which a run takes as its own end, has stopped it.
         TestbedError, Exception: any error that ends the run instead of an outcome.
     """
     chosen = Spec.model_validate(spec | {"engine": engine})
@@ -263,6 +264,8 @@ def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -
     with _limit(seconds):
         carried_out = execution.execute(chosen, folder / engine, watch, report=False)
     (summary,) = carried_out.summaries
+    if summary["ended"] == "interrupted" and "SIGINT" in summary["reason"]:
+        raise KeyboardInterrupt
     return Ended(carried_out.directory / summary["algorithm"], summary)
 
 
@@ -350,13 +353,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed: list[int] = []
     completed = carried = 0
     last = began = time.monotonic()
+    stopped = False
     for seed in options.seeds:
         spec = (crowded if options.crowded else mixture)(seed)
         emulate = seed % 2 in emulated
         with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:
             at = options.keep or Path(folder)
             at.mkdir(parents=True, exist_ok=True)
-            found = try_out(spec, at, emulate=emulate)
+            try:
+                found = try_out(spec, at, emulate=emulate)
+            except KeyboardInterrupt:
+                print(f"stopped at seed {seed}", file=sys.stderr)
+                stopped = True
+                break
         completed += 1
         carried += emulate
         if found:
@@ -372,7 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if failed:
         print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
-    return 1 if failed else 0
+    return 128 + signal.SIGINT if stopped else 1 if failed else 0
 
 
 if __name__ == "__main__":
