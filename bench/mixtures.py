@@ -34,16 +34,19 @@ import yaml
 from bench.agree import Pair
 from bench.chaos import seeds_of
 from testbed import execution
-from testbed.errors import TestbedError
+from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
 from testbed.results.reading.records import SERVER_KILLED
+from testbed.runs.ending import incomplete
 from testbed.runs.watching import Progress
 
 SIMULATION_LIMIT = 300.0
 """Seconds that a simulation may take; even on a busy host it needs much less."""
 EMULATION_LIMIT = 1800.0
 """Seconds that an emulation may take; some carry out tens of thousands of outages on links."""
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status after Ctrl-C."""
 GRACE = 30.0
 """Seconds that a run may take to end after SIGTERM."""
 TELL_PERIOD = 60.0
@@ -264,7 +267,8 @@ def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -
     with _limit(seconds):
         carried_out = execution.execute(chosen, folder / engine, watch, report=False)
     (summary,) = carried_out.summaries
-    if summary["ended"] == "interrupted" and "SIGINT" in summary["reason"]:
+    end = incomplete(summary)
+    if isinstance(end, InterruptedRunError) and end.exit_status == INTERRUPTED:
         raise KeyboardInterrupt
     return Ended(carried_out.directory / summary["algorithm"], summary)
 
@@ -381,7 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if failed:
         print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
-    return 128 + signal.SIGINT if stopped else 1 if failed else 0
+    return INTERRUPTED if stopped else 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ TCP in SimGrid; Bertsekas and Gallager, Data Networks, §6.5.2). A rate only cha
 or ends or a link changes, so the end of each flow is known until then.
 
 What keeps this cheap: flows whose rates are equal whatever happens form one *group*, and a group
-keeps the bits that each of its flows has been served since it was last empty. When a flow begins or
+keeps the bits that each of its flows has been served since the group began. When a flow begins or
 ends, only those groups are computed anew that share a full link with it, directly or over other
 groups. A flow that has its links to itself never changes another one, and its end is its begin plus its
 bits divided by the smallest rate, to the bit.
@@ -30,7 +30,7 @@ class _Group:
         links: the links of the route on which other flows may be, too.
         rate: of each flow, in bit/s.
         at: the time of ``served``, in seconds.
-        served: the bits that a flow which was there since the group was last empty has been served.
+        served: the bits that a flow which was there from the group's beginning has been served.
         ends: for each flow the value of ``served`` at which it ends, with its number; a heap.
         members: the number of flows.
     """
@@ -38,8 +38,8 @@ class _Group:
     number: int
     cap: float
     links: tuple[int, ...]
+    at: float
     rate: float = 0.0
-    at: float = 0.0
     served: float = 0.0
     ends: list[tuple[float, int]] = field(default_factory=list)
     members: int = 0
@@ -164,15 +164,11 @@ class Flows:
         kind = cap, links, -1 if links else number
         group = self._groups.get(kind)
         if group is None:
-            group = self._groups[kind] = _Group(self._made, cap, links)
+            group = self._groups[kind] = _Group(self._made, cap, links, at=now)
             self._made += 1
-        if group.members:
-            group.serve(now)
-        else:
-            group.at, group.served, group.rate = now, 0.0, 0.0
-            group.ends.clear()
             for link in links:
                 self._on[link][group.number] = group
+        group.serve(now)
         group.members += 1
         flow = _Flow(route, group, bits, group.served + (bits if left is None else left))
         self._flows[number] = flow
@@ -241,13 +237,13 @@ class Flows:
             may_be_full |= overfull
         self._full.difference_update(links)
         self._full |= full
+        other_flows = {group.number for group in changed}
         for group in groups:
-            if rates[group.number] != group.rate:
+            new_rate = rates[group.number] != group.rate
+            if new_rate:
                 group.serve(now)
                 group.rate = rates[group.number]
-                self._announce(group)
-        for group in changed:
-            if group.members:
+            if new_rate or group.number in other_flows:
                 self._announce(group)
 
     def _reached(

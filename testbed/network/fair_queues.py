@@ -10,12 +10,18 @@ Segmentation offload hands a link up to 64 KiB at once, which is as much as many
 devices that send over shared links have smaller super-frames (``limit_super_frames``).
 """
 
-import ipaddress
 from collections.abc import Sequence
 
 from pyroute2 import IPRoute
 
-from testbed.network.shaping import COUNTED, ROOT, bucket
+from testbed.network.shaping import (
+    COUNTED,
+    DESTINATION,
+    SOURCE,
+    add_filter,
+    add_root,
+    set_class,
+)
 
 SUPER_FRAME = 16_000
 """Bytes of a super-frame on its way to a shared link, at most.
@@ -25,9 +31,6 @@ this, up to 12 %.
 """
 MOST_PAIRS = 0xFFF
 _FIRST = 0x0001_1000
-_ETHERTYPE_IPV4 = 0x0800
-_SOURCE, _DESTINATION = 12, 16
-"""Offsets of the addresses in an IPv4 header."""
 
 
 def share_fairly(
@@ -48,20 +51,10 @@ def share_fairly(
     """
     if len(pairs) > MOST_PAIRS:
         raise ValueError(f"{len(pairs):,} pairs share a link: {MOST_PAIRS:,} at most can")
-    netlink.tc("add", "htb", interface, ROOT, default=_FIRST & 0xFFFF)
-    most, most_at_once = rate // 8, bucket(rate)
+    add_root(netlink, interface, default=_FIRST)
+    set_class(netlink, "add", interface, COUNTED, rate)
+    most = rate // 8
     each = max(1, most // (len(pairs) + 1))
-    netlink.tc(
-        "add-class",
-        "htb",
-        interface,
-        COUNTED,
-        parent=ROOT,
-        rate=most,
-        ceil=most,
-        burst=most_at_once,
-        cburst=most_at_once,
-    )
     for number in range(len(pairs) + 1):
         netlink.tc(
             "add-class",
@@ -77,22 +70,10 @@ def share_fairly(
             quantum=SUPER_FRAME,
         )
     for number, (source, destination) in enumerate(pairs, 1):
-        netlink.tc(
-            "add-filter",
-            "u32",
-            interface,
-            parent=ROOT,
-            prio=1,
-            protocol=_ETHERTYPE_IPV4,
-            target=_FIRST + number,
-            keys=[_key(source, _SOURCE), _key(destination, _DESTINATION)],
-        )
+        addresses = {SOURCE: source, DESTINATION: destination}
+        add_filter(netlink, interface, _FIRST + number, addresses)
 
 
 def limit_super_frames(netlink: IPRoute, interface: int) -> None:
     """Let an interface be handed at most ``SUPER_FRAME`` bytes at once."""
     netlink.link("set", index=interface, gso_max_size=SUPER_FRAME)
-
-
-def _key(address: str, place: int) -> str:
-    return f"{int(ipaddress.IPv4Address(address)):#010x}/0xffffffff+{place}"

@@ -14,7 +14,7 @@ for the devices that only observe.
 import contextlib
 import functools
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from pyroute2 import IPBatch, IPRoute
@@ -38,7 +38,7 @@ _ETHERTYPE_IPV4 = 0x0800
 _UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
 _FRAME = 1514
-_SOURCE, _DESTINATION = 12, 16
+SOURCE, DESTINATION = 12, 16
 """Offsets of the addresses in an IPv4 header."""
 _How: TypeAlias = Literal["add", "change"]
 
@@ -47,8 +47,8 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
     """Shape an interface's egress; nothing is installed if ``shape`` asks for nothing."""
     if not shape.shapes:
         return
-    _add_root(netlink, interface)
-    _set_class(netlink, "add", interface, COUNTED, shape.rate)
+    add_root(netlink, interface)
+    set_class(netlink, "add", interface, COUNTED, shape.rate)
     if shape.needs_netem:
         _set_netem(netlink, "add", interface, shape)
 
@@ -59,8 +59,8 @@ def packed_egress(shape: Shape) -> bytes:
     if not shape.shapes:
         return b""
     with IPBatch() as packed:
-        _add_root(packed, 0)
-        _set_class(packed, "add", 0, COUNTED, shape.rate)
+        add_root(packed, 0)
+        set_class(packed, "add", 0, COUNTED, shape.rate)
         requests = bytes(packed.batch)
     if shape.needs_netem:
         message = _netem("add", 0, shape)
@@ -96,7 +96,7 @@ class Egress:
             shape_egress(netlink, self._interface, shape)
         else:
             if before.rate != shape.rate:
-                _set_class(netlink, "change", self._interface, COUNTED, shape.rate)
+                set_class(netlink, "change", self._interface, COUNTED, shape.rate)
             if self._emulated or shape.needs_netem:
                 how: _How = "change" if self._emulated else "add"
                 _set_netem(netlink, how, self._interface, shape)
@@ -113,32 +113,44 @@ def count_ingress(
         uncounted: these addresses, whose traffic goes to ``UNCOUNTED``.
         rate: limit for the counted traffic in bit/s; None for no limit.
     """
-    _count(netlink, interface, uncounted, _SOURCE, rate)
+    _count(netlink, interface, uncounted, SOURCE, rate)
 
 
 def count_egress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
     """Count what a device's interface sends, except to some IPv4 destination addresses."""
-    _count(netlink, interface, uncounted, _DESTINATION, None)
+    _count(netlink, interface, uncounted, DESTINATION, None)
 
 
 def _count(
     netlink: IPRoute, interface: int, uncounted: Iterable[str], place: int, rate: int | None
 ) -> None:
-    _add_root(netlink, interface)
-    _set_class(netlink, "add", interface, COUNTED, rate)
-    _set_class(netlink, "add", interface, UNCOUNTED, None)
+    add_root(netlink, interface)
+    set_class(netlink, "add", interface, COUNTED, rate)
+    set_class(netlink, "add", interface, UNCOUNTED, None)
     for address in uncounted:
-        number = int(ipaddress.IPv4Address(address))
-        netlink.tc(
-            "add-filter",
-            "u32",
-            interface,
-            parent=ROOT,
-            prio=1,
-            protocol=_ETHERTYPE_IPV4,
-            target=UNCOUNTED,
-            keys=[f"{number:#010x}/0xffffffff+{place}"],
-        )
+        add_filter(netlink, interface, UNCOUNTED, {place: address})
+
+
+def add_filter(netlink: IPRoute, interface: int, target: int, addresses: Mapping[int, str]) -> None:
+    """Send the packets with some IPv4 addresses to a class.
+
+    Args:
+        target: the class's handle.
+        addresses: by ``SOURCE`` or ``DESTINATION``; with both, both have to match.
+    """
+    netlink.tc(
+        "add-filter",
+        "u32",
+        interface,
+        parent=ROOT,
+        prio=1,
+        protocol=_ETHERTYPE_IPV4,
+        target=target,
+        keys=[
+            f"{int(ipaddress.IPv4Address(address)):#010x}/0xffffffff+{place}"
+            for place, address in addresses.items()
+        ],
+    )
 
 
 def bucket(rate: int | None) -> int:
@@ -154,7 +166,7 @@ def missing_disciplines() -> dict[str, str]:
     missing = {}
     with IPRoute() as netlink:
         for name, discipline, attempt in (
-            ("htb", "htb", lambda: _add_root(netlink, 1)),
+            ("htb", "htb", lambda: add_root(netlink, 1)),
             ("u32", "htb", lambda: count_ingress(netlink, 1, ["127.0.0.1"])),
             ("netem", "netem", lambda: netlink.tc("add", "netem", 1, ROOT, delay=1000)),
         ):
@@ -167,11 +179,12 @@ def missing_disciplines() -> dict[str, str]:
     return missing
 
 
-def _add_root(netlink: IPRoute, interface: int) -> None:
-    netlink.tc("add", "htb", interface, ROOT, default=COUNTED & 0xFFFF)
+def add_root(netlink: IPRoute, interface: int, default: int = COUNTED) -> None:
+    """Add an HTB to an interface; ``default`` is the class of what no filter sends elsewhere."""
+    netlink.tc("add", "htb", interface, ROOT, default=default & 0xFFFF)
 
 
-def _set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: int | None) -> None:
+def set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: int | None) -> None:
     """Add or change an HTB class; ``rate`` in bit/s, None for no limit."""
     most = rate // 8 if rate else _UNLIMITED
     most_at_once = bucket(rate)

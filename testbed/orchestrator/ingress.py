@@ -174,8 +174,9 @@ class Ingress:
         """
         if not self._readings:
             return self._before
-        times = [reading.time for reading in self._readings]
-        values = [reading.wire_bytes for reading in self._readings]
+        next_one = bisect.bisect_left(self._readings, time, key=lambda reading: reading.time)
+        around = self._readings[max(0, next_one - 1) : next_one + 1]
+        times, values = zip(*around, strict=True)
         between = self._before + round(float(np.interp(time, times, values)))
-        after = self._before + values[min(bisect.bisect_left(times, time), len(values) - 1)]
+        after = self._before + around[-1].wire_bytes
         return min(max(between, on_the_wire(message_bytes)), after)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.dashboards.server import Prometheus, Series
+
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "dashboards" / "json"
 SCRAPE_INTERVAL = 1
@@ -46,6 +48,20 @@ class Query:
     @property
     def name(self) -> str:
         return f"{self.dashboard}: {self.panel} [{self.ref_id}]"
+
+    def ask(
+        self,
+        prometheus: Prometheus,
+        values: Mapping[str, str],
+        start: float,
+        end: float,
+        step: float,
+    ) -> list[Series]:
+        """Return the series that the panel would get; an instant query's have one value each."""
+        text = interpolated(self.expression, values, step=step, seconds=end - start)
+        if self.instant:
+            return [(labels, [(end, value)]) for labels, value in prometheus.at(text, end)]
+        return prometheus.over(text, start, end, step)
 
 
 def queries() -> Iterator[Query]:

@@ -14,7 +14,7 @@ from testbed.metrics.exporter import Exporter
 from testbed.metrics.player import play
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.run import Run
-from tests.dashboards.grafana import chosen, interpolated, queries
+from tests.dashboards.grafana import chosen, queries
 from tests.dashboards.server import Prometheus, Series, free_port, prometheus
 from tests.metrics.running import planned, simulated
 
@@ -35,12 +35,7 @@ class Replayed:
         """Return what the panel or annotation of this name gets, with everything chosen."""
         [query] = [one for one in queries() if one.name == name]
         values = {"run": chosen(), "algorithm": chosen()}
-        seconds = self.end - self.start
-        text = interpolated(query.expression, values, step=1, seconds=seconds)
-        if query.instant:
-            found = self.prometheus.at(text, self.end)
-            return [(labels, [(self.end, value)]) for labels, value in found]
-        return self.prometheus.over(text, self.start, self.end, 1)
+        return query.ask(self.prometheus, values, self.start, self.end, step=1)
 
 
 @contextlib.contextmanager

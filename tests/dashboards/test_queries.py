@@ -60,11 +60,7 @@ def variables(watched: Watched, algorithm: str = "") -> dict[str, str]:
 
 def ask(watched: Watched, query: Query, values: Mapping[str, str]) -> list[Series]:
     """Return the series that the panel would get; an instant query's have one value each."""
-    text = interpolated(query.expression, values, step=STEP, seconds=watched.seconds)
-    if query.instant:
-        found = watched.prometheus.at(text, watched.end)
-        return [(labels, [(watched.end, value)]) for labels, value in found]
-    return watched.prometheus.over(text, watched.start, watched.end, STEP)
+    return query.ask(watched.prometheus, values, watched.start, watched.end, STEP)
 
 
 def query(name: str) -> Query:

@@ -86,7 +86,7 @@ def test_shaping_that_is_gone_or_wrong_is_found(rate: int | None, direction: str
             if rate is None:
                 netlink.tc("del", "htb", interface, shaping.ROOT)
             else:
-                shaping._set_class(netlink, "change", interface, shaping.COUNTED, rate)
+                shaping.set_class(netlink, "change", interface, shaping.COUNTED, rate)
 
         def seen() -> bool:
             found = probed(links, namespaces)
