@@ -34,7 +34,6 @@ class Arrivals:
         codec: Codec,
         *,
         evaluator: Evaluator,
-        evaluator_number: int,
         recorder: Recorder,
         quorum: Quorum,
         line: ServerLine,
@@ -51,7 +50,6 @@ class Arrivals:
         self._service = service
         self._codec = codec
         self._evaluator = evaluator
-        self._evaluator_number = evaluator_number
         self._recorder = recorder
         self._quorum = quorum
         self._line = line
@@ -68,11 +66,11 @@ class Arrivals:
         if self._quorum.workers_return and number in workers and self._phase.began is not None:
             # It was killed while its link was down, so that the end of its connection did not arrive.
             self._connections.close(workers[number], "it came back over another connection")
-        if number > self._evaluator_number or number in workers:
+        if number > self._evaluator.number or number in workers:
             raise WireError(f"device {number} is not of this run, or is connected already")
         self._connections.welcome(connection)
-        if number == self._evaluator_number:
-            self._evaluator.greeted(connection, number)
+        if number == self._evaluator.number:
+            self._evaluator.greeted(connection)
             return False
         self._connections.is_worker(connection, number)
         workers[number] = connection

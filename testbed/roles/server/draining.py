@@ -31,7 +31,9 @@ def drain(parts: Parts, patience: Callable[[int], float]) -> None:
     report.send(TrainingEnded(half.version))
     connections.say_stop(connections.workers.values())
     stopped = time.monotonic()
-    while _is_any_open(connections):
+    # The evaluator may be late: it may still be starting, or do an evaluation for a server that was
+    # killed, after which it connects to this one.
+    while _is_any_open(connections) or parts.evaluator.is_missing:
         parts.evaluator.stop()
         connections.poll()
         now = time.monotonic()

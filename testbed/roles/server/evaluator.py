@@ -25,6 +25,7 @@ class Evaluator:
     """The evaluations of one run, and the connection over which they are sent.
 
     Attributes:
+        number: the evaluator's, in its greeting and in reports.
         waited_for: True if the server waits for a slow evaluator when the queue has no more room,
             instead of leaving evaluations out.
     """
@@ -35,16 +36,26 @@ class Evaluator:
         evaluations: Evaluations,
         report: Report,
         *,
+        number: int,
         waited_for: bool,
+        comes_back: bool,
     ) -> None:
+        """Begin without the evaluator.
+
+        Args:
+            comes_back: True if it connects again after its connection broke: the server may be killed.
+        """
+        self.number = number
         self.waited_for = waited_for
+        self._comes_back = comes_back
         self._connections = connections
         self._evaluations = evaluations
         self._report = report
+        self._greeted = False
         self._stopped = False
         self._heard = -math.inf
 
-    def greeted(self, connection: Connection, number: int) -> None:
+    def greeted(self, connection: Connection) -> None:
         """Take the evaluator's connection, and send what waits for it.
 
         Raises:
@@ -52,9 +63,10 @@ class Evaluator:
         """
         if self._connections.evaluator is not None:
             raise WireError("the evaluator is connected already")
-        connection.device = number
+        connection.device = self.number
         connection.receiver.accept({Kind.FINISHED: 0})
-        self._connections.evaluator, self._stopped = connection, False
+        self._connections.evaluator = connection
+        self._greeted, self._stopped = True, False
         self._heard = time.monotonic()
         self.send()
 
@@ -96,14 +108,15 @@ class Evaluator:
         self.send()
 
     @property
-    def waiting(self) -> int:
-        """The number of evaluations that were not sent yet."""
-        return len(self._evaluations)
-
-    @property
     def crowded(self) -> bool:
         """True if evaluations wait for which there is no room, and the evaluator is waited for."""
         return self.waited_for and self._evaluations.crowded
+
+    @property
+    def is_missing(self) -> bool:
+        """True if the evaluator is not connected yet, or has to connect again."""
+        comes = self._comes_back or not self._greeted
+        return comes and not self._stopped and self._connections.evaluator is None
 
     def stop(self) -> None:
         """Say STOP, once, if everything was sent."""
@@ -113,21 +126,23 @@ class Evaluator:
             self._connections.say_stop([connection])
 
     def give_up(self, since: float) -> None:
-        """Close the evaluator's connection if nothing has come over it for too long.
+        """Do without the evaluator if nothing was heard of it for too long.
 
         Args:
             since: when the wait began, in seconds of CLOCK_MONOTONIC.
         """
         connection, missing = self._connections.evaluator, self._evaluations.unheard
         patience = EVALUATOR_TIMEOUT if missing else LEAVING_TIMEOUT
-        if connection is None or time.monotonic() - max(since, self._heard) <= patience:
+        absent = connection is None and not self.is_missing
+        if absent or time.monotonic() - max(since, self._heard) <= patience:
             return
         text = f"nothing was heard of it for {patience:g} s"
         if missing:
             text += f": {missing:,} evaluations are missing"
-            self._report.event("error", text, connection.device)
-        self.waited_for = False
-        self._connections.close(connection, text)
+            self._report.event("error", text, self.number)
+        self.waited_for, self._stopped = False, True
+        if connection is not None:
+            self._connections.close(connection, text)
 
     def state(self) -> list[Any]:
         """Return the evaluations without a result, for a checkpoint."""

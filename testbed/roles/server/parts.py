@@ -82,7 +82,14 @@ class Parts:
         )
         remembered = serving.checkpoints is not None
         evaluations = Evaluations(4 * size, remembered=remembered, spill=serving.spill)
-        evaluator = Evaluator(connections, evaluations, report, waited_for=virtual)
+        evaluator = Evaluator(
+            connections,
+            evaluations,
+            report,
+            number=settings.workers,
+            waited_for=virtual,
+            comes_back=settings.faults.server_absence is not None,
+        )
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         recorder = Recorder(report, evaluator, now, None if virtual else schedule)
         service = ParameterService(half, layout, settings, recorder, measured(line))
@@ -95,7 +102,6 @@ class Parts:
             service,
             codec,
             evaluator=evaluator,
-            evaluator_number=settings.workers,
             recorder=recorder,
             quorum=quorum,
             line=line,

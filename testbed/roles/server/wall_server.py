@@ -188,8 +188,6 @@ class WallServer:
         self._arrivals.send_due()
 
     def _wait_for_the_others(self) -> None:
-        """Wait for devices that are still to be told that training has ended."""
-        while time.monotonic() - self._quorum.last_greeting < BACK_TIMEOUT and (
-            self._awaited or (self._evaluator.waiting and self._connections.evaluator is None)
-        ):
+        """Wait for workers that are still to be told that training has ended."""
+        while self._awaited and time.monotonic() - self._quorum.last_greeting < BACK_TIMEOUT:
             self._connections.poll()

@@ -17,7 +17,6 @@ from testbed.messages.reports import (
     EventReported,
     FaultReported,
     FinalParameters,
-    ServerFinished,
     UpdatesApplied,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
@@ -136,7 +135,7 @@ def test_two_messages_in_one_read_are_taken_one_by_one(monkeypatch: pytest.Monke
         worker.sendall(dense(2, 1.0, loss=3.0))
         assert receive(worker)[0] is Kind.STOP
         worker.close()
-        last = running.until(ServerFinished)
+        last = running.finished()
         rows = b"".join(report.raw for report in running.of(UpdatesApplied))
     assert np.frombuffer(rows, UPDATE)["base_version"].tolist() == [0, 1, 2]
     assert np.frombuffer(rows, UPDATE)["loss"].tolist() == [1.0, 2.0, 3.0]
@@ -165,7 +164,7 @@ def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.M
         assert receive(worker)[0] is Kind.PARAMETERS
         assert receive(worker)[0] is Kind.STOP
         worker.close()
-        running.until(ServerFinished)
+        running.finished()
         parameters = b"".join(part.raw for part in running.of(FinalParameters))
     assert np.unique(np.frombuffer(parameters, np.float32)).tolist() == [-0.5]
 
@@ -185,7 +184,7 @@ def test_a_push_that_arrives_from_a_cut_off_worker_is_in_its_ledger(
             other.sendall(dense(version, 1.0))
         assert receive(other)[0] is Kind.STOP
         other.close()
-        running.until(ServerFinished)
+        running.finished()
         ledgers = {closed.worker: closed for closed in running.of(ConnectionClosed)}
     assert ledgers[0].payload_bytes == 4 * SIZE
     assert ledgers[0].message_bytes == len(hello(0)) + HEADER.size + 4 * SIZE
@@ -203,7 +202,7 @@ def test_a_message_that_was_read_ahead_and_never_taken_is_in_its_ledger(
         assert receive(worker)[0] is Kind.STOP
         worker.close()
         assert running.until(ConnectionClosed).payload_bytes == 2 * 4 * SIZE
-        assert running.until(ServerFinished).payload_bytes == 4 * SIZE
+        assert running.finished().payload_bytes == 4 * SIZE
 
 
 def test_a_worker_killed_only_by_the_clock_is_ignored_if_it_reconnects(
@@ -221,4 +220,4 @@ def test_a_worker_killed_only_by_the_clock_is_ignored_if_it_reconnects(
         again.shutdown(socket.SHUT_WR)
         assert again.recv(1) == b""
         evaluator.close()
-        running.until(ServerFinished)
+        running.finished()

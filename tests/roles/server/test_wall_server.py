@@ -20,12 +20,14 @@ from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
     EvaluationDue,
+    EventReported,
     ServerFinished,
     ServerRestored,
     TrainingBegun,
     TrainingEnded,
     UpdatesApplied,
 )
+from testbed.roles.server import evaluator as evaluator_module
 from testbed.roles.server import wall_server
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
@@ -244,4 +246,39 @@ def test_a_server_restored_after_training_sends_evaluations_and_stop(
         for connection in (worker, evaluator):
             connection.close()
         assert second.until(ConnectionClosed).reason is None  # it received STOP once, and closed
+        assert second.until(ServerFinished).version == 5
+
+
+def test_a_restored_server_waits_for_the_evaluator_however_late_it_comes(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    """The evaluator is busy when the server dies, and notices it only when its workers have left."""
+    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
+    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
+    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
+    with running(monkeypatch, files, None, **changes) as first:
+        five_updates(first)
+    with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
+        assert second.until(TrainingEnded).version == 5
+        time.sleep(1.0)
+        evaluator = second.connect(2)
+        for version in (0, 2, 4, 5):
+            assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
+            evaluator.sendall(header(Kind.FINISHED, version))
+        assert receive(evaluator)[0] is Kind.STOP
+        evaluator.close()
+        assert second.until(ServerFinished).version == 5
+
+
+def test_a_restored_server_gives_up_an_evaluator_that_never_comes(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    monkeypatch.setattr(evaluator_module, "EVALUATOR_TIMEOUT", 0.5)
+    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
+    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
+    with running(monkeypatch, files, None, **changes) as first:
+        five_updates(first)
+    with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
+        missing = "nothing was heard of it for 0.5 s: 4 evaluations are missing"
+        assert second.until(EventReported, missing).device == 2
         assert second.until(ServerFinished).version == 5
