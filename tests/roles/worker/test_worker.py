@@ -21,6 +21,7 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import REPORTS, EventReported, ServerListening, UpdatesApplied
 from testbed.nodes.turns import Turns
+from testbed.roles.evaluation.evaluator import evaluate
 from testbed.roles.server import connections
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
@@ -29,6 +30,7 @@ from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.worker import work
 from testbed.streams import stream
+from testbed.telemetry.board import DeviceLine
 from testbed.telemetry.records import UPDATE
 from testbed.training import computation
 from testbed.training.settings import Settings
@@ -64,7 +66,7 @@ class Ran:
             monkeypatch.setattr(module, "PORT", port)
         learners = [
             Learner(chosen.data.model, chosen.training.batch_size)
-            for _ in range(chosen.workers + 1)
+            for _ in range(chosen.workers + 2)
         ]
         initial = initialise(
             chosen.data.model, chosen.data.initialisation, stream(chosen.seed, "initial")
@@ -91,7 +93,13 @@ class Ran:
             )
             for n in range(chosen.workers)
         ]
-        for thread in workers:
+        evaluated, of_evaluator = Channel.pair()
+        evaluator = threading.Thread(
+            target=evaluate,
+            args=(chosen, dataset, learners[-1], of_evaluator, DeviceLine.unread()),
+            daemon=True,
+        )
+        for thread in (evaluator, *workers):
             thread.start()
         rows = b""
         events = []
@@ -99,10 +107,11 @@ class Ran:
             rows += received.raw if isinstance(received, UpdatesApplied) else b""
             if isinstance(received, EventReported):
                 events.append(received.text)
-        for thread in (serving, *workers):
+        for thread in (serving, evaluator, *workers):
             thread.join(20)
             assert not thread.is_alive()
-        report.close()
+        for channel in (report, evaluated, of_evaluator):
+            channel.close()
         assert events == []
         self.parameters: FloatVector = self.half.parameters
         self.payload: npt.NDArray[np.uint32] = np.frombuffer(rows, UPDATE)["payload_bytes"]
