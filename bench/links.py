@@ -26,13 +26,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pyroute2 import IPRoute
-
 from testbed.clock.flows import Flows
 from testbed.clock.transfers import Line
-from testbed.network import star
-from testbed.network.addresses import Link, Shape
-from testbed.network.fair_queues import limit_super_frames, share_fairly
+from testbed.network import building
+from testbed.network.graph import Network
+from testbed.network.links import Link, Shape
 from testbed.network.segments import wire_bytes
 from testbed.nodes.linux import inside_network, new_network
 from testbed.nodes.user_namespace import enter_user_namespace
@@ -48,7 +46,7 @@ TIMEOUT = 60.0
 """Seconds after which a case is given up."""
 MANY = (1_000, 10_000)
 """Flows of which the model's cost is measured."""
-Queues: TypeAlias = Literal["single", "fair"]
+Kind: TypeAlias = Literal["single", "fair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,45 +165,35 @@ def fair(case: Case) -> list[float]:
 
 
 @contextlib.contextmanager
-def _network(case: Case, queues: Queues) -> Iterator[tuple[list[int], list[str]]]:
+def _network(case: Case, queues: Kind) -> Iterator[tuple[list[int], list[str]]]:
     """Build the links; yield the devices' network namespaces, as descriptors, and their addresses."""
     with contextlib.ExitStack() as opened:
         core, *devices = (new_network() for _ in range(1 + len(case.uplinks)))
         for namespace in (core, *devices):
             opened.callback(os.close, namespace)
-        fair_ones: dict[tuple[int, bool], int] = {}
-        links = []
-        for i, (up, down) in enumerate(zip(case.uplinks, case.downlinks, strict=True)):
-            shapes = []
-            for rate, upwards in ((up, True), (down, False)):
-                flows = sum((f.sender if upwards else f.receiver) == i for f in case.flows)
-                if queues == "fair" and rate is not None and flows > 1:
-                    fair_ones[i, upwards] = rate
-                    shapes.append(Shape())
-                else:
-                    shapes.append(Shape(rate))
-            links.append(Link(f"device-{i}", i, *shapes))
-        namespaces = {link.device: fd for link, fd in zip(links, devices, strict=True)}
-        with inside_network(core):
-            star.prepare_core()
-            star.build(links, namespaces, (), (), lambda built: False)
-        addresses = [link.device_address for link in links]
-        for (i, upwards), rate in fair_ones.items():
-            pairs = [
-                (addresses[flow.sender], addresses[flow.receiver])
+        links = [
+            Link(f"device-{i}", i, Shape(up), Shape(down))
+            for i, (up, down) in enumerate(zip(case.uplinks, case.downlinks, strict=True))
+        ]
+        namespaces = {link.node: fd for link, fd in zip(links, devices, strict=True)}
+        fair = {
+            (i, upwards): [
+                (f"device-{flow.sender}", f"device-{flow.receiver}")
                 for flow in case.flows
                 if (flow.sender if upwards else flow.receiver) == i
             ]
-            with inside_network(devices[i] if upwards else core), IPRoute() as netlink:
-                interface = star.DEVICE_INDEX + (0 if upwards else i)
-                share_fairly(netlink, interface, rate, pairs)
-        for namespace in devices if fair_ones else ():
-            with inside_network(namespace), IPRoute() as netlink:
-                limit_super_frames(netlink, star.DEVICE_INDEX)
-        yield devices, addresses
+            for i, link in enumerate(links)
+            for upwards in (True, False)
+            if (link.uplink if upwards else link.downlink).rate is not None
+        }
+        shared = {way: pairs for way, pairs in fair.items() if len(pairs) > 1}
+        with inside_network(core):
+            wanted = building.Queues(fair=shared if queues == "fair" else {})
+            building.build(Network(tuple(links)), namespaces, wanted)
+        yield devices, [link.address for link in links]
 
 
-def measure(case: Case, queues: Queues, repetitions: int) -> list[list[float]]:
+def measure(case: Case, queues: Kind, repetitions: int) -> list[list[float]]:
     """Return for each repetition the seconds that each flow took."""
     with _network(case, queues) as (namespaces, addresses):
         return [_repetition(case, namespaces, addresses) for _ in range(repetitions)]

@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 
 from bench.__main__ import WARM_UP, WORKERS, write_idx
 from bench.encodings import main as encodings
-from testbed.network.addresses import Link
+from testbed.network.links import Link
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.versions import commit, host, versions
 from traffic.accounting import account
 from traffic.records import CaptureFile
 
 PAIRS = 4
-SERVER = Link("server", 0).device_address
+SERVER = Link("server", 0).address
 COUNTED = 15
 """Updates per worker that are counted."""
 

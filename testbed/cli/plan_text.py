@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition
+from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.mean_times import means
@@ -17,9 +18,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "label": plan.label,
         "devices": [
             {
-                "name": link.device,
-                "address": link.device_address,
-                "core_address": link.core_address,
+                "name": link.node,
+                "address": link.address,
+                "core_address": link.router_address,
                 "uplink": link.uplink.rate,
                 "downlink": link.downlink.rate,
             }
@@ -105,17 +106,17 @@ def _devices(plans: Sequence[Plan]) -> list[str]:
 
 
 def _star(plan: Plan) -> list[str]:
-    server, evaluator = plan.links[:2]
+    server, evaluator = map(plan.network.link, (SERVER_NAME, EVALUATOR_NAME))
     return [
-        f"  server        {server.device_address}  link not shaped; ingress counted here",
-        f"  evaluator     {evaluator.device_address}  link not shaped; not counted",
+        f"  server        {server.address}  link not shaped; ingress counted here",
+        f"  evaluator     {evaluator.address}  link not shaped; not counted",
         f"  {_many(plan, 'worker')}",
     ]
 
 
 def _mesh(plan: Plan) -> list[str]:
     return [
-        f"  evaluator     {plan.links[0].device_address}  link not shaped; not counted",
+        f"  evaluator     {plan.network.link(EVALUATOR_NAME).address}  link not shaped; not counted",
         f"  {_many(plan, 'peer')}; ingress counted at each",
         f"  {plan.observed} is evaluated, and its link captured",
     ]
@@ -124,9 +125,10 @@ def _mesh(plan: Plan) -> list[str]:
 def _many(plan: Plan, device: str) -> str:
     network = plan.spec.model_dump(mode="json")["network"]
     rate = {key: _rate(plan, key, network[key]) for key in ("uplink", "downlink")}
-    links = plan.links[-plan.settings.workers :]
+    names = plan.workers
+    links = [link for link in plan.links if link.node in names]
     return (
-        f"{as_number(len(links), device):<14}{links[0].device_address} to {links[-1].device_address}"
+        f"{as_number(len(links), device):<14}{links[0].address} to {links[-1].address}"
         f"  uplink {rate['uplink']}, downlink {rate['downlink']}"
     )
 

@@ -76,7 +76,7 @@ class LiveRun:
         self._host_seconds = 0.0
         self._over = self._ended = False
         self._uplinks = self._uplink_meter() if emulated else None
-        self._links = [link.device for link in plan.links]
+        self._links = [link.node for link in plan.links]
         self._next_link = 0
         self._itself = psutil.Process()
         self._cpu_before = _processor_seconds(self._itself)
@@ -85,8 +85,7 @@ class LiveRun:
         self._next_look = 0.0
 
     def _uplink_meter(self) -> UplinkMeter:
-        links = {link.device: link for link in self._plan.links}
-        rates = [links[name].uplink.rate for name in self._numbers]
+        rates = [self._plan.network.link(name).uplink.rate for name in self._numbers]
         return UplinkMeter(self._state.classes, rates)
 
     # -- calls by the orchestrator

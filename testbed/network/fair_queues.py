@@ -7,20 +7,23 @@ have something to send, the kernel serves one after the other, each with the sam
 first: `make links` measures both.
 
 Segmentation offload hands a link up to 64 KiB at once, which is as much as many a message has. So
-devices that send over shared links have smaller super-frames (``limit_super_frames``).
+devices that send over shared links have smaller super-frames (``SUPER_FRAME``).
 """
 
 from collections.abc import Sequence
 
 from pyroute2 import IPRoute
 
+from testbed.network.links import Shape
 from testbed.network.shaping import (
     COUNTED,
     DESTINATION,
     SOURCE,
+    UNCOUNTED,
     add_filter,
     add_root,
     set_class,
+    set_netem,
 )
 
 SUPER_FRAME = 16_000
@@ -31,29 +34,42 @@ this, up to 12 %.
 """
 MOST_PAIRS = 0xFFF
 _FIRST = 0x0001_1000
+_FIRST_NETEM = 0x1000_0000
+_NEXT_NETEM = 0x0001_0000
 
 
 def share_fairly(
-    netlink: IPRoute, interface: int, rate: int, pairs: Sequence[tuple[str, str]]
+    netlink: IPRoute,
+    interface: int,
+    shape: Shape,
+    pairs: Sequence[tuple[str, str]],
+    apart: Sequence[str] = (),
 ) -> None:
-    """Shape the egress of an interface to a rate that pairs of addresses share fairly.
+    """Shape the egress of an interface, and have pairs of addresses share its rate fairly.
 
     What belongs to no pair has a share of its own. The kernel compares a packet with one pair after the
-    other.
+    other. ``COUNTED`` counts what all pairs send.
 
     Args:
         interface: has no discipline of its own yet.
-        rate: in bit/s.
+        shape: has a rate; delay and loss need the kernel's netem.
         pairs: source and destination of the connections, IPv4, at most ``MOST_PAIRS``.
+        apart: addresses from which and to which everything passes without a limit, as ``UNCOUNTED``.
 
     Raises:
         ValueError: there are too many pairs.
     """
     if len(pairs) > MOST_PAIRS:
         raise ValueError(f"{len(pairs):,} pairs share a link: {MOST_PAIRS:,} at most can")
+    assert shape.rate is not None
     add_root(netlink, interface, default=_FIRST)
-    set_class(netlink, "add", interface, COUNTED, rate)
-    most = rate // 8
+    set_class(netlink, "add", interface, COUNTED, shape.rate)
+    if apart:
+        set_class(netlink, "add", interface, UNCOUNTED, None)
+    for address in apart:
+        for place in (SOURCE, DESTINATION):
+            add_filter(netlink, interface, UNCOUNTED, {place: address})
+    most = shape.rate // 8
     each = max(1, most // (len(pairs) + 1))
     for number in range(len(pairs) + 1):
         netlink.tc(
@@ -69,11 +85,9 @@ def share_fairly(
             cburst=SUPER_FRAME,
             quantum=SUPER_FRAME,
         )
+        if shape.needs_netem:
+            below = _FIRST + number, _FIRST_NETEM + number * _NEXT_NETEM
+            set_netem(netlink, "add", interface, shape, below)
     for number, (source, destination) in enumerate(pairs, 1):
         addresses = {SOURCE: source, DESTINATION: destination}
         add_filter(netlink, interface, _FIRST + number, addresses)
-
-
-def limit_super_frames(netlink: IPRoute, interface: int) -> None:
-    """Let an interface be handed at most ``SUPER_FRAME`` bytes at once."""
-    netlink.link("set", index=interface, gso_max_size=SUPER_FRAME)

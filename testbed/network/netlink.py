@@ -27,6 +27,7 @@ _UP = 1
 _PERMANENT = 0x80
 _MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
 _LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
+_LINK_SUPER_FRAME = 41
 _INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
 _INTERFACE_OFFSET = _HEADER.size + 4
 """Offset of the interface's index in a request about its queueing disciplines."""
@@ -67,6 +68,11 @@ class Requests:
         """Take an interface up."""
         self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, _UP, _UP))
 
+    def limit_super_frames(self, interface: int, size: int) -> None:
+        """Let an interface be handed at most this many bytes at once by segmentation offload."""
+        limit = _attribute(_LINK_SUPER_FRAME, struct.pack("=I", size))
+        self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, 0, 0) + limit)
+
     def add_address(self, interface: int, address: str, prefix_length: int) -> None:
         """Give an interface an IPv4 address."""
         packed = ipaddress.IPv4Address(address).packed
@@ -82,8 +88,15 @@ class Requests:
 
     def add_default_route(self, gateway: str) -> None:
         """Add a default route by a gateway."""
-        body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
-        body += _attribute(5, ipaddress.IPv4Address(gateway).packed)
+        self._add_route(gateway, 0, b"")
+
+    def add_route(self, address: str, gateway: str) -> None:
+        """Add the route to one IPv4 address by a gateway."""
+        self._add_route(gateway, 32, _attribute(1, ipaddress.IPv4Address(address).packed))
+
+    def _add_route(self, gateway: str, length: int, destination: bytes) -> None:
+        body = _ROUTE.pack(socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
+        body += destination + _attribute(5, ipaddress.IPv4Address(gateway).packed)
         self._add(f"the route by {gateway}", _NEW_ROUTE, _ADD, body)
 
     def shape(self, interface: int, packed: bytes) -> None:

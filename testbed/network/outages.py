@@ -1,13 +1,13 @@
-"""Links that fail, and devices that are cut off from the server, in a star that is already built.
+"""Links that fail, and devices that are cut off from the server, in a network that is already built.
 
-Everything happens in the core's network namespace, so that a device notices no more than a real one
-would. A link that is down looks as if the far end were unplugged: the device's interface has no
-carrier, and the device's addresses and routes stay. In the core the kernel drops the route and the
+Everything happens in the namespace of the device's router, so that a device notices no more than a real
+one would. A link that is down looks as if the far end were unplugged: the device's interface has no
+carrier, and the device's addresses and routes stay. In the router the kernel drops the route and the
 neighbour together with the interface. Until both are back a black hole replaces the route, so that
-nothing answers for the device: an ICMP message from the core would be traffic on the server's link.
+nothing answers for the device: an ICMP message from the router would be traffic on the server's link.
 
-A cut leaves links up: rules of the core's routing drop the packets between a device and the server, in
-both directions and without an ICMP error.
+A cut leaves links up: rules of the router's routing drop the packets between a device and the server,
+in both directions and without an ICMP error.
 
 TCP retransmits what it had sent, at intervals that double while there is no answer: after an outage a
 connection may stay idle for as long again as the outage lasted.
@@ -15,8 +15,8 @@ connection may stay idle for as long again as the outage lasted.
 
 from pyroute2 import IPRoute
 
-from testbed.network.addresses import PREFIX_LENGTH, Link
-from testbed.network.star import DEVICE_INDEX, add_neighbour
+from testbed.network.building import DEVICE_INDEX, add_neighbour
+from testbed.network.links import PREFIX_LENGTH, Link
 
 _LOWEST_PREFERENCE = 1000
 """Metric of a black hole, which is used only while no interface has a route."""
@@ -25,25 +25,25 @@ _BEFORE_MAIN_TABLE = 100
 
 
 def set_link(link: Link, *, up: bool) -> None:
-    """Take a device's link down, which must be up, or up again; the current namespace is the core."""
+    """Take a device's link down, which must be up, or up again; to be called inside its router."""
     interface = DEVICE_INDEX + link.index
-    prefix = f"{link.core_address}/{PREFIX_LENGTH}"
-    with IPRoute() as core:
+    prefix = f"{link.router_address}/{PREFIX_LENGTH}"
+    with IPRoute() as router:
         if not up:
-            core.route("add", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
-            core.link("set", index=interface, state="down")
+            router.route("add", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
+            router.link("set", index=interface, state="down")
             return
         # Before the link is up: otherwise a packet on its way would make the kernel send ARP requests.
-        add_neighbour(core, interface, link.device_address, link.device_mac)
-        core.link("set", index=interface, state="up")
-        core.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
+        add_neighbour(router, interface, link.address, link.mac)
+        router.link("set", index=interface, state="up")
+        router.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
 
 
 def set_cut(device: str, server: str, *, cut: bool) -> None:
-    """Begin or stop dropping all packets between two addresses; the current namespace is the core."""
-    with IPRoute() as core:
+    """Begin or stop dropping all packets between two addresses; to be called inside a router."""
+    with IPRoute() as router:
         for source, destination in ((device, server), (server, device)):
-            core.rule(
+            router.rule(
                 "add" if cut else "del",
                 src=source,
                 src_len=32,

@@ -1,11 +1,11 @@
-"""Measure links by sending trains of packets over them, from the core's namespace.
+"""Measure links by sending trains of packets over them.
 
 Every direction that shapes something gets a train (``testbed.network.trains``): the uplink's is sent
-inside the device's namespace, the downlink's in the core. Both are seen on the core's end of the link,
-where an uplink's packets arrive and a downlink's packets have just left the queue. The kernel takes
-the times: once a train is in the queue, this process need not run until it has passed. The datagrams
-go from one end of the link to the other and no further. A socket receives them there, and nothing
-reads it: without a socket the kernel would answer with ICMP.
+inside the node's namespace, the downlink's in the router's. Both are seen on the router's end of the
+link, where an uplink's packets arrive and a downlink's packets have just left the queue. The kernel
+takes the times: once a train is in the queue, this process need not run until it has passed. The
+datagrams go from one end of the link to the other and no further. A socket receives them there, and
+nothing reads it: without a socket the kernel would answer with ICMP.
 
 A direction that seems off, or of which too little is known, is measured up to ``TRIES`` times. When the
 probe returns, the queues are empty and the buckets full.
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network import trains
-from testbed.network.addresses import Link, Shape
+from testbed.network.links import Link, Shape
 from testbed.network.sightings import Sightings
 from testbed.nodes.linux import inside_network
 
@@ -85,7 +85,9 @@ class _Way:
     direction: Direction
     shape: Shape
     namespace: int
-    """Descriptor of the device's network namespace."""
+    """Descriptor of the node's network namespace."""
+    router: int
+    """Descriptor of the router's network namespace."""
     train: trains.Train
     measured: trains.Measured | None = None
     tries: int = 0
@@ -95,10 +97,11 @@ class _Way:
     passage: trains.Passage = field(init=False)
 
     @property
-    def ends(self) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
-        """The address and namespace of the sender, then of the receiver; None is the core's."""
-        device, core = (self.link.device_address, self.namespace), (self.link.core_address, None)
-        return (device, core) if self.direction == "uplink" else (core, device)
+    def ends(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """The address and namespace of the sender, then of the receiver."""
+        node = self.link.address, self.namespace
+        router = self.link.router_address, self.router
+        return (node, router) if self.direction == "uplink" else (router, node)
 
     @property
     def off(self) -> list[str]:
@@ -113,7 +116,7 @@ class _Way:
 
     def found(self) -> Finding:
         return Finding(
-            self.link.device,
+            self.link.node,
             self.direction,
             self.shape,
             self.measured,
@@ -132,13 +135,13 @@ class _Way:
 
     def _send(self, number: int, opened: contextlib.ExitStack) -> None:
         (source, here), (destination, there) = self.ends
-        with _inside(there):
+        with inside_network(there):
             sink = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # the kernel's minimum
         sink.bind((destination, 0))
 
         def connected() -> socket.socket:
-            with _inside(here):
+            with inside_network(here):
                 sender = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             sender.bind((source, 0))
             sender.connect(sink.getsockname())
@@ -194,11 +197,11 @@ class _Way:
 def probe(
     links: Sequence[Link], namespaces: Mapping[str, int], given_up: Callable[[], bool]
 ) -> list[Finding]:
-    """Measure rate, delay and loss of links; the current namespace is the core.
+    """Measure rate, delay and loss of links.
 
     Args:
         links: the links, with their intended shapes. Nothing else may be sent over them meanwhile.
-        namespaces: descriptor of each device's network namespace, by device name.
+        namespaces: descriptor of each node's network namespace, by name.
         given_up: called now and then; True makes the probe return at once.
 
     Raises:
@@ -206,7 +209,10 @@ def probe(
     """
     shaped = [one for link in links for one in _directions(link) if one[2].shapes]
     ways = [
-        _Way(link, direction, shape, namespaces[link.device], trains.compose(shape))
+        _Way(
+            *(link, direction, shape, namespaces[link.node], namespaces[link.router]),
+            trains.compose(shape),
+        )
         for link, direction, shape in shaped
         if trains.unmeasurable(shape) is None
     ]
@@ -223,7 +229,7 @@ def probe(
             if not left or given_up() or time.monotonic() - began > LONGEST:
                 break
     return [way.found() for way in ways] + [
-        Finding(link.device, direction, shape, unmeasured=why)
+        Finding(link.node, direction, shape, unmeasured=why)
         for link, direction, shape in shaped
         if (why := trains.unmeasurable(shape))
     ]
@@ -234,14 +240,16 @@ def _directions(link: Link) -> tuple[tuple[Link, Direction, Shape], ...]:
 
 
 def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sightings]:
-    """Begin to capture at the core's end of each link, with room for all packets that will pass."""
+    """Begin to capture at the router's end of each link, with room for all packets that will pass."""
     packets: dict[str, int] = {}
+    routers = {way.link.interface: way.router for way in ways}
     for way in ways:
-        interface = way.link.core_interface
+        interface = way.link.interface
         packets[interface] = packets.get(interface, 0) + len(way.train.payloads)
     seen = {}
     for interface, count in packets.items():
-        seen[interface] = Sightings(interface, count)
+        with inside_network(routers[interface]):
+            seen[interface] = Sightings(interface, count)
         opened.callback(seen[interface].close)
     return seen
 
@@ -270,7 +278,7 @@ def _pass(
             way.start(number, sockets)
         numbered = {way.number: way for way in ways if way.refused is None}
         ways = list(numbered.values())
-        watched = {way.link.core_interface for way in ways}
+        watched = {way.link.interface for way in ways}
         while not given_up():
             time.sleep(_POLL)
             now = time.time_ns()
@@ -294,12 +302,3 @@ def _sort(seen: Sightings, ways: Mapping[int, _Way]) -> None:
     for number in np.unique(train):
         if (way := ways.get(int(number))) is not None:
             way.note(packet[train == number], times[train == number])
-
-
-@contextlib.contextmanager
-def _inside(namespace: int | None) -> Iterator[None]:
-    if namespace is None:
-        yield
-    else:
-        with inside_network(namespace):
-            yield

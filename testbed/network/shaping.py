@@ -8,7 +8,7 @@ Traffic to the parameter server (or to a peer) is counted by the same kind of cl
 its link: one class for the workers, with the downlink's rate if it has one, and one without a limit
 for the devices that only observe.
 
-``star`` builds links with the requests of ``packed_egress``; ``Egress`` changes a link later.
+``building`` builds links with the requests of ``packed_egress``; ``Egress`` changes a link later.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWQDISC
 from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
 
-from testbed.network.addresses import Shape
+from testbed.network.links import Shape
 
 ROOT = 0x0001_0000
 """Handle 1:, the HTB at the root of an interface's egress."""
@@ -32,6 +32,7 @@ COUNTED = 0x0001_0010
 UNCOUNTED = 0x0001_0020
 """Class 1:20, for the traffic of devices that only observe."""
 _NETEM = 0x0010_0000
+"""Handle 10:, the network emulator below a class."""
 _CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""
 _ETHERTYPE_IPV4 = 0x0800
@@ -50,7 +51,7 @@ def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
     add_root(netlink, interface)
     set_class(netlink, "add", interface, COUNTED, shape.rate)
     if shape.needs_netem:
-        _set_netem(netlink, "add", interface, shape)
+        set_netem(netlink, "add", interface, shape)
 
 
 @functools.cache
@@ -99,7 +100,7 @@ class Egress:
                 set_class(netlink, "change", self._interface, COUNTED, shape.rate)
             if self._emulated or shape.needs_netem:
                 how: _How = "change" if self._emulated else "add"
-                _set_netem(netlink, how, self._interface, shape)
+                set_netem(netlink, how, self._interface, shape)
         self._disciplined = self._disciplined or shape.shapes
         self._emulated = self._emulated or shape.needs_netem
 
@@ -107,7 +108,7 @@ class Egress:
 def count_ingress(
     netlink: IPRoute, interface: int, uncounted: Iterable[str], rate: int | None = None
 ) -> None:
-    """Count what the core's interface sends to a device, except from some IPv4 source addresses.
+    """Count what a router's interface sends to a device, except from some IPv4 source addresses.
 
     Args:
         uncounted: these addresses, whose traffic goes to ``UNCOUNTED``.
@@ -202,12 +203,20 @@ def set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: in
     )
 
 
-def _set_netem(netlink: IPRoute, how: _How, interface: int, shape: Shape) -> None:
-    """Add or change the network emulator of a class."""
-    netlink.nlm_request_batch([_netem(how, interface, shape)])
+def set_netem(
+    netlink: IPRoute,
+    how: _How,
+    interface: int,
+    shape: Shape,
+    below: tuple[int, int] = (COUNTED, _NETEM),
+) -> None:
+    """Add or change a network emulator; ``below`` are its class and its own handle."""
+    netlink.nlm_request_batch([_netem(how, interface, shape, below)])
 
 
-def _netem(how: _How, interface: int, shape: Shape) -> tcmsg:
+def _netem(
+    how: _How, interface: int, shape: Shape, below: tuple[int, int] = (COUNTED, _NETEM)
+) -> tcmsg:
     """Return the request to add or change the network emulator of a class.
 
     The message is made by hand: pyroute2 leaves out a share of 0, and a change keeps every setting
@@ -219,7 +228,7 @@ def _netem(how: _How, interface: int, shape: Shape) -> tcmsg:
     share = {"prob_corrupt": round(shape.corrupt * _CERTAIN), "corr_corrupt": 0}
     options["attrs"].append(["TCA_NETEM_CORRUPT", share])
     message = tcmsg()
-    message["index"], message["handle"], message["parent"] = interface, _NETEM, COUNTED
+    message["index"], (message["parent"], message["handle"]) = interface, below
     message["attrs"] = [["TCA_KIND", "netem"], ["TCA_OPTIONS", options]]
     flags = NLM_F_REQUEST | NLM_F_ACK
     flags |= NLM_F_CREATE | NLM_F_EXCL if how == "add" else NLM_F_REPLACE

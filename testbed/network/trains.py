@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network.addresses import Shape
+from testbed.network.links import Shape
 from testbed.network.shaping import bucket
 
 SEGMENT = 1472

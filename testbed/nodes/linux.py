@@ -96,13 +96,13 @@ def new_network() -> int:
     """Make a network namespace and return its descriptor; the caller stays in its own."""
     with _away_from_home():
         unshare(CLONE_NEWNET)
-        return _own_network()
+        return own_network()
 
 
 @contextmanager
 def _away_from_home() -> Iterator[None]:
     """Bring this thread back into its network namespace after the body."""
-    home = _own_network()
+    home = own_network()
     try:
         yield
     finally:
@@ -110,7 +110,8 @@ def _away_from_home() -> Iterator[None]:
         os.close(home)
 
 
-def _own_network() -> int:
+def own_network() -> int:
+    """Return a new descriptor of this thread's network namespace."""
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 

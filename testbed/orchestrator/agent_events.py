@@ -29,7 +29,7 @@ from testbed.messages.events import (
     WarningRaised,
 )
 from testbed.metrics.live import LiveRun
-from testbed.network.star import DEVICE_INTERFACE
+from testbed.network.building import DEVICE_INTERFACE
 from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
@@ -84,10 +84,10 @@ class AgentEvents:
         self._metrics = metrics
         self._read_reports = read_reports
         # The links, in the order in which the agent samples their counters.
-        self._links = [link.device for link in plan.links]
+        self._links = [link.node for link in plan.links]
+        in_routers = {*plan.counted, *plan.network.routers}
         self._interfaces = [
-            link.core_interface if link.device in plan.counted else DEVICE_INTERFACE
-            for link in plan.links
+            link.interface if link.node in in_routers else DEVICE_INTERFACE for link in plan.links
         ]
         self._sampled = 0
         event = records.event

@@ -77,7 +77,7 @@ class Records:
         self.progress = Progress("loading", settings.workers, settings.training.updates)
         self.ledgers = Ledgers(
             settings.network.server_address,
-            {link.device_address: link.device for link in plan.links},
+            {link.address: link.node for link in plan.links},
             plan.spec.traffic.capture,
         )
         self.deduplication = Deduplication(resumption.counts if resumption else None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from testbed.network.addresses import MOST_LINKS
+from testbed.network.links import MOST_LINKS
 from testbed.nodes import control_group
 
 FILES_PER_DEVICE = 3

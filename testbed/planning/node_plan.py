@@ -6,7 +6,6 @@ from typing import Any
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
 from testbed.learning.data import sources
-from testbed.network.addresses import Link, Shape
 from testbed.planning import probed_links
 from testbed.planning.plan import Plan
 
@@ -44,7 +43,7 @@ def chosen(plan: Plan) -> dict[str, Any]:
 
 def devices(plan: Plan) -> list[dict[str, Any]]:
     """Return the name of each node, and the limits of those of workers or peers."""
-    names = [link.device for link in plan.links]
+    names = list(plan.network.devices)
     # The coordinator of peers is not in the network and has no link.
     names += [] if plan.served else [COORDINATOR_NAME]
     numbers = plan.workers
@@ -68,25 +67,15 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         directory: the folder for the capture's files.
     """
 
-    def shape_fields(shape: Shape) -> dict[str, Any]:
-        return {"rate": shape.rate, "delay": shape.delay, "loss": shape.loss}
-
-    def link_fields(link: Link) -> dict[str, Any]:
-        return {
-            "device": link.device,
-            "index": link.index,
-            "uplink": shape_fields(link.uplink),
-            "downlink": shape_fields(link.downlink),
-        }
-
     return {
         "devices": devices(plan),
         "observed": plan.observed,
         "counted": plan.counted,
         "uncounted": [EVALUATOR_NAME],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "links": [link_fields(link) for link in plan.links],
-        "probe": [link_fields(link) for link in probed_links.sample(plan)],
+        "links": [link.to_json() for link in plan.links],
+        "shared": [],
+        "probe": [link.to_json() for link in probed_links.sample(plan)],
     }
 
 

@@ -11,9 +11,11 @@ from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_
 from testbed.errors import SpecError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
-from testbed.network.addresses import MOST_LINKS, Link, Shape
+from testbed.network.graph import Network
+from testbed.network.links import MOST_LINKS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
+from testbed.planning.network_plan import network_of
 from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
@@ -35,8 +37,7 @@ class Plan:
         spec: the resolved spec, with one algorithm.
         label: the algorithm's label, and the run directory's name.
         settings: the settings that the roles get.
-        links: one per device: the server's first, if there is one, then the evaluator's, then the
-            workers' or peers'; a simulation lists at most as many as the address plan has.
+        network: the devices' and the routers' links; see ``network_of``.
         observed: the device whose link is captured: the server, or the evaluated peer.
         counted: the devices whose ingress is counted: the server, or all peers.
     """
@@ -44,9 +45,14 @@ class Plan:
     spec: Spec
     label: str
     settings: Settings
-    links: tuple[Link, ...]
+    network: Network
     observed: str
     counted: tuple[str, ...]
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All links of the network."""
+        return self.network.links
 
     @property
     def served(self) -> bool:
@@ -102,20 +108,6 @@ def plan(spec: Spec) -> list[Plan]:
     return [_plan_one(run, label) for label, run in spec.runs().items()]
 
 
-def _shapes(spec: Spec, section: DeviceClassSpec | None) -> tuple[Shape, Shape]:
-    """Return uplink and downlink of a class's devices; of all devices without classes."""
-    # Under the virtual clock a message's time is computed, and the real links are not shaped.
-    if spec.clock == "virtual":
-        return Shape(), Shape()
-    uplink, downlink, delay, loss = (
-        getattr(spec.network, key)
-        if section is None
-        else section.of(key, getattr(spec.network, key))
-        for key in ("uplink", "downlink", "delay", "loss")
-    )
-    return Shape(uplink, delay, loss), Shape(downlink)
-
-
 def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
     """Return the roles' settings of a class's devices; of all devices without classes."""
 
@@ -137,20 +129,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     served = is_served(algorithm.name)
     count = spec.devices.workers
     class_of = spec.devices.class_of(spec.seed)
-    shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
-    # Neither the server's own link, where ingress is counted, nor the evaluator's is shaped: the
-    # evaluator measures and is no part of what is measured.
-    links = [Link(SERVER_NAME, 0)] if served else []
-    links.append(Link(EVALUATOR_NAME, 1))
-    links += [
-        Link(
-            worker_name(i) if served else peer_name(i),
-            2 + i,
-            *shapes[class_of[i] if class_of else 0],
-        )
-        for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
-    ]
-    addresses = [] if served else [link.device_address for link in links[1:]]
+    network = network_of(spec, served=served, class_of=class_of)
+    devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
+    addresses = [network.link(device).address for device in devices]
+    server = network.link(SERVER_NAME).address if served else addresses[spec.evaluation.peer]
     encoding = algorithm.encoding or spec.encoding
     return Plan(
         spec,
@@ -185,9 +167,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 own_processors=spec.devices.limits_processors,
             ),
             network=NetworkSettings(
-                server_address=links[0].device_address
-                if served
-                else addresses[spec.evaluation.peer],
+                server_address=server,
                 peer_addresses=addresses,
                 evaluated_peer=spec.evaluation.peer,
                 secret=secrets.token_hex(32),
@@ -200,7 +180,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             ],
             class_of=class_of,
         ),
-        tuple(links),
+        network,
         observed=SERVER_NAME if served else peer_name(spec.evaluation.peer),
         counted=(SERVER_NAME,) if served else tuple(map(peer_name, range(count))),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.network.addresses import Link, Shape
+from testbed.network.links import Link, Shape
 from testbed.planning.plan import Plan
 
 SAMPLE = 8

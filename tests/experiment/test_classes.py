@@ -11,7 +11,7 @@ from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
-from testbed.network.addresses import Shape
+from testbed.network.links import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
 from testbed.training.conditions import conditions

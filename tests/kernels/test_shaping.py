@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.network import star
-from testbed.network.addresses import Link, Shape
+from testbed.network import building
+from testbed.network.graph import Network
+from testbed.network.links import Link, Shape
 from testbed.network.shaping import Egress
 from testbed.nodes.linux import inside_network, new_network
 from tests.kernels.conftest import Measured, qdiscs
@@ -34,29 +35,28 @@ class Wired:
 
     def egress(self) -> Egress:
         """Return the device's end of the link, to be changed."""
-        return Egress(star.DEVICE_INDEX, self.link.uplink)
+        return Egress(building.DEVICE_INDEX, self.link.uplink)
 
     def change(self, egress: Egress, shape: Shape) -> None:
         with inside_network(self.device), IPRoute() as netlink:
             egress.change(netlink, shape)
 
     def up(self, count: int) -> Stream:
-        return stream(self.device, self.core, self.link.core_address, count)
+        return stream(self.device, self.core, self.link.router_address, count)
 
     def down(self, count: int) -> Stream:
-        return stream(self.core, self.device, self.link.device_address, count)
+        return stream(self.core, self.device, self.link.address, count)
 
     def delay(self) -> float:
         """Return the shortest of 12 round trips in seconds: only the asked delay affects each one."""
-        return min(round_trips(self.device, self.link.core_address, 12))
+        return min(round_trips(self.device, self.link.router_address, 12))
 
 
 def _wire(uplink: Shape) -> Wired:
     link = Link("worker-0", 2, uplink, DOWNLINK)
     core, device = new_network(), new_network()
     with inside_network(core):
-        star.prepare_core()
-        star.build([link], {"worker-0": device}, [], [], lambda _: False)
+        building.build(Network((link,)), {"worker-0": device})
     return Wired(link, core, device)
 
 

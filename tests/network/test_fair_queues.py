@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.network import star
-from testbed.network.addresses import Link
-from testbed.network.fair_queues import MOST_PAIRS, SUPER_FRAME, limit_super_frames, share_fairly
+from testbed.network import building
+from testbed.network.building import Queues
+from testbed.network.fair_queues import MOST_PAIRS, SUPER_FRAME, share_fairly
+from testbed.network.graph import Network
+from testbed.network.links import Link, Shape
 from testbed.nodes.linux import inside_network, new_network
 from tests.traffic.isolation import isolated, real
 
@@ -49,18 +51,18 @@ def test_pairs_of_addresses_have_equal_shares_whatever_their_connections() -> No
     """One device with three connections gets as much as another one with one."""
 
     def body() -> None:
-        links = [Link(f"device-{i}", i) for i in range(3)]
-        namespaces = {link.device: new_network() for link in links}
-        star.prepare_core()
-        star.build(links, namespaces, [], [], lambda _: False)
-        receiver, *senders = (link.device_address for link in links)
-        with IPRoute() as netlink:
-            pairs = [(sender, receiver) for sender in senders]
-            share_fairly(netlink, star.DEVICE_INDEX, RATE, pairs)
+        links = (
+            Link("device-0", 0, downlink=Shape(RATE)),
+            Link("device-1", 1),
+            Link("device-2", 2),
+        )
+        namespaces = {link.node: new_network() for link in links}
+        receiver = links[0].address
+        pairs = [("device-1", "device-0"), ("device-2", "device-0")]
+        building.build(Network(links), namespaces, Queues(fair={(0, False): pairs}))
         for namespace in namespaces.values():
             with inside_network(namespace), IPRoute() as netlink:
-                limit_super_frames(netlink, star.DEVICE_INDEX)
-                (interface,) = netlink.get_links(star.DEVICE_INDEX)
+                (interface,) = netlink.get_links(building.DEVICE_INDEX)
                 assert interface.get_attr("IFLA_GSO_MAX_SIZE") == SUPER_FRAME
         with inside_network(namespaces["device-0"]):
             listener = socket.create_server((receiver, PORT))
@@ -89,4 +91,4 @@ def test_more_pairs_than_there_are_classes_are_refused() -> None:
         IPRoute() as netlink,
         pytest.raises(ValueError, match="4,096 pairs share a link: 4,095 at most can"),
     ):
-        share_fairly(netlink, 2, RATE, [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
+        share_fairly(netlink, 2, Shape(RATE), [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))

@@ -11,8 +11,10 @@ import pytest
 from pyroute2 import IPBatch, IPRoute
 
 from testbed.doctor.attempts import make_namespaces, try_in_child
-from testbed.network import star
-from testbed.network.addresses import Link, Shape
+from testbed.network import building
+from testbed.network.building import Queues
+from testbed.network.graph import Network
+from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import COUNTED, packed_egress, shape_egress
 from testbed.nodes.linux import inside_network, new_network
@@ -81,15 +83,14 @@ def _build() -> str:
     make_namespaces()
     up, down = Shape(8_000_000), Shape(16_000_000)
     links = [Link("server", 0), Link("evaluator", 1), Link("worker-0", 2, up, down)]
-    networks = {link.device: new_network() for link in links}
-    star.prepare_core()
+    networks = {link.node: new_network() for link in links}
     counts: list[int] = []
 
     def told(count: int) -> bool:
         counts.append(count)
         return False
 
-    star.build(links, networks, ["server"], ["evaluator"], told)
+    building.build(Network(tuple(links)), networks, Queues(["server"], ["evaluator"]), told)
     with IPRoute() as core:
         seen: dict[str, Any] = {"core": _seen(core), "counts": counts}
     for name, network in networks.items():
@@ -97,8 +98,8 @@ def _build() -> str:
             seen[name] = _seen(device)
     failed = ""
     with closing(Requests()) as core:
-        core.add_address(star.DEVICE_INDEX, links[0].core_address, 31)  # already there
-        core.set_up(star.DEVICE_INDEX)
+        core.add_address(building.DEVICE_INDEX, links[0].router_address, 31)  # already there
+        core.set_up(building.DEVICE_INDEX)
         try:
             core.carry_out()
         except OSError as error:

@@ -7,11 +7,12 @@ import pytest
 from pyroute2 import IPRoute
 
 from testbed.doctor.attempts import missing_disciplines
-from testbed.network import shaping, star, trains
-from testbed.network.addresses import Link, Shape
+from testbed.network import building, shaping, trains
+from testbed.network.building import DEVICE_INDEX
+from testbed.network.graph import Network
+from testbed.network.links import CORE, Link, Shape
 from testbed.network.probe import TRIES, Finding, probe
-from testbed.network.star import DEVICE_INDEX
-from testbed.nodes.linux import inside_network, new_network
+from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
 from traffic.counters import Meter
 
@@ -22,10 +23,9 @@ pytestmark = pytest.mark.exercises("namespaces")
 def built(*shapes: tuple[Shape, Shape]) -> tuple[list[Link], dict[str, int]]:
     """Build a star, in the test's namespace, whose links have the given uplinks and downlinks."""
     links = [Link(f"worker-{i}", i, *shape) for i, shape in enumerate(shapes)]
-    namespaces = {link.device: new_network() for link in links}
-    star.prepare_core()
-    star.build(links, namespaces, [], [], lambda _: False)
-    return links, namespaces
+    namespaces = {link.node: new_network() for link in links}
+    building.build(Network(tuple(links)), namespaces)
+    return links, {CORE: own_network(), **namespaces}
 
 
 def probed(links: Sequence[Link], namespaces: Mapping[str, int]) -> dict[tuple[str, str], Finding]:
@@ -110,13 +110,13 @@ def test_queues_are_empty_afterwards_and_only_trains_were_sent() -> None:
         links, namespaces = built((Shape(MBIT), Shape(10 * MBIT)), (Shape(MBIT), Shape()))
         meters = {}
         for link in links:
-            with inside_network(namespaces[link.device]):
-                meters[link.device] = Meter(DEVICE_INDEX, shaping.COUNTED)
+            with inside_network(namespaces[link.node]):
+                meters[link.node] = Meter(DEVICE_INDEX, shaping.COUNTED)
         core = Meter(DEVICE_INDEX, shaping.COUNTED)
         found = probed(links[:1], namespaces)
         up, down = (found[("worker-0", way)] for way in ("uplink", "downlink"))
         device = dict(
-            zip(("up", "other"), (meters[link.device].read() for link in links), strict=True)
+            zip(("up", "other"), (meters[link.node].read() for link in links), strict=True)
         )
         assert up.measured is not None and down.measured is not None
         # Each direction carried only its trains, whole, even if the measurement ended before the last
@@ -174,7 +174,7 @@ def test_a_wrong_delay_and_a_wrong_loss_are_found() -> None:
 
         at_last(good)
         with inside_network(namespaces["worker-0"]), IPRoute() as netlink:
-            shaping._set_netem(netlink, "change", DEVICE_INDEX, Shape(5 * MBIT, 0.08, 0.0))
+            shaping.set_netem(netlink, "change", DEVICE_INDEX, Shape(5 * MBIT, 0.08, 0.0))
         broken = probed(links, namespaces)[("worker-0", "uplink")]
         assert {"delay", "loss"} <= set(broken.off)
         assert broken.measured is not None and broken.measured.lost == 0

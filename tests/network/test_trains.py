@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from testbed.network.addresses import Shape
+from testbed.network.links import Shape
 from testbed.network.shaping import bucket
 from testbed.network.trains import (
     CONFIDENCE,

@@ -169,46 +169,51 @@ class Agent:
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
-        from testbed.network import star
-        from testbed.network.addresses import Link, Shape
+        from testbed.network import building
+        from testbed.network.graph import Network
+        from testbed.network.links import CORE, Link
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.observation import Counted, Observation
 
-        links = [
-            Link(
-                item["device"],
-                item["index"],
-                Shape(**item["uplink"]),
-                Shape(**item["downlink"]),
-            )
-            for item in plan["links"]
-        ]
-        star.prepare_core()
+        network = Network(tuple(map(Link.from_json, plan["links"])))
+        queues = building.Queues(
+            plan["counted"],
+            plan["uncounted"],
+            {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
+        )
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
             return
         self._report(NodesMade())
-        networks = {link.device: self._nodes.network(link.device) for link in links}
-        star.build(links, networks, plan["counted"], plan["uncounted"], self._linked)
+        networks = {device: self._nodes.network(device) for device in network.devices}
+        # A router is a network namespace without a process; it goes when this process ends.
+        networks |= {
+            router: linux.own_network() if router == CORE else linux.new_network()
+            for router in network.routers
+        }
+        building.build(network, networks, queues, self._linked)
         if self._is_finished():
             return
         if plan.get("probe"):
             # Before anything counts or captures, so that the probe is in no ledger.
             from testbed.orchestrator.agent.probing import probe_links
 
-            self._report(LinksProbed(probe_links(plan["probe"], networks, self._is_finished)))
+            probed = list(map(Link.from_json, plan["probe"]))
+            self._report(LinksProbed(probe_links(probed, networks, self._is_finished)))
             if self._finished:
                 return
-        (server,) = (link for link in links if link.device == plan["observed"])
-        self._device_faults = DeviceFaults(links, networks, server.device_address, self._nodes)
+        server = network.link(plan["observed"]).address
+        self._device_faults = DeviceFaults(network, networks, server, self._nodes)
         counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
-        self._observation = Observation(plan["traffic"], links, counted, networks)
+        self._observation = Observation(plan["traffic"], network, counted, networks)
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.agent.metrics_samples import MetricsSamples
             from testbed.orchestrator.agent.usage import Usage
 
             self._usage = Usage(self._nodes.fork_server)
-            self._metrics = MetricsSamples(links, counted, networks, self._observation, self._usage)
+            self._metrics = MetricsSamples(
+                network, counted, networks, self._observation, self._usage
+            )
         self._report(NetworkBuilt())
 
     def _made(self, count: int) -> bool:

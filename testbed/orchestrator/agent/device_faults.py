@@ -17,36 +17,37 @@ from testbed.messages.requests import (
     SetRates,
 )
 from testbed.network import outages
-from testbed.network.addresses import Link, Shape
+from testbed.network.building import DEVICE_INDEX
+from testbed.network.graph import Network
+from testbed.network.links import Link, Shape
 from testbed.network.shaping import Egress
-from testbed.network.star import DEVICE_INDEX
 from testbed.nodes.interface import Nodes
 from testbed.nodes.linux import inside_network
 
 
 class DeviceFaults:
-    """Applies faults to the links and nodes of one run, from the core's network namespace."""
+    """Applies faults to the links and nodes of one run."""
 
     def __init__(
-        self, links: Sequence[Link], networks: Mapping[str, int], server: str, nodes: Nodes
+        self, network: Network, networks: Mapping[str, int], server: str, nodes: Nodes
     ) -> None:
         """Begin with all links and nodes as planned.
 
         Args:
-            links: every link of the run.
-            networks: descriptor of each device's network namespace.
+            network: of the run.
+            networks: descriptor of each node's network namespace, by name.
             server: IPv4 address of the device that others are cut off from.
             nodes: every node of the run.
         """
-        self._links = {link.device: link for link in links}
+        self._links = links = {device: network.link(device) for device in network.devices}
         self._networks = networks
         self._server = server
         self._nodes = nodes
         self._down: set[str] = set()
         self._cut: set[str] = set()
-        self._uplinks = {link.device: Egress(DEVICE_INDEX, link.uplink) for link in links}
+        self._uplinks = {name: Egress(DEVICE_INDEX, link.uplink) for name, link in links.items()}
         self._downlinks = {
-            link.device: Egress(DEVICE_INDEX + link.index, link.downlink) for link in links
+            name: Egress(DEVICE_INDEX + link.index, link.downlink) for name, link in links.items()
         }
 
     def serve(self, request: ImpairmentRequest) -> None:
@@ -81,19 +82,21 @@ class DeviceFaults:
                 marked ^= {device}
 
     def _set_link(self, link: Link, down: bool) -> None:
-        outages.set_link(link, up=not down)
+        with inside_network(self._networks[link.router]):
+            outages.set_link(link, up=not down)
 
     def _set_cut(self, link: Link, cut: bool) -> None:
-        outages.set_cut(link.device_address, self._server, cut=cut)
+        with inside_network(self._networks[link.router]):
+            outages.set_cut(link.address, self._server, cut=cut)
 
     def _set_rates(self, device: str, uplink: int | None, downlink: int | None) -> None:
         planned = self._links[device]
         rate = planned.uplink.rate if uplink is None else uplink
         self._set_uplink(device, replace(self._uplinks[device].shape, rate=rate))
         rate = planned.downlink.rate if downlink is None else downlink
-        with IPRoute() as core:
+        with inside_network(self._networks[planned.router]), IPRoute() as router:
             below = self._downlinks[device]
-            below.change(core, replace(below.shape, rate=rate))
+            below.change(router, replace(below.shape, rate=rate))
 
     def _set_uplink(self, device: str, shape: Shape) -> None:
         with inside_network(self._networks[device]), IPRoute() as netlink:

@@ -5,15 +5,15 @@ of peers, of which a run counts the ingress, are counted at the peers' end. The 
 progress, and memory and processor time of the processes are read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pyroute2 import IPRoute
 
 from testbed.device_names import SERVER_NAME
 from testbed.messages.events import ProcessesSampled
 from testbed.network import shaping
-from testbed.network.addresses import Link
-from testbed.network.star import DEVICE_INDEX
+from testbed.network.building import DEVICE_INDEX
+from testbed.network.graph import Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.observation import ROWS, Counted, Observation, together
 from testbed.orchestrator.agent.usage import Usage
@@ -25,7 +25,7 @@ class MetricsSamples:
 
     def __init__(
         self,
-        links: Sequence[Link],
+        network: Network,
         counted: Counted,
         namespaces: Mapping[str, int],
         observation: Observation,
@@ -39,17 +39,17 @@ class MetricsSamples:
         self._egress: Meter | None = None
         self._uplinks: list[Meter] = []
         if counted.observed == SERVER_NAME:
-            apart = [link.device_address for link in links if link.device in counted.apart]
+            apart = [network.link(device).address for device in counted.apart]
             with inside_network(namespaces[SERVER_NAME]):
-                with IPRoute() as netlink:
-                    shaping.count_egress(netlink, DEVICE_INDEX, apart)
+                if not network.link(SERVER_NAME).uplink.shapes:  # else it has this class already
+                    with IPRoute() as netlink:
+                        shaping.count_egress(netlink, DEVICE_INDEX, apart)
                 self._egress = Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True)
             return
-        for link in links:
-            if link.device in counted.devices:
-                with inside_network(namespaces[link.device]):
-                    handle = shaping.COUNTED if link.uplink.shapes else None
-                    self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
+        for device in counted.devices:
+            with inside_network(namespaces[device]):
+                handle = shaping.COUNTED if network.link(device).uplink.shapes else None
+                self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
 
     def egress(self) -> dict[str, float] | None:
         """Return the server's egress, to go with a reading of the ingress; None without a server."""

@@ -1,4 +1,4 @@
-"""Watch a run's traffic from inside the core's network namespace; the agent owns it.
+"""Watch a run's traffic from inside the routers' network namespaces; the agent owns it.
 
 The capture is a process of its own, running the command line of ``traffic``: it must not wait for
 anything else, and it belongs to the run's pid namespace, so that it always ends with the run.
@@ -20,8 +20,8 @@ from testbed.channel import readable
 from testbed.errors import HostError
 from testbed.messages.events import TrafficStopped
 from testbed.network import shaping
-from testbed.network.addresses import Link
-from testbed.network.star import DEVICE_INDEX
+from testbed.network.building import DEVICE_INDEX
+from testbed.network.graph import Network
 from testbed.nodes.linux import inside_network
 from traffic.counters import Counts, Meter, read_all
 
@@ -64,7 +64,7 @@ class Observation:
     def __init__(
         self,
         plan: Mapping[str, Any],
-        links: Sequence[Link],
+        network: Network,
         counted: Counted,
         namespaces: Mapping[str, int],
     ) -> None:
@@ -75,40 +75,38 @@ class Observation:
         Args:
             plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
                 in bytes, ``period`` in seconds; ``metrics``, if the capture is to report its progress.
-            links: every link of the run.
+            network: of the run.
             counted: the devices to count, and the one to capture.
-            namespaces: descriptor of each device's network namespace.
+            namespaces: descriptor of each node's network namespace, by name.
 
         Raises:
             HostError: the capture cannot be started; the message says why.
         """
         self.period = float(plan["period"])
-        by_name = {link.device: link for link in links}
         self._ingress: dict[str, Meter] = {}
         self._meters: list[Meter] = []
-        for link in links:
-            if link.device in counted.devices:
-                # At the core's end, where all traffic into the device passes.
-                meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED, from_now=True)
-                self._ingress[link.device] = meter
+        for link in network.links:
+            if link.node in counted.devices:
+                # At the router's end, where all traffic into the device passes.
+                with inside_network(namespaces[link.router]):
+                    meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED, from_now=True)
+                self._ingress[link.node] = meter
                 self._meters.append(meter)
                 continue
-            with inside_network(namespaces[link.device]):
+            with inside_network(namespaces[link.node]):
                 handle = shaping.COUNTED if link.uplink.shapes else None
-                self._meters.append(Meter(DEVICE_INDEX, handle, from_now=True))
+                interface = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
+                self._meters.append(Meter(interface, handle, from_now=True))
         self._observed = counted.observed
         self._capture: subprocess.Popen[bytes] | None = None
         self._complained = False
         self._told = b""
         self._report: dict[str, Any] | None = None
         if plan["capture"]:
-            self._start(
-                by_name[counted.observed].core_interface,
-                Path(plan["directory"]),
-                plan,
-                [by_name[device].device_address for device in counted.apart],
-                by_name[counted.observed].device_address,
-            )
+            link = network.link(counted.observed)
+            apart = [network.link(device).address for device in counted.apart]
+            with inside_network(namespaces[link.router]):
+                self._start(link.interface, Path(plan["directory"]), plan, apart, link.address)
 
     def _start(
         self,

@@ -10,22 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from testbed.network.addresses import Link, Shape
+from testbed.network.links import Link
 
 if TYPE_CHECKING:
     from testbed.network.probe import Finding
 
 
 def probe_links(
-    asked: Sequence[Mapping[str, Any]],
+    links: Sequence[Link],
     namespaces: Mapping[str, int],
     given_up: Callable[[], bool],
 ) -> dict[str, Any]:
     """Probe links; an error becomes a part of the result.
 
     Args:
-        asked: ``device``, ``index``, ``uplink`` and ``downlink`` of each link, as it should be.
-        namespaces: descriptor of each device's network namespace.
+        links: those to probe, shaped as they should be.
+        namespaces: descriptor of each node's network namespace, by name.
         given_up: asked now and then, whether to return at once.
 
     Returns:
@@ -36,10 +36,6 @@ def probe_links(
     try:
         from testbed.network.probe import probe
 
-        links = [
-            Link(one["device"], one["index"], Shape(**one["uplink"]), Shape(**one["downlink"]))
-            for one in asked
-        ]
         found = probe(links, namespaces, given_up)
     except Exception as error:  # the run goes on without the measurement
         traceback.print_exc()

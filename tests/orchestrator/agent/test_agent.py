@@ -44,6 +44,7 @@ from testbed.messages.requests import (
     StopTraffic,
     ThawDevice,
 )
+from testbed.network.links import Link, Shape
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess
 from traffic.accounting import account
@@ -55,7 +56,6 @@ pytestmark = [
 ]
 
 E = TypeVar("E", bound=Event)
-UNSHAPED = {"rate": None, "delay": 0.0, "loss": 0.0}
 
 
 class Harness:
@@ -103,12 +103,7 @@ class Harness:
         metrics: bool = False,
     ) -> None:
         links = [
-            {
-                "device": device,
-                "index": i,
-                "uplink": UNSHAPED | {"rate": (uplinks or {}).get(device)},
-                "downlink": UNSHAPED,
-            }
+            Link(device, i, Shape((uplinks or {}).get(device))).to_json()
             for i, device in enumerate(devices)
         ]
         traffic = {
@@ -125,6 +120,7 @@ class Harness:
             "counted": [devices[0]],
             "uncounted": [devices[1]],
             "links": links,
+            "shared": [],
             "traffic": traffic,
         }
         self.ask(BuildNetwork(plan))
@@ -466,10 +462,8 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
         "observed": names[0],
         "counted": [names[0]],
         "uncounted": [names[1]],
-        "links": [
-            {"device": name, "index": i, "uplink": UNSHAPED, "downlink": UNSHAPED}
-            for i, name in enumerate(names)
-        ],
+        "links": [Link(name, i).to_json() for i, name in enumerate(names)],
+        "shared": [],
         "traffic": traffic,
     }
     agent.ask(BuildNetwork(plan))

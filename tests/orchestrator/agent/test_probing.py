@@ -12,7 +12,7 @@ import yaml
 from testbed.experiment.spec import Spec
 from testbed.messages.events import CountersSampled, LinksProbed, NetworkBuilt, TrafficStopped
 from testbed.messages.requests import BuildNetwork, StopTraffic
-from testbed.network.addresses import Shape
+from testbed.network.links import Link, Shape
 from testbed.orchestrator.agent import probing
 from testbed.planning import node_plan, probed_links
 from testbed.planning.plan import Plan, plan
@@ -42,7 +42,7 @@ def planned(network: str, workers: int = 20, more: str = "", algorithm: str = "a
 def test_a_sample_of_equal_links_is_probed() -> None:
     one = planned("network: {uplink: 10mbit, downlink: 100mbit}\n")
     chosen = probed_links.sample(one)
-    assert [link.device for link in chosen] == [f"worker-{i}" for i in (0, 2, 5, 8, 10, 13, 16, 19)]
+    assert [link.node for link in chosen] == [f"worker-{i}" for i in (0, 2, 5, 8, 10, 13, 16, 19)]
     assert all(
         (link.uplink, link.downlink) == (Shape(10 * MBIT), Shape(100 * MBIT)) for link in chosen
     )
@@ -58,7 +58,7 @@ def test_each_kind_of_link_is_probed_except_unshaped_links() -> None:
     kinds = [(link.uplink.rate, link.downlink.rate) for link in chosen]
     assert sorted(set(kinds), key=str) == [(MBIT, None), (None, 2 * MBIT)]
     assert len(kinds) == 2 * 4
-    assert len({link.device for link in chosen}) == len(chosen)
+    assert len({link.node for link in chosen}) == len(chosen)
     each = (f"{{name: c{i}, number: 1, uplink: {i + 1}mbit}}" for i in range(40))
     assert (
         len(probed_links.sample(planned("", 40, f", classes: [{', '.join(each)}]")))
@@ -89,7 +89,7 @@ def test_some_plans_probe_no_link(network: str, tmp_path: Path) -> None:
 
 def test_peers_are_probed_as_well() -> None:
     one = planned("network: {uplink: 10mbit}\n", 3, algorithm="all-to-all")
-    assert [link.device for link in probed_links.sample(one)] == ["peer-0", "peer-1", "peer-2"]
+    assert [link.node for link in probed_links.sample(one)] == ["peer-0", "peer-1", "peer-2"]
 
 
 def direction(**changed: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_measured_links_are_reported_in_events() -> None:
 
 def test_a_probe_that_fails_says_why_and_raises_nothing() -> None:
     one = planned("network: {uplink: 10mbit}\n")
-    asked = [{"device": "worker-0", "index": 2, "uplink": {"rate": MBIT}, "downlink": {}}]
+    asked = [Link("worker-0", 2, Shape(MBIT))]
     found = probing.probe_links(asked, {}, lambda: False)
     assert found == {"failed": "KeyError: 'worker-0'"}
     links = link_records.record(one, found)
@@ -210,7 +210,7 @@ def test_a_link_that_is_built_otherwise_than_planned_is_seen(
 ) -> None:
     one = planned("network: {uplink: 10mbit, downlink: 50mbit}\n", 4)
     sent = copy.deepcopy(network_of(one, tmp_path / "traffic"))
-    (broken,) = (link for link in sent["links"] if link["device"] == "worker-2")
+    (broken,) = (link for link in sent["links"] if link["node"] == "worker-2")
     broken["uplink"]["rate"] = rate
     found = probed_by(agent, sent)
     events = list(link_records.events(link_records.record(one, found)))

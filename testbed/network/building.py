@@ -1,0 +1,211 @@
+"""Build a run's network from inside the core's network namespace.
+
+One netlink socket in each router makes its veth pairs, with the far ends already in the namespaces of
+its devices or of another router; one more per device, opened inside it, gives the far end its address
+and route. The requests are packed by ``netlink``: with a thousand devices they take most of the time
+of building. Nothing is made in the host's own namespace: when the namespaces of the routers are gone,
+every link is gone with them.
+
+Neighbours are fixed entries and IPv6 is off, so that no ARP or router solicitation of the kernel's
+own is counted as traffic of the devices.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyroute2 import IPRoute
+
+from testbed.network.fair_queues import SUPER_FRAME, share_fairly
+from testbed.network.graph import Direction, Network
+from testbed.network.links import CORE, PREFIX_LENGTH, Link
+from testbed.network.netlink import Requests
+from testbed.network.shaping import count_ingress, packed_egress
+from testbed.nodes.linux import inside_network, own_network, set_sysctl
+
+DEVICE_INTERFACE = "eth0"
+DEVICE_INDEX = 2
+"""The kernel index of a device's only interface (1 is lo); link i's interface in a router has this
+index + i. Indices are chosen here: looking each one up by name would list all the others, and building
+the network would take time quadratic in its size."""
+
+LINKS_PER_CHECK = 50
+"""Links built between two calls of ``abandoned``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """What the two ends of links have besides rate, delay and loss.
+
+    Attributes:
+        counted: devices whose ingress is counted, at the router's end of their links.
+        apart: devices that only observe: their traffic is counted separately there, and has no share of
+            a link's rate.
+        fair: the directions whose rate is shared fairly, with the senders and receivers (devices) that
+            share it.
+    """
+
+    counted: Sequence[str] = ()
+    apart: Sequence[str] = ()
+    fair: Mapping[Direction, Sequence[tuple[str, str]]] = field(default_factory=dict)
+
+
+NO_QUEUES = Queues()
+
+
+def build(
+    network: Network,
+    namespaces: Mapping[str, int],
+    queues: Queues = NO_QUEUES,
+    abandoned: Callable[[int], bool] = lambda _: False,
+) -> None:
+    """Make the links of a network, and its routes; the current network namespace is the core.
+
+    Args:
+        namespaces: descriptor of the network namespace of each node but the core, by name.
+        abandoned: called now and then with the number of links so far; True stops the building.
+    """
+    with contextlib.ExitStack() as opened:
+        core = own_network()
+        opened.callback(os.close, core)
+        builder = _Builder(network, {**namespaces, CORE: core}, queues, opened)
+        for number, link in enumerate(network.links):
+            if number % LINKS_PER_CHECK == 0 and abandoned(number):
+                return
+            builder.connect(link)
+        builder.add_routes()
+        builder.add_classes()
+
+
+class _Builder:
+    """Builds one network; see ``build``."""
+
+    def __init__(
+        self,
+        network: Network,
+        namespaces: Mapping[str, int],
+        queues: Queues,
+        opened: contextlib.ExitStack,
+    ) -> None:
+        self._network = network
+        self._namespaces = namespaces
+        self._queues = queues
+        self._routers: dict[str, Requests] = {}
+        for router in network.routers:
+            with inside_network(namespaces[router]):
+                _prepare_router()
+                self._routers[router] = opened.enter_context(contextlib.closing(Requests()))
+
+    def connect(self, link: Link) -> None:
+        """Make a link, with the shapes that need no classes for single devices."""
+        routers, namespace = self._routers, self._namespaces[link.node]
+        near = DEVICE_INDEX + link.index
+        far, name = (
+            (near, link.interface) if link.node in routers else (DEVICE_INDEX, DEVICE_INTERFACE)
+        )
+        router = routers[link.router]
+        router.add_veth(near, link.interface, link.router_mac, (far, name, link.mac), namespace)
+        router.add_address(near, link.router_address, PREFIX_LENGTH)
+        router.add_neighbour(near, link.address, link.mac)
+        router.shape(near, self._packed(link, up=False))
+        if link.node in routers:
+            router.carry_out()
+            self._set_up_far_end(routers[link.node], far, link)
+            return
+        with inside_network(namespace):
+            _set_up_stack()
+            device = Requests()
+        router.carry_out()
+        with contextlib.closing(device):
+            if self._queues.fair:
+                device.limit_super_frames(far, SUPER_FRAME)
+            self._set_up_far_end(device, far, link)
+
+    def _set_up_far_end(self, node: Requests, interface: int, link: Link) -> None:
+        node.set_up(interface)
+        node.add_address(interface, link.address, PREFIX_LENGTH)
+        node.add_neighbour(interface, link.router_address, link.router_mac)
+        if link.node not in self._routers:
+            node.add_default_route(link.router_address)
+        node.shape(interface, self._packed(link, up=True))
+        node.carry_out()
+
+    def _packed(self, link: Link, *, up: bool) -> bytes:
+        """Return the requests for the shape of one direction; none if ``add_classes`` shapes it."""
+        has_classes = (link.index, up) in self._queues.fair or (
+            not up and link.node in self._queues.counted
+        )
+        return b"" if has_classes else packed_egress(link.uplink if up else link.downlink)
+
+    def add_routes(self) -> None:
+        """Give the routers the routes to the devices that are no neighbours of theirs."""
+        for router, requests in self._routers.items():
+            hops = list(self._network.next_links(router))
+            if router != CORE and len({first.index for _, first in hops}) == 1:
+                requests.add_default_route(_gateway(router, hops[0][1]))
+            else:
+                for number, (link, first) in enumerate(hops):
+                    requests.add_route(link.address, _gateway(router, first))
+                    if number % LINKS_PER_CHECK == 0:
+                        requests.carry_out()
+            requests.carry_out()
+
+    def add_classes(self) -> None:
+        """Add the queues that count or that several connections share."""
+        network, queues = self._network, self._queues
+        address = {device: network.link(device).address for device in network.devices}
+        apart = [address[device] for device in queues.apart]
+        for (index, up), pairs in queues.fair.items():
+            link = network.links_by_index[index]
+            shape = network.shape((index, up))
+            addresses = [(address[sender], address[receiver]) for sender, receiver in pairs]
+            with self._inside_end(link, up) as interface, IPRoute() as netlink:
+                share_fairly(netlink, interface, shape, addresses, apart)
+        for device in queues.counted:
+            link = network.link(device)
+            if (link.index, False) not in queues.fair:
+                with self._inside_end(link, up=False) as interface, IPRoute() as netlink:
+                    count_ingress(netlink, interface, apart, link.downlink.rate)
+
+    @contextlib.contextmanager
+    def _inside_end(self, link: Link, up: bool) -> Iterator[int]:
+        """Enter the namespace of a direction's sending end; yield the index of its interface."""
+        node = link.node if up else link.router
+        with inside_network(self._namespaces[node]):
+            yield DEVICE_INDEX + (link.index if node in self._routers else 0)
+
+
+def _gateway(router: str, link: Link) -> str:
+    """Return the address of the other end of a router's link."""
+    return link.router_address if link.node == router else link.address
+
+
+def add_neighbour(netlink: IPRoute, interface: int, address: str, mac: str) -> None:
+    """Add a permanent neighbour entry, so that no ARP request is sent."""
+    netlink.neigh("add", ifindex=interface, dst=address, lladdr=mac, state="permanent")
+
+
+def _prepare_router() -> None:
+    """Make the current network namespace route between links."""
+    _set_up_stack()
+    set_sysctl("net.ipv4.ip_forward", "1")
+    with IPRoute() as router:
+        router.link("set", index=1, state="up")  # index 1 is always lo
+
+
+def _set_up_stack() -> None:
+    """Set the current network namespace's own TCP/IP settings, before it has an interface.
+
+    IPv6 is switched off: it would send solicitations and group reports of its own. Socket buffers hold
+    a whole parameter vector, so that a message is one system call at each end and its sender is not
+    woken once per window. A connection that was idle keeps its congestion window: the emulated links
+    carry no other traffic for which it would have to slow down, and 200 workers that take turns on two
+    processors are idle most of the time.
+    """
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 sends nothing
+        set_sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+        set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+    set_sysctl("net.ipv4.tcp_rmem", "4096 4194304 8388608")
+    set_sysctl("net.ipv4.tcp_wmem", "4096 4194304 8388608")
+    set_sysctl("net.ipv4.tcp_slow_start_after_idle", "0")
