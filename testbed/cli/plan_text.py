@@ -6,6 +6,7 @@ from typing import Any
 from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.encoding_choice import EncodingChoice
+from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
@@ -20,7 +21,8 @@ def as_json(plan: Plan) -> dict[str, Any]:
             {
                 "name": link.node,
                 "address": link.address,
-                "core_address": link.router_address,
+                "router": link.router,
+                "router_address": link.router_address,
                 "uplink": link.uplink.rate,
                 "downlink": link.downlink.rate,
             }
@@ -108,9 +110,11 @@ def _devices(plans: Sequence[Plan]) -> list[str]:
 def _star(plan: Plan) -> list[str]:
     server, evaluator = map(plan.network.link, (SERVER_NAME, EVALUATOR_NAME))
     return [
-        f"  server        {server.address}  link not shaped; ingress counted here",
+        f"  server        {server.address}  {_own_link(plan.spec.network.server)}; "
+        "ingress counted here",
         f"  evaluator     {evaluator.address}  link not shaped; not counted",
         f"  {_many(plan, 'worker')}",
+        *_clusters(plan),
     ]
 
 
@@ -119,7 +123,29 @@ def _mesh(plan: Plan) -> list[str]:
         f"  evaluator     {plan.network.link(EVALUATOR_NAME).address}  link not shaped; not counted",
         f"  {_many(plan, 'peer')}; ingress counted at each",
         f"  {plan.observed} is evaluated, and its link captured",
+        *_clusters(plan),
     ]
+
+
+def _clusters(plan: Plan) -> list[str]:
+    """Return a line about each cluster: its devices, and the link of its router."""
+    lines = []
+    for one in plan.spec.network.clusters:
+        names = [link.node for link in plan.links if link.router == one.name]
+        devices = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "no device"
+        if plan.settings.class_of and one.classes:
+            devices = f"{as_number(len(names), 'device')} of {', '.join(one.classes)}"
+        lines.append(f"  {one.name:<13} {devices}; {_own_link(one)}")
+    return lines
+
+
+def _own_link(section: SharedLinkSpec | None) -> str:
+    """Return what is shaped on a link that several devices share."""
+    if section is None:
+        return "link not shaped"
+    given = section.model_dump(mode="json", include={"uplink", "downlink", "delay", "loss"})
+    shaped = [f"{key} {value}" for key, value in given.items() if getattr(section, key)]
+    return f"shared link: {', '.join(shaped)}" if shaped else "link not shaped"
 
 
 def _many(plan: Plan, device: str) -> str:

@@ -10,6 +10,7 @@ from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
 from testbed.experiment.contents import Contents
 from testbed.experiment.labels import RESERVED, check_name
+from testbed.experiment.network_conflicts import of_shared_links
 from testbed.experiment.sections.section import Conflict
 
 
@@ -28,6 +29,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *_suspicion(contents),
         *fault_conflicts.of_faults(contents),
         *devices,
+        *of_shared_links(contents),
         *contents.partition.conflicts(contents.devices.classes),
     ]
 

@@ -190,6 +190,9 @@ def _prepare_router() -> None:
     """Make the current network namespace route between links."""
     _set_up_stack()
     set_sysctl("net.ipv4.ip_forward", "1")
+    # Where delays differ by direction, packets may come another way than the answers go.
+    for interfaces in ("all", "default"):
+        set_sysctl(f"net.ipv4.conf.{interfaces}.rp_filter", "0")
     with IPRoute() as router:
         router.link("set", index=1, state="up")  # index 1 is always lo
 

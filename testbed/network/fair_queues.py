@@ -14,12 +14,13 @@ from collections.abc import Sequence
 
 from pyroute2 import IPRoute
 
-from testbed.network.links import Shape
+from testbed.network.links import MOST_PAIRS, Shape
 from testbed.network.shaping import (
     COUNTED,
     DESTINATION,
     SOURCE,
     UNCOUNTED,
+    UNLIMITED,
     add_filter,
     add_root,
     set_class,
@@ -32,7 +33,6 @@ SUPER_FRAME = 16_000
 With up to 64 KiB, flows of 212 kB took up to 46 % more or less time than with exactly fair shares; with
 this, up to 12 %.
 """
-MOST_PAIRS = 0xFFF
 _FIRST = 0x0001_1000
 _FIRST_NETEM = 0x1000_0000
 _NEXT_NETEM = 0x0001_0000
@@ -52,7 +52,7 @@ def share_fairly(
 
     Args:
         interface: has no discipline of its own yet.
-        shape: has a rate; delay and loss need the kernel's netem.
+        shape: its rate is shared; delay and loss need the kernel's netem.
         pairs: source and destination of the connections, IPv4, at most ``MOST_PAIRS``.
         apart: addresses from which and to which everything passes without a limit, as ``UNCOUNTED``.
 
@@ -61,7 +61,6 @@ def share_fairly(
     """
     if len(pairs) > MOST_PAIRS:
         raise ValueError(f"{len(pairs):,} pairs share a link: {MOST_PAIRS:,} at most can")
-    assert shape.rate is not None
     add_root(netlink, interface, default=_FIRST)
     set_class(netlink, "add", interface, COUNTED, shape.rate)
     if apart:
@@ -69,7 +68,7 @@ def share_fairly(
     for address in apart:
         for place in (SOURCE, DESTINATION):
             add_filter(netlink, interface, UNCOUNTED, {place: address})
-    most = shape.rate // 8
+    most = shape.rate // 8 if shape.rate else UNLIMITED
     each = max(1, most // (len(pairs) + 1))
     for number in range(len(pairs) + 1):
         netlink.tc(

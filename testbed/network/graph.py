@@ -124,17 +124,17 @@ class Network:
         return ways
 
 
-def shared(
+def users(
     network: Network, conversations: Sequence[tuple[str, str]]
 ) -> dict[Direction, list[tuple[str, str]]]:
-    """Return the directions that several conversations use, with sender and receiver of each.
+    """Return the directions that conversations use, with their senders and receivers.
 
     Args:
         conversations: the pairs of devices that talk to each other; both send.
     """
-    users: dict[Direction, list[tuple[str, str]]] = {}
+    found: dict[Direction, list[tuple[str, str]]] = {}
     for one, other in conversations:
         for sender, receiver in ((one, other), (other, one)):
             for direction in network.route(sender, receiver):
-                users.setdefault(direction, []).append((sender, receiver))
-    return {direction: pairs for direction, pairs in users.items() if len(pairs) > 1}
+                found.setdefault(direction, []).append((sender, receiver))
+    return found

@@ -14,6 +14,8 @@ BASE = int(ipaddress.IPv4Address("10.77.0.0"))
 MOST_LINKS = 32_768
 """The number of /31 links in 10.77.0.0/16."""
 PREFIX_LENGTH = 31
+MOST_PAIRS = 0xFFF
+"""The most pairs of devices for which a shared direction of a link has a fair queue each."""
 CORE = "core"
 """The name of the router that every network has."""
 

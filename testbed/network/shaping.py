@@ -36,7 +36,7 @@ _NETEM = 0x0010_0000
 _CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""
 _ETHERTYPE_IPV4 = 0x0800
-_UNLIMITED = 125_000_000_000
+UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
 _FRAME = 1514
 SOURCE, DESTINATION = 12, 16
@@ -156,7 +156,7 @@ def add_filter(netlink: IPRoute, interface: int, target: int, addresses: Mapping
 
 def bucket(rate: int | None) -> int:
     """Return the bytes that may pass at once after a pause: 5 ms of the rate, two frames at least."""
-    return max(2 * _FRAME, (rate // 8 if rate else _UNLIMITED) // 200)
+    return max(2 * _FRAME, (rate // 8 if rate else UNLIMITED) // 200)
 
 
 def missing_disciplines() -> dict[str, str]:
@@ -187,7 +187,7 @@ def add_root(netlink: IPRoute, interface: int, default: int = COUNTED) -> None:
 
 def set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: int | None) -> None:
     """Add or change an HTB class; ``rate`` in bit/s, None for no limit."""
-    most = rate // 8 if rate else _UNLIMITED
+    most = rate // 8 if rate else UNLIMITED
     most_at_once = bucket(rate)
     netlink.tc(
         f"{how}-class",

@@ -4,33 +4,68 @@ from collections.abc import Sequence
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
 from testbed.experiment.sections.device_classes import DeviceClassSpec
+from testbed.experiment.sections.shared_links import SharedLinkSpec, cluster_of
 from testbed.experiment.spec import Spec
-from testbed.network.graph import Network
-from testbed.network.links import MOST_LINKS, Link, Shape
+from testbed.network.graph import Direction, Network, users
+from testbed.network.links import CORE, MOST_LINKS, Link, Shape
 
 
 def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
     """Return the network of a run with one algorithm.
 
-    The server's link has index 0, the evaluator's 1, and the workers' and peers' are after them. A
-    simulation has at most as many links as the address plan.
+    The server's link has index 0, the evaluator's 1; the workers' or peers' are after them, and then
+    those of the clusters' routers. A simulation has at most as many devices as the address plan.
 
     Args:
         served: True if there is a server.
         class_of: the class of each worker or peer; empty without classes.
     """
-    count = spec.devices.workers
+    count, clusters = spec.devices.workers, spec.network.clusters
+    classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
+    cluster = cluster_of(clusters, count, class_of, classes)
     shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
-    # Neither the server's own link, where ingress is counted, nor the evaluator's is shaped: the
-    # evaluator measures and is no part of what is measured.
-    links = [Link(SERVER_NAME, 0)] if served else []
+    # The evaluator's link is not shaped: it measures and is no part of what is measured.
+    links = [Link(SERVER_NAME, 0, *_shared_shapes(spec, spec.network.server))] if served else []
     links.append(Link(EVALUATOR_NAME, 1))
     name = worker_name if served else peer_name
     links += [
-        Link(name(i), 2 + i, *shapes[class_of[i] if class_of else 0])
+        Link(
+            *(name(i), 2 + i, *shapes[class_of[i] if class_of else 0]),
+            router=clusters[cluster[i]].name if cluster else CORE,
+        )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
+    links += [
+        Link(one.name, 2 + count + i, *_shared_shapes(spec, one))
+        for i, one in enumerate(clusters)
+        if i in cluster  # few devices may leave a small share without any
+    ]
     return Network(tuple(links))
+
+
+def shared_directions(
+    network: Network, conversations: Sequence[tuple[str, str]]
+) -> dict[Direction, list[tuple[str, str]]]:
+    """Return the directions of links that several devices share, with the pairs that use them.
+
+    These are the links of the server and of routers, where they are shaped.
+
+    Args:
+        conversations: the pairs of devices that talk to each other.
+    """
+    shared = {*network.routers, SERVER_NAME}
+    return {
+        direction: pairs
+        for direction, pairs in users(network, conversations).items()
+        if network.links_by_index[direction[0]].node in shared and network.shape(direction).shapes
+    }
+
+
+def _shared_shapes(spec: Spec, section: SharedLinkSpec | None) -> tuple[Shape, Shape]:
+    """Return uplink and downlink of a link that devices share."""
+    if section is None or spec.clock == "virtual":
+        return Shape(), Shape()
+    return Shape(section.uplink, section.delay, section.loss), Shape(section.downlink)
 
 
 def _shapes(spec: Spec, section: DeviceClassSpec | None) -> tuple[Shape, Shape]:

@@ -74,7 +74,9 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "uncounted": [EVALUATOR_NAME],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "links": [link.to_json() for link in plan.links],
-        "shared": [],
+        "shared": [
+            {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()
+        ],
         "probe": [link.to_json() for link in probed_links.sample(plan)],
     }
 

@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from testbed.algorithms import ALGORITHMS, is_served, served
@@ -11,11 +12,11 @@ from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_
 from testbed.errors import SpecError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
-from testbed.network.graph import Network
-from testbed.network.links import MOST_LINKS, Link
+from testbed.network.graph import Direction, Network
+from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
-from testbed.planning.network_plan import network_of
+from testbed.planning.network_plan import network_of, shared_directions
 from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
@@ -53,6 +54,21 @@ class Plan:
     def links(self) -> tuple[Link, ...]:
         """All links of the network."""
         return self.network.links
+
+    @property
+    def conversations(self) -> list[tuple[str, str]]:
+        """The pairs of devices that talk to each other, but for the evaluator."""
+        names = list(self.workers)
+        if self.served:
+            return [(worker, SERVER_NAME) for worker in names]
+        return list(combinations(names, 2))
+
+    @property
+    def shared(self) -> dict[Direction, list[tuple[str, str]]]:
+        """The directions of links that several devices share, with the pairs that use them."""
+        if not (self.spec.network.server or self.spec.network.clusters):
+            return {}
+        return shared_directions(self.network, self.conversations)
 
     @property
     def served(self) -> bool:
@@ -97,15 +113,30 @@ def plan(spec: Spec) -> list[Plan]:
     """Plan the runs of an experiment, one per algorithm.
 
     Raises:
-        SpecError: there are more workers than links in the address plan, or a trace of faults cannot
-            be used.
+        SpecError: there are more workers than links in the address plan, more conversations over a
+            shared link than queues, or a trace of faults cannot be used.
     """
-    if spec.engine == "emulation" and spec.devices.workers + 2 > MOST_LINKS:
+    most = MOST_LINKS - 2 - len(spec.network.clusters)
+    if spec.engine == "emulation" and spec.devices.workers > most:
         raise SpecError(
-            f"devices.workers: {spec.devices.workers:,} is more than the {MOST_LINKS - 2:,} for which "
+            f"devices.workers: {spec.devices.workers:,} is more than the {most:,} for which "
             "the address plan has links: use fewer"
         )
-    return [_plan_one(run, label) for label, run in spec.runs().items()]
+    plans = [_plan_one(run, label) for label, run in spec.runs().items()]
+    for one in plans:
+        _check_shared_links(one)
+    return plans
+
+
+def _check_shared_links(one: Plan) -> None:
+    for (index, _), pairs in one.shared.items():
+        if len(pairs) > MOST_PAIRS:
+            node = one.network.links_by_index[index].node
+            raise SpecError(
+                f"network: {len(pairs):,} conversations of '{one.label}' share the link of {node}, and "
+                f"the kernel's fair queues have room for {MOST_PAIRS:,}: use fewer workers, or do not "
+                "shape it"
+            )
 
 
 def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:

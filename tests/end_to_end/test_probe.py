@@ -25,7 +25,7 @@ as_planned = node_plan.network
 
 def otherwise(plan, directory):
     told = as_planned(plan, directory)
-    (link,) = (one for one in told["links"] if one["device"] == "worker-1")
+    (link,) = (one for one in told["links"] if one["node"] == "worker-1")
     link["uplink"] = link["uplink"] | {"rate": None}
     return told
 

@@ -11,9 +11,9 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.fair_queues import MOST_PAIRS, SUPER_FRAME, share_fairly
+from testbed.network.fair_queues import SUPER_FRAME, share_fairly
 from testbed.network.graph import Network
-from testbed.network.links import Link, Shape
+from testbed.network.links import MOST_PAIRS, Link, Shape
 from testbed.nodes.linux import inside_network, new_network
 from tests.traffic.isolation import isolated, real
 

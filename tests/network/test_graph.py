@@ -1,4 +1,4 @@
-"""Routes in graphs of routers, compared with networkx's, and the directions that are shared."""
+"""Routes in graphs of routers, compared with networkx's, and who uses a direction of a link."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.graph import Network, shared
+from testbed.network.graph import Network, users
 from testbed.network.links import CORE, Link, Shape
 
 CLUSTERS = Network(
@@ -34,9 +34,9 @@ def test_in_a_tree_a_route_goes_up_and_down() -> None:
     assert {first.index for _, first in CLUSTERS.next_links("campus")} == {4}
 
 
-def test_a_direction_is_shared_if_several_conversations_use_it() -> None:
-    found = shared(CLUSTERS, [(f"worker-{i}", "server") for i in range(3)])
-    assert found == {
+def test_the_users_of_a_direction_are_the_conversations_that_pass_it() -> None:
+    found = users(CLUSTERS, [(f"worker-{i}", "server") for i in range(3)])
+    assert {direction: pairs for direction, pairs in found.items() if direction[0] in (0, 4)} == {
         (4, True): [("worker-0", "server"), ("worker-1", "server")],
         (4, False): [("server", "worker-0"), ("server", "worker-1")],
         (0, False): [(f"worker-{i}", "server") for i in range(3)],

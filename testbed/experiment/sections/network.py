@@ -1,15 +1,16 @@
 """The experiment file's sections on the links, and on capturing and counting their traffic."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.section import Section, as_tuple
+from testbed.experiment.sections.shared_links import ClusterSpec, SharedLinkSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
 
 
 class NetworkSpec(Section):
-    """The link of every worker."""
+    """The link of every worker, and the links that several devices share."""
 
     uplink: Rate | None = Field(
         default=None,
@@ -34,11 +35,34 @@ class NetworkSpec(Section):
         "record them with the requested values (default; wall clock only); false: measure nothing.",
     )
 
+    server: SharedLinkSpec | None = Field(
+        default=None,
+        description="The server's own link to the core, which the traffic of all workers passes and "
+        "the evaluator's does not load; default (null): not shaped.",
+        examples=[{"uplink": "1gbit", "downlink": "1gbit"}],
+    )
+    clusters: Annotated[tuple[ClusterSpec, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="Groups of devices, each behind a router with one link to the core; default: none, "
+        "every device is linked to the core.",
+        examples=[
+            [
+                {"name": "campus", "share": "60%", "uplink": "100mbit", "downlink": "300mbit"},
+                {"name": "village", "share": "40%", "uplink": "20mbit", "downlink": "50mbit"},
+            ]
+        ],
+    )
+
     @model_serializer(mode="wrap")
-    def _without_the_probe(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the default out, so that a file without the key is dumped without it."""
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is not given, so that a file without these keys is dumped without them."""
         data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if key != "probe" or not value}
+        left_out = {"probe": True, "server": None, "clusters": ()}
+        return {
+            key: value
+            for key, value in data.items()
+            if key not in left_out or getattr(self, key) != left_out[key]
+        }
 
 
 class TrafficSpec(Section):

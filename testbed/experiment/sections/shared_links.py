@@ -1,0 +1,194 @@
+"""The experiment file's links that several devices share: the server's own, and those of clusters."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
+from testbed.durations.shares import apportion
+from testbed.experiment.sections.section import Conflict, Section, as_tuple, not_whole
+from testbed.experiment.units import Duration, Percentage, Rate, Share
+from testbed.network.links import CORE
+
+_PATH = ("network", "clusters")
+_TAKEN = (CORE, SERVER_NAME, EVALUATOR_NAME, COORDINATOR_NAME)
+
+
+class SharedLinkSpec(Section):
+    """A link that the traffic of several devices passes; its rate is shared fairly."""
+
+    uplink: Rate | None = Field(
+        default=None,
+        description="Rate towards the core, in bit/s, of all devices together; "
+        "default (null): not limited.",
+        examples=["1gbit"],
+    )
+    downlink: Rate | None = Field(
+        default=None,
+        description="Rate from the core, in bit/s, of all devices together; "
+        "default (null): not limited.",
+        examples=["1gbit"],
+    )
+    delay: Duration = Field(
+        default=0.0,
+        description="Delay added on the uplink, in seconds; default 0. Needs the kernel's netem.",
+    )
+    loss: Percentage = Field(
+        default=0.0,
+        description="Share of the uplink's packets that is lost at random; default 0. "
+        "Needs the kernel's netem.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {
+            key: value for key, value in data.items() if getattr(self, key) not in (None, (), 0.0)
+        }
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise ValueError(
+            f"'{name[:64]}' cannot be a cluster's name: use up to 64 letters, digits, '-' and '_'"
+        )
+    if name in _TAKEN or re.fullmatch(r"(worker|peer)-[0-9]+", name):
+        raise ValueError(f"'{name}' is the name of a node that every run may have: use another")
+    return name
+
+
+class ClusterSpec(SharedLinkSpec):
+    """Devices behind a router with one link to the core."""
+
+    name: Annotated[str, AfterValidator(_check_name)] = Field(
+        description="Name of the cluster and of its router: letters, digits, '-' and '_'.",
+        examples=["campus"],
+    )
+    share: Share | None = Field(
+        default=None,
+        description="Share of the devices in this cluster; the shares of all clusters add up to 100%.",
+        examples=["60%"],
+    )
+    number: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of devices in this cluster, if no cluster has a share; the numbers add up "
+        "to devices.workers.",
+        examples=[5],
+    )
+    classes: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="Names of the classes of devices in this cluster, instead of a share or a number; "
+        "every class is in one cluster.",
+        examples=[["slow"]],
+    )
+
+    @property
+    def way(self) -> str | None:
+        """How its devices are chosen: ``share``, ``number`` or ``classes``; None if not in one way."""
+        given = [
+            key
+            for key, value in (
+                ("share", self.share),
+                ("number", self.number),
+                ("classes", self.classes or None),
+            )
+            if value is not None
+        ]
+        return given[0] if len(given) == 1 else None
+
+
+def cluster_of(
+    clusters: Sequence[ClusterSpec],
+    devices: int,
+    class_of: Sequence[int],
+    classes: Mapping[str, int],
+) -> list[int]:
+    """Return the cluster of every device, by its number; an empty list without clusters.
+
+    Shares and numbers take the devices in the order of their numbers.
+
+    Args:
+        class_of: the class of each device.
+        classes: the number of each class, by its name.
+    """
+    if not clusters:
+        return []
+    if clusters[0].classes:
+        home = {
+            classes[name]: number for number, one in enumerate(clusters) for name in one.classes
+        }
+        return [home[device_class] for device_class in class_of]
+    counts = [one.number or 0 for one in clusters]
+    if clusters[0].share is not None:
+        counts = apportion([one.share or 0.0 for one in clusters], devices)
+    return [number for number, count in enumerate(counts) for _ in range(count)]
+
+
+def cluster_conflicts(
+    clusters: Sequence[ClusterSpec], devices: int, classes: Sequence[str]
+) -> list[Conflict]:
+    """Return the conflicts of the clusters with each other and with the devices.
+
+    Args:
+        classes: the names of the classes of devices.
+    """
+    found: list[Conflict] = []
+    first: dict[str, int] = {}
+    for i, one in enumerate(clusters):
+        if one.name in first:
+            text = f"'{one.name}' is already the name of network.clusters.{first[one.name]}"
+            found.append(((*_PATH, i, "name"), text))
+        first.setdefault(one.name, i)
+        if one.way is None:
+            text = "give it its devices, in one way: a share, a number, or classes"
+            found.append(((*_PATH, i), text))
+    ways = {one.way for one in clusters}
+    if found or not clusters:
+        return found
+    if len(ways) > 1:
+        text = "their devices are given in several ways: use shares, numbers or classes for all"
+        return [(_PATH, text)]
+    return _sizes(clusters, devices) + _of_classes(clusters, classes)
+
+
+def _sizes(clusters: Sequence[ClusterSpec], devices: int) -> list[Conflict]:
+    numbers = [one.number for one in clusters if one.number is not None]
+    if numbers and sum(numbers) != devices:
+        text = f"the numbers add up to {sum(numbers)} and not to devices.workers, {devices}"
+        return [(_PATH, text)]
+    wrong = not_whole(one.share for one in clusters if one.share is not None)
+    return [(_PATH, wrong)] if wrong else []
+
+
+def _of_classes(clusters: Sequence[ClusterSpec], classes: Sequence[str]) -> list[Conflict]:
+    """Return a conflict for each class that is in no cluster, in two, or that there is not."""
+    if not clusters[0].classes:
+        return []
+    found: list[Conflict] = []
+    home: dict[str, int] = {}
+    for i, one in enumerate(clusters):
+        for name in one.classes:
+            path = (*_PATH, i, "classes")
+            if name not in classes:
+                known = ", ".join(classes) or "none"
+                text = f"there is no class '{name}' in devices.classes: {known}"
+                found.append((path, text))
+            elif name in home:
+                text = f"class '{name}' is in network.clusters.{home[name]} already: take it out"
+                found.append((path, text))
+            home.setdefault(name, i)
+    found += [
+        (_PATH, f"class '{name}' is in no cluster: add it to the classes of one")
+        for name in classes
+        if name not in home
+    ]
+    return found
