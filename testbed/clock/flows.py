@@ -17,6 +17,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from testbed.checkpoints.stateful import Stateful
+
 _ROUNDING = 1e-9
 """Relative excess of a link's flows over its rate that is put down to rounding."""
 
@@ -61,7 +63,11 @@ class _Flow:
     until: float
 
 
-class Flows:
+STORED: tuple[type, ...] = (_Group, _Flow)
+"""The classes in a state, besides plain values and arrays."""
+
+
+class Flows(Stateful):
     """The flows of a network.
 
     Links are numbered from 0; each is one direction. A rate is in bit/s; ``math.inf`` is no limit, and

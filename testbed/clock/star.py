@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock import shared_transfers
 from testbed.clock.events import (
     ARRIVED,
     ASKED,
@@ -31,6 +32,7 @@ from testbed.clock.events import (
     SILENT,
     EventQueue,
 )
+from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.transfers import Line
 from testbed.training.parameter_service import ParameterService, Pushed
@@ -74,6 +76,7 @@ class TimedWorker:
 
 STORED: tuple[type, ...] = (
     TimedWorker,
+    *shared_transfers.STORED,
     Line,
     Silence,
     *WORKER_PROTOCOLS.values(),
@@ -95,12 +98,14 @@ class Devices:
         busy: returns the seconds that a worker computes and then waits, from a moment on; called once
             for each computation, in order.
         lines: makes a worker's uplink and downlink.
+        transfers: where workers share links, what passes them; the lines are not used then.
     """
 
     workers: Sequence[int]
     protocol: Callable[[], WorkerProtocol]
     busy: Callable[[int, float], float]
     lines: Callable[[int], tuple[Line, Line]]
+    transfers: SharedTransfers | None = None
 
 
 class Conditions(Protocol):
@@ -162,6 +167,7 @@ class StarClock(Stateful):
         self._stage = stage
         self._busy = devices.busy
         self._protocol = devices.protocol
+        self._transfers = devices.transfers
         self.workers = {
             worker: TimedWorker(devices.protocol(), *devices.lines(worker))
             for worker in devices.workers
@@ -183,23 +189,39 @@ class StarClock(Stateful):
                 self.strikes.begin()
             self._service.begin()
             self.send_due()
-        while self.events and not (self._service.finished or self.is_beyond):
+        while self._next_time < math.inf and not (self._service.finished or self.is_beyond):
             between()
             self._announce_finishes()
-            self._handle(*self.events.pop())
+            if self._transfers is not None and self._transfers.next_end == self._next_time:
+                self._end_transfer(self._transfers)
+            else:
+                self._handle(*self.events.pop())
+
+    @property
+    def _next_time(self) -> float:
+        """The time of the next event or end of a transfer; inf if nothing more will happen."""
+        event = self.events.next_time if self.events else math.inf
+        return event if self._transfers is None else min(event, self._transfers.next_end)
 
     @property
     def is_beyond(self) -> bool:
         """True if the next event is too late to take place."""
-        return bool(self.events) and self.events.next_time > LATEST
+        return LATEST < self._next_time < math.inf
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
+        for transfer in () if self._transfers is None else self._transfers.uploads():
+            if transfer.size is None:
+                arrived = self.receive(transfer.worker, keep=False)
+            else:
+                arrived = self.workers[transfer.worker].waiting.popleft()
+            if arrived is not None:
+                self.count_late(transfer.worker, arrived)
         for _, rank, worker, what in self.events.in_order():
             state = self.workers.get(worker)
             if state is None:
                 continue
-            arrived: Arrived | None = None
+            arrived = None
             if rank == ARRIVED and what == EXACT:
                 arrived = state.waiting.popleft()
             elif (rank == ARRIVED and not self._is_cut_off(worker)) or (
@@ -282,10 +304,36 @@ class StarClock(Stateful):
         else:
             self._stage.finish(worker, finish.late)
         state.finished = True
-        earliest = state.up.earliest(self.now, HEADER.size)
-        self.events.add(earliest, ARRIVED, worker, self.now)
+        if self._transfers is not None:
+            self._transfers.begin(self.now, Transfer(worker, up=True, size=None))
+        else:
+            earliest = state.up.earliest(self.now, HEADER.size)
+            self.events.add(earliest, ARRIVED, worker, self.now)
         if finish.next is not None:
             self._compute(worker, state, finish.next)
+
+    def _end_transfer(self, transfers: SharedTransfers) -> None:
+        """End the next transfer, or wait for the message if its size is not known yet."""
+        self.now = transfers.next_end
+        transfer = transfers.ending()
+        worker = transfer.worker
+        state = self.workers[worker]
+        if transfer.size is None:
+            arrived = self.receive(worker, keep=True)
+            if arrived is None:
+                self.remove(worker)
+                return
+            state.waiting.append(arrived)
+            transfers.measured(transfer, arrived.size)
+            if transfers.next_end > self.now or transfers.ending() is not transfer:
+                return
+        arrival = transfers.end(self.now, transfer)
+        if transfer.up:
+            self.events.add(arrival, ARRIVED, worker, EXACT)
+            return
+        self.events.add(arrival, PARAMETERS, worker, transfer.version)
+        if not state.protocol.asks:
+            self.events.add(self.now, FREE, worker)
 
     def _arrive(self, worker: int, state: TimedWorker, sent: float) -> None:
         if sent == EXACT:
@@ -365,6 +413,8 @@ class StarClock(Stateful):
         state = self.workers.pop(worker)
         if state.ahead:
             self.clear_ahead(state)
+        if self._transfers is not None:
+            self._transfers.drop(self.now, worker)
         for arrived in state.waiting:  # sent, but too late to be an update
             self.count_late(worker, arrived)
         self._service.leave(worker)
@@ -377,8 +427,12 @@ class StarClock(Stateful):
             self._service.sent(worker, self.now)
             state = self.workers[worker]
             self._time_silence(worker, state)
-            arrival = state.down.send(self.now, size)
             version = self._service.half.version
+            if self._transfers is not None:
+                transfer = Transfer(worker, up=False, size=size, version=version)
+                self._transfers.begin(self.now, transfer)
+                continue
+            arrival = state.down.send(self.now, size)
             self.events.add(arrival, PARAMETERS, worker, version)
             self.announce_room(worker, state)
 
@@ -389,4 +443,6 @@ class StarClock(Stateful):
 
     def _has_room(self, worker: int) -> bool:
         """Return True if what a worker was sent before has left its downlink."""
+        if self._transfers is not None:
+            return self._transfers.has_room(worker)
         return self.workers[worker].down.free <= self.now

@@ -104,6 +104,12 @@ class Line:
 
 
 def lines(settings: Settings, number: int) -> tuple[Line, Line]:
-    """Make a device's uplink and downlink, both idle."""
-    device = settings.device(number)
-    return Line(device.uplink, device.delay), Line(device.downlink)
+    """Make a device's uplink and downlink, both idle, with the delays of its whole route."""
+    device, route = settings.device(number), settings.route(number)
+    if route is None:
+        return Line(device.uplink, device.delay), Line(device.downlink)
+    up, down = (
+        Line(device.uplink, device.delay + route.up_delay),
+        Line(device.downlink, route.down_delay),
+    )
+    return up, down

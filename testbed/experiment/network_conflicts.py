@@ -11,11 +11,14 @@ def of_shared_links(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     given = [key for key in ("server", "clusters") if getattr(network, key)]
     if given and contents.clock == "virtual":
-        text = (
-            "the virtual clock has no model of links that devices share yet: take it out, or use "
-            "`clock: wall`"
-        )
-        found += [(("network", key), text) for key in given]
+        text = None
+        if peers:
+            text = f"the virtual clock has no shared links between peers ({peers[0]}) yet"
+        elif contents.faults or any(one.faults for one in contents.devices.classes):
+            text = "the virtual clock has no faults where devices share links yet"
+        if text:
+            text += ": take one of them out, or use `clock: wall`"
+            found += [(("network", key), text) for key in given]
     if network.server is not None and peers:
         text = f"peers ({peers[0]}) have no server: take it out"
         found.append((("network", "server"), text))

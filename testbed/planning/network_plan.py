@@ -1,6 +1,7 @@
 """Make the network of a run: its devices, its routers, and the links between them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
 from testbed.experiment.sections.device_classes import DeviceClassSpec
@@ -8,9 +9,10 @@ from testbed.experiment.sections.shared_links import SharedLinkSpec, cluster_of
 from testbed.experiment.spec import Spec
 from testbed.network.graph import Direction, Network, users
 from testbed.network.links import CORE, MOST_LINKS, Link, Shape
+from testbed.training.settings import Route
 
 
-def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
+def network_of(spec: Spec, *, served: bool, shaped: bool, class_of: Sequence[int]) -> Network:
     """Return the network of a run with one algorithm.
 
     The server's link has index 0, the evaluator's 1; the workers' or peers' are after them, and then
@@ -18,25 +20,30 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
 
     Args:
         served: True if there is a server.
+        shaped: True for links as in the file, False for links without a rate, delay or loss.
         class_of: the class of each worker or peer; empty without classes.
     """
     count, clusters = spec.devices.workers, spec.network.clusters
     classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
     cluster = cluster_of(clusters, count, class_of, classes)
     shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
+
+    def of(uplink: Shape, downlink: Shape) -> tuple[Shape, Shape]:
+        return (uplink, downlink) if shaped else (Shape(), Shape())
+
     # The evaluator's link is not shaped: it measures and is no part of what is measured.
-    links = [Link(SERVER_NAME, 0, *_shared_shapes(spec, spec.network.server))] if served else []
+    links = [Link(SERVER_NAME, 0, *of(*_shared_shapes(spec.network.server)))] if served else []
     links.append(Link(EVALUATOR_NAME, 1))
     name = worker_name if served else peer_name
     links += [
         Link(
-            *(name(i), 2 + i, *shapes[class_of[i] if class_of else 0]),
+            *(name(i), 2 + i, *of(*shapes[class_of[i] if class_of else 0])),
             router=clusters[cluster[i]].name if cluster else CORE,
         )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
     links += [
-        Link(one.name, 2 + count + i, *_shared_shapes(spec, one))
+        Link(one.name, 2 + count + i, *of(*_shared_shapes(one)))
         for i, one in enumerate(clusters)
         if i in cluster  # few devices may leave a small share without any
     ]
@@ -61,18 +68,53 @@ def shared_directions(
     }
 
 
-def _shared_shapes(spec: Spec, section: SharedLinkSpec | None) -> tuple[Shape, Shape]:
+def shared_routes(network: Network, workers: Sequence[str]) -> dict[str, Any]:
+    """Return the ways of workers to the server over shared links, as fields of ``NetworkSettings``.
+
+    Args:
+        network: with links as in the file.
+    """
+    rates: list[int] = []
+    numbers: dict[Direction, int] = {}
+    routes: list[Route] = []
+    by_router: dict[str, int] = {}
+
+    def limited(directions: Sequence[Direction]) -> list[int]:
+        found = []
+        for direction in directions:
+            rate = network.shape(direction).rate
+            if rate is None:
+                continue
+            if direction not in numbers:
+                numbers[direction] = len(rates)
+                rates.append(rate)
+            found.append(numbers[direction])
+        return found
+
+    for worker in workers:
+        router = network.link(worker).router
+        if router in by_router:
+            continue
+        by_router[router] = len(routes)
+        up, down = network.route(worker, SERVER_NAME)[1:], network.route(SERVER_NAME, worker)[:-1]
+        delays = [sum(network.shape(direction).delay for direction in way) for way in (up, down)]
+        routes.append(Route(limited(up), limited(down), *delays))
+    return {
+        "shared_rates": rates,
+        "routes": routes,
+        "route_of": [by_router[network.link(worker).router] for worker in workers],
+    }
+
+
+def _shared_shapes(section: SharedLinkSpec | None) -> tuple[Shape, Shape]:
     """Return uplink and downlink of a link that devices share."""
-    if section is None or spec.clock == "virtual":
+    if section is None:
         return Shape(), Shape()
     return Shape(section.uplink, section.delay, section.loss), Shape(section.downlink)
 
 
 def _shapes(spec: Spec, section: DeviceClassSpec | None) -> tuple[Shape, Shape]:
     """Return uplink and downlink of a class's devices; of all devices without classes."""
-    # Under the virtual clock a message's time is computed, and the real links are not shaped.
-    if spec.clock == "virtual":
-        return Shape(), Shape()
     uplink, downlink, delay, loss = (
         getattr(spec.network, key)
         if section is None

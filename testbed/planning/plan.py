@@ -16,7 +16,7 @@ from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
-from testbed.planning.network_plan import network_of, shared_directions
+from testbed.planning.network_plan import network_of, shared_directions, shared_routes
 from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
@@ -160,7 +160,13 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     served = is_served(algorithm.name)
     count = spec.devices.workers
     class_of = spec.devices.class_of(spec.seed)
-    network = network_of(spec, served=served, class_of=class_of)
+    virtual = spec.clock == "virtual"
+    # Under the virtual clock a message's time is computed, and the real links are not shaped.
+    network = network_of(spec, served=served, shaped=not virtual, class_of=class_of)
+    routes: dict[str, Any] = {}
+    if virtual and (spec.network.server or spec.network.clusters):
+        as_in_the_file = network_of(spec, served=served, shaped=True, class_of=class_of)
+        routes = shared_routes(as_in_the_file, [worker_name(i) for i in range(count)])
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     server = network.link(SERVER_NAME).address if served else addresses[spec.evaluation.peer]
@@ -202,6 +208,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 peer_addresses=addresses,
                 evaluated_peer=spec.evaluation.peer,
                 secret=secrets.token_hex(32),
+                **routes,
             ),
             faults=FaultSettings(fault_rules(spec, class_of) if served else ()),
             devices=_device(spec, None),

@@ -9,6 +9,7 @@ import numpy as np
 from testbed.algorithms import is_served
 from testbed.clock.faults import star_clock
 from testbed.clock.mesh import MeshClock
+from testbed.clock.shared_transfers import shared_transfers
 from testbed.clock.star import Devices, StarClock
 from testbed.clock.transfers import lines
 from testbed.device_names import peer_name
@@ -121,7 +122,8 @@ class StarSystem(System):
             computations,
             (learner, Learner(settings.data.model, settings.training.batch_size)),
             protocol=protocol,
-            instant=all(device.downlink is None for device in settings.kinds_of_devices),
+            instant=not settings.network.route_of
+            and all(device.downlink is None for device in settings.kinds_of_devices),
             settings=settings,
             dataset=dataset,
             new_incarnation=new_incarnation,
@@ -133,6 +135,7 @@ class StarSystem(System):
             protocol=protocol,
             busy=self._busy,
             lines=lambda number: lines(settings, number),
+            transfers=shared_transfers(settings),
         )
         self.clock = star_clock(
             self._service,

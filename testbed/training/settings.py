@@ -85,6 +85,21 @@ class TimingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """What a worker's messages pass besides the worker's own link.
+
+    Attributes:
+        up, down: indices of ``NetworkSettings.shared_rates``, to the server and from it.
+        up_delay, down_delay: seconds of all these links together, also of those without a rate.
+    """
+
+    up: Sequence[int]
+    down: Sequence[int]
+    up_delay: float
+    down_delay: float
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkSettings:
     """The addresses of a run's devices, and its secret.
 
@@ -93,12 +108,18 @@ class NetworkSettings:
         peer_addresses: the addresses of all peers by their numbers; none where there is a server.
         evaluated_peer: the peer whose model is evaluated, where there is no server.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
+        shared_rates: the rates of directions of links that several workers share, in bit/s.
+        routes: the ways over them, of which each worker takes one.
+        route_of: each worker's way by the worker's number; empty where no links are shared.
     """
 
     server_address: str
     peer_addresses: Sequence[str]
     evaluated_peer: int
     secret: str
+    shared_rates: Sequence[int] = ()
+    routes: Sequence[Route] = ()
+    route_of: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +197,11 @@ class Settings:
         """Return the settings of a worker or peer."""
         return self.classes[self.class_of[number]].devices if self.classes else self.devices
 
+    def route(self, number: int) -> Route | None:
+        """Return what a worker's messages pass besides its own link; None without shared links."""
+        network = self.network
+        return network.routes[network.route_of[number]] if network.route_of else None
+
     @property
     def kinds_of_devices(self) -> list[DeviceSettings]:
         """The settings of each class; without classes those of all devices, once."""
@@ -194,7 +220,9 @@ class Settings:
             TrainingSettings(**told["training"]),
             DataSettings(**told["data"]),
             TimingSettings(**told["timing"]),
-            NetworkSettings(**told["network"]),
+            NetworkSettings(
+                **{**told["network"], "routes": [Route(**r) for r in told["network"]["routes"]]}
+            ),
             FaultSettings(**told["faults"]),
             DeviceSettings(**told["devices"]),
             [DeviceClass(c["name"], DeviceSettings(**c["devices"])) for c in told["classes"]],

@@ -24,10 +24,31 @@ from testbed.training.settings import Settings
 
 UPDATES = 50
 SHAPED = {"uplink": "2mbit", "downlink": "10mbit", "delay": "5ms"}
+SHARED = SHAPED | {
+    "server": {"uplink": "12mbit", "downlink": "3mbit", "delay": "1ms"},
+    "clusters": [
+        {"name": "campus", "share": "60%", "uplink": "2mbit", "downlink": "8mbit", "delay": "3ms"},
+        {"name": "village", "share": "40%", "uplink": "1mbit"},
+    ],
+}
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "asgd": {"algorithms": [{"name": "asgd"}]},
     "asgd, shaped": {"algorithms": [{"name": "asgd"}], "network": SHAPED},
+    "asgd, shared": {"algorithms": [{"name": "asgd"}], "network": SHARED},
+    "adacomp, shared, changed": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "network": SHARED,
+        "pulls": "changed",
+    },
+    "push-and-wait, shared": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
+        "network": SHARED,
+    },
+    "push-and-interrupt, shared": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
+        "network": SHARED,
+    },
     "comp-asgd, feedback and momentum": {
         "algorithms": [
             {"name": "comp-asgd", "ratio": 0.05, "error_feedback": True, "momentum": 0.5}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from testbed.clock.faults import star_clock
+from testbed.clock.shared_transfers import shared_transfers
 from testbed.clock.star import LATEST, Devices, StarClock
 from testbed.clock.transfers import lines
 from testbed.faults.fault import Kind as FaultKind
@@ -129,6 +130,7 @@ class VirtualServer:
             protocol=self._protocol,
             busy=self._busy,
             lines=lambda worker: lines(self._settings, worker),
+            transfers=shared_transfers(self._settings),
         )
         return star_clock(self._service, self._workers, devices, self.parts.schedule)
 
