@@ -1,8 +1,8 @@
 """``make agree``: check that namespaces, Docker and the simulator give the same result, to the bit.
 
-Runs ``experiments/agree.yaml`` (or the file named) in each of them under the virtual clock, and
-compares what must be equal: the final parameters, the payload and message bytes (at the last update,
-and after every connection is closed), and the virtual time. Wire bytes are measured in an emulation and
+Runs ``SPECS`` (or the file named) in each of them under the virtual clock, and compares what must be
+equal: the final parameters, the payload and message bytes (at the last update, and after every
+connection is closed), and the virtual time. Wire bytes are measured in an emulation and
 modelled in the simulator: they must be within 2 %. Docker takes part, with roles forked into containers
 and with roles that the containers start, where an engine has the image of this code. Exits with status
 1 if anything differs.
@@ -19,7 +19,10 @@ from bench.command import execute
 from testbed.doctor import containers
 from testbed.quantities import as_bytes
 
-SPEC = Path(__file__).parents[1] / "experiments" / "agree.yaml"
+_EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+SPEC = _EXPERIMENTS / "agree.yaml"
+SPECS = (SPEC, _EXPERIMENTS / "agree-clusters.yaml")
+"""The experiments: one run for each shape of algorithm, and links that devices share."""
 WIRE_TOLERANCE = 0.02
 _COUNTED = ("payload_bytes", "message_bytes")
 RUNTIMES = {
@@ -109,17 +112,22 @@ def usable() -> tuple[list[str], str]:
 
 def main() -> int:
     """Run, compare and print; return the exit status."""
-    spec = Path(sys.argv[1]) if len(sys.argv) > 1 else SPEC
+    specs = [Path(sys.argv[1])] if len(sys.argv) > 1 else SPECS
     runtimes, without = usable()
-    with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
-        found = pairs(spec, Path(folder), sys.argv[2:], runtimes)
+    found: list[Pair] = []
+    for spec in specs:
+        with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
+            made = pairs(spec, Path(folder), sys.argv[2:], runtimes)
+        # All ways of a run below each other.
+        runs = len(made) // len(runtimes)
+        found += sorted(made, key=lambda pair: made.index(pair) % runs)
     width = max(len(pair.emulated["algorithm"]) for pair in found)
     print(
         f"{'run':{width}}  {'emulated in':12}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
         f"{'wire':>9}  modelled ÷ measured  host seconds"
     )
     status = 0
-    for pair in sorted(found, key=lambda pair: found.index(pair) % (len(found) // len(runtimes))):
+    for pair in found:
         a, b = pair.emulated, pair.simulated
         ingress = a["ingress_after_drain"]
         print(

@@ -1,0 +1,73 @@
+"""A run under the wall clock whose devices share links: as asked, in all ledgers, and under faults."""
+
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.conftest import SMALL, CommandLine
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
+]
+
+NETWORK: dict[str, Any] = {
+    "uplink": "40mbit",
+    "downlink": "40mbit",
+    "server": {"uplink": "60mbit", "downlink": "30mbit"},
+    "clusters": [
+        {"name": "campus", "share": "60%", "uplink": "50mbit", "downlink": "50mbit"},
+        {"name": "village", "share": "40%", "uplink": "10mbit", "downlink": "20mbit"},
+    ],
+}
+RUN = SMALL | {"network": NETWORK, "traffic": {"period": "100ms"}}
+PATIENCE = 300.0
+
+
+def test_shared_links_are_as_asked_and_their_bytes_in_the_ledgers(command: CommandLine) -> None:
+    started = command.start_run(RUN | {"training": {"updates": 60}})
+    assert started.wait(PATIENCE) == 0, started.said
+    links = started.record("manifest")["links"]
+    assert links["shaped"] == 8 and links["unmeasured"] is None
+    probed = {one["device"] for one in links["directions"]}
+    assert {"server", "campus", "village"} <= probed
+    for one in links["directions"]:
+        assert one["measured"]["rate"] == pytest.approx(one["asked"]["rate"], rel=0.1), one
+    summary = started.record("summary")
+    assert summary["traffic"]["reconciled"] is True
+    # A router's link carries what its devices send; the counters of routers are sampled like others.
+    counters = pq.read_table(started.run_directory / "traffic" / "counters.parquet").to_pylist()
+    last = {row["link"]: row for row in counters}
+    sent = {name: last[name]["rx_bytes"] + last[name]["tx_bytes"] for name in last}
+    inside = {"campus": range(3), "village": range(3, 5)}
+    for name, numbers in inside.items():
+        devices = sum(sent[f"worker-{i}"] for i in numbers)
+        assert sent[name] == pytest.approx(devices, rel=0.01)
+    wire = summary["ingress_after_drain"]["wire_bytes"]
+    assert summary["ingress_after_drain"]["message_bytes"] < wire
+    # Never faster than the server's downlink lets pass, after its first 5 ms at once.
+    assert 8 * wire / 30e6 < summary["training_seconds"] + 1.0
+
+
+def test_faults_strike_devices_behind_a_router(command: CommandLine) -> None:
+    faults = [
+        {"who": {"devices": ["worker-0"]}, "when": {"iteration": 10}, "how": "stop-network"}
+        | {"lasting": "500ms"},
+        {"who": {"devices": ["worker-1"]}, "when": {"iteration": 15}, "how": "partition"}
+        | {"lasting": "500ms"},
+        {"who": {"devices": ["worker-3"]}, "when": {"iteration": 20}, "lasting": "500ms"}
+        | {"how": {"kind": "slow", "uplink": "5mbit", "downlink": "5mbit"}},
+        {"who": {"devices": ["worker-4"]}, "when": {"iteration": 25}, "how": "kill"}
+        | {"lasting": "300ms"},
+    ]
+    started = command.start_run(RUN | {"training": {"updates": 150}, "faults": faults})
+    assert started.wait(PATIENCE) == 0, started.said
+    lines = (started.run_directory / "faults.jsonl").read_text().splitlines()
+    told = {(one["kind"], one["phase"]) for one in map(json.loads, lines)}
+    kinds = ("stop-network", "partition", "slow", "kill")
+    assert told == {(kind, phase) for kind in kinds for phase in ("begin", "end")}
+    assert started.record("summary")["ended"] == "completed"
+    assert [event for event in started.events() if event["level"] == "error"] == []
+    assert started.record("summary")["traffic"]["reconciled"] is True
