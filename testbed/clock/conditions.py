@@ -20,7 +20,7 @@ from math import inf
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import star
-from testbed.clock.events import ARRIVED, EXACT, FINISHED, PARAMETERS, THAWED
+from testbed.clock.events import ARRIVED, EXACT, FINISHED, FREE, PARAMETERS, THAWED
 from testbed.clock.stage import Arrived, FaultStage
 from testbed.clock.star import StarClock
 from testbed.clock.transfers import Line
@@ -125,6 +125,27 @@ class WorkerConditions(Stateful):
         state = self._clock.workers.get(worker)
         return state is not None and state.up.down > self._clock.now
 
+    def thaw(self, worker: int) -> float:
+        """Return the time at which a worker's last freeze ends, in seconds."""
+        return self._conditions[worker].frozen
+
+    def freed(self, worker: int) -> None:
+        """Let transfers pass a worker's link again, if it is up."""
+        self._set_rates(worker)
+
+    def _set_rates(self, worker: int) -> None:
+        """Apply to transfers over shared links what faults have done to the worker's own link."""
+        state = self._clock.workers.get(worker)
+        if self._clock.transfers is not None and state is not None:
+            pace = Pace.under(self._conditions[worker].slow.values())
+            self._clock.transfers.set_rates(
+                self._clock.now,
+                worker,
+                pace.uplink,
+                pace.downlink,
+                is_down=state.up.down > self._clock.now,
+            )
+
     def early(self, worker: int) -> Arrived | None:
         """Take a message that was received before it was sent, by the clock; None: there is none."""
         early = self._conditions[worker].early
@@ -134,9 +155,18 @@ class WorkerConditions(Stateful):
 
     def fetch(self, worker: int) -> bool:
         """Receive what a worker was told to send before it is stopped; return False if it is gone."""
-        state, condition = self._clock.workers[worker], self._conditions[worker]
+        state = self._clock.workers[worker]
         if not self.is_reachable(worker):
             return True  # done when it was stopped; nothing has got through since
+        if self._clock.transfers is not None:
+            for transfer in self._clock.transfers.unmeasured(worker):
+                arrived = self._clock.receive(worker, keep=True)
+                if arrived is None:
+                    self._clock.remove(worker)
+                    return False
+                self._clock.transfers.measured(transfer, arrived.size)
+                state.waiting.append(arrived)
+            return self._fetch_early(worker)
         arrivals = self._clock.events.of(worker, ARRIVED)
         unread = [(time, sent) for time, sent in arrivals if sent != EXACT]
         exact: list[float] = []
@@ -147,17 +177,24 @@ class WorkerConditions(Stateful):
                 return False
             exact.append(state.up.send(sent, arrived.size))
             state.waiting.append(arrived)
-        if state.ahead and not condition.early:
-            arrived = self._clock.receive(worker, keep=True)
-            if arrived is None:
-                self._clock.remove(worker)
-                return False
-            condition.early.append(arrived)
+        if not self._fetch_early(worker):
+            return False
         self._clock.events.move(
             worker, (ARRIVED,), lambda time, what: None if what != EXACT else time
         )
         for (earliest, _), time in zip(unread, exact, strict=True):
             self._clock.events.add(max(earliest, time), ARRIVED, worker, EXACT)
+        return True
+
+    def _fetch_early(self, worker: int) -> bool:
+        """Receive what a worker was told to send ahead of the clock; return False if it is gone."""
+        condition = self._conditions[worker]
+        if self._clock.workers[worker].ahead and not condition.early:
+            arrived = self._clock.receive(worker, keep=True)
+            if arrived is None:
+                self._clock.remove(worker)
+                return False
+            condition.early.append(arrived)
         return True
 
     def freeze(self, worker: int, until: float) -> None:
@@ -175,17 +212,27 @@ class WorkerConditions(Stateful):
         self._change_lines(
             worker, state.up.hold(self._clock.now, until), state.down.hold(self._clock.now, until)
         )
+        if self._clock.transfers is not None:
+            self._set_rates(worker)
+            self._clock.events.add(until, FREE, worker)
 
     def _change_lines(
         self, worker: int, up: Callable[[float], float], down: Callable[[float], float]
     ) -> None:
         """Give what is under way on a worker's links its new arrival times."""
         state = self._clock.workers[worker]
+
+        def again(time: float, sent: float) -> float:
+            """Return when a message that was not received yet can have arrived."""
+            return (
+                time if self._clock.transfers is not None else state.up.earliest(sent, HEADER.size)
+            )
+
         self._clock.events.move(
             worker,
             (ARRIVED,),
             lambda time, what: max(
-                self._clock.now, up(time) if what == EXACT else state.up.earliest(what, HEADER.size)
+                self._clock.now, up(time) if what == EXACT else again(time, what)
             ),
         )
         self._clock.events.move(
@@ -206,7 +253,10 @@ class WorkerConditions(Stateful):
         condition = self._conditions[worker]
         pace = Pace.under(condition.slow.values())
         condition.factor = pace.factor
-        if condition.away is not None:
+        if self._clock.transfers is not None:
+            if worker in self._clock.workers and self.fetch(worker):
+                self._set_rates(worker)
+        elif condition.away is not None:
             up, down, _ = condition.away
             up.change(self._clock.now, pace.uplink)
             down.change(self._clock.now, pace.downlink)
@@ -223,6 +273,8 @@ class WorkerConditions(Stateful):
         state, condition = self._clock.workers[worker], self._conditions[worker]
         condition.lost, condition.frozen, condition.owed = True, inf, 0.0
         self._give_up(worker, arriving)
+        if self._clock.transfers is not None and state.protocol.asks:
+            self._clock.transfers.drop_downloads(self._clock.now, worker)
         state.begun += 1  # so that the computation under way does not finish
         state.finished = True
         self._stage.lose(worker)
@@ -230,6 +282,9 @@ class WorkerConditions(Stateful):
     def _give_up(self, worker: int, arriving: bool) -> None:
         """Count as late what a worker sent and will not arrive, and drop what it waits for."""
         state, condition = self._clock.workers[worker], self._conditions[worker]
+        if self._clock.transfers is not None:
+            now = self._clock.now
+            self._clock.transfers.drop_uploads(now, worker, unmeasured_only=arriving)
         if not arriving:
             condition.early.extendleft(reversed(state.waiting))
             state.waiting.clear()
@@ -249,6 +304,8 @@ class WorkerConditions(Stateful):
         state, condition = self._clock.workers[worker], self._conditions[worker]
         self._give_up(worker, arriving=False)
         del self._clock.workers[worker]
+        if self._clock.transfers is not None:
+            self._clock.transfers.drop(self._clock.now, worker)
         condition.frozen = condition.owed = 0.0
         condition.incarnation += 1
         condition.lost = until == inf
@@ -279,5 +336,6 @@ class WorkerConditions(Stateful):
         for size in sizes:
             self._service.count(worker, size)
         self._clock.come_back(worker, begun, up, down)
+        self._set_rates(worker)
         if self._clock.workers[worker].protocol.asks:
             self._service.asked(worker, self._clock.now)

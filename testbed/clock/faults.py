@@ -15,7 +15,7 @@ from testbed.clock import conditions
 from testbed.clock.conditions import WorkerConditions
 from testbed.clock.events import FAULT
 from testbed.clock.stage import FaultStage
-from testbed.clock.star import LATEST, Devices, StarClock
+from testbed.clock.star import Devices, StarClock
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
@@ -113,7 +113,7 @@ class FaultStrikes(Stateful):
         """Return True if anything but faults is to come; otherwise no worker will push any more."""
         if self._fruitless > FRUITLESS:
             return False
-        return self._conditions.is_any_away or self._clock.events.has_any_but_faults(LATEST)
+        return self._conditions.is_any_away or self._clock.has_any_but_faults()
 
     def pushed(self, worker: int) -> None:
         """Let faults strike that are due after a worker's push."""

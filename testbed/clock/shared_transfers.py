@@ -12,7 +12,7 @@ because of that, so the order of events stays conservative.
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from testbed.checkpoints.stateful import Stateful
@@ -46,6 +46,8 @@ class _Queue:
 
     route: tuple[int, ...]
     delay: float
+    usual: float
+    rate: float
     transfers: deque[Transfer] = field(default_factory=deque)
     flow: int | None = None
 
@@ -65,7 +67,7 @@ class SharedTransfers(Stateful):
         """
         network = settings.network
         shared = len(network.shared_rates)
-        rates: list[int | None] = list(network.shared_rates)
+        rates = [float(rate) for rate in network.shared_rates]
         self._queues: dict[tuple[int, bool], _Queue] = {}
         for worker in range(settings.workers):
             device, route = settings.device(worker), settings.route(worker)
@@ -74,17 +76,17 @@ class SharedTransfers(Stateful):
                 (True, device.uplink, route.up, device.delay + route.up_delay),
                 (False, device.downlink, route.down, route.down_delay),
             ):
-                self._queues[worker, up] = _Queue((len(rates), *between), delay)
-                rates.append(own)
-        limits = [math.inf if rate is None else float(rate) for rate in rates]
-        self._flows = Flows(limits, range(shared))
+                usual = math.inf if own is None else float(own)
+                self._queues[worker, up] = _Queue((len(rates), *between), delay, usual, usual)
+                rates.append(usual)
+        self._flows = Flows(rates, range(shared))
         self._of_flow: dict[int, tuple[int, bool]] = {}
 
     def begin(self, now: float, transfer: Transfer) -> None:
         """Let a message leave as soon as all earlier ones of its worker and direction have."""
         queue = self._queues[transfer.worker, transfer.up]
         queue.transfers.append(transfer)
-        if queue.flow is None:
+        if len(queue.transfers) == 1:
             self._begin_next(now, queue)
 
     def _begin_next(self, now: float, queue: _Queue) -> None:
@@ -108,11 +110,11 @@ class SharedTransfers(Stateful):
         return self._queues[self._of_flow[ending[1]]].transfers[0]
 
     def measured(self, transfer: Transfer, size: int) -> None:
-        """Give the transfer on its way, whose size was not known, its size in bytes."""
+        """Give a transfer whose size was not known its size in bytes."""
         transfer.size = size
         queue = self._queues[transfer.worker, transfer.up]
-        assert queue.flow is not None
-        self._flows.resize(queue.flow, _bits(size))
+        if queue.flow is not None and queue.transfers[0] is transfer:
+            self._flows.resize(queue.flow, _bits(size))
 
     def end(self, now: float, transfer: Transfer) -> float:
         """End the transfer on its way, and begin the next; return when its message arrives."""
@@ -122,6 +124,18 @@ class SharedTransfers(Stateful):
         self._begin_next(now, queue)
         return now + queue.delay
 
+    def suspend(self, now: float, transfer: Transfer) -> None:
+        """Stop the transfer on its way, whose message does not exist yet: its worker is frozen."""
+        queue = self._queues[transfer.worker, transfer.up]
+        self._end_flow(now, queue)
+        queue.flow = None
+
+    def resume(self, now: float, worker: int) -> None:
+        """Begin the suspended transfer of a worker anew."""
+        queue = self._queues[worker, True]
+        if queue.flow is None:
+            self._begin_next(now, queue)
+
     def _end_flow(self, now: float, queue: _Queue) -> None:
         assert queue.flow is not None
         self._flows.end(now, queue.flow)
@@ -129,7 +143,7 @@ class SharedTransfers(Stateful):
 
     def has_room(self, worker: int) -> bool:
         """Return True if nothing is on its way down to a worker."""
-        return self._queues[worker, False].flow is None
+        return not self._queues[worker, False].transfers
 
     def uploads(self) -> Iterator[Transfer]:
         """Yield what workers are sending, or have to send, worker by worker in order."""
@@ -137,14 +151,49 @@ class SharedTransfers(Stateful):
             if up:
                 yield from queue.transfers
 
+    def unmeasured(self, worker: int) -> list[Transfer]:
+        """Return what a worker has to send whose size is not known yet, in order."""
+        return [one for one in self._queues[worker, True].transfers if one.size is None]
+
     def drop(self, now: float, worker: int) -> None:
         """Forget all transfers of a worker that is gone."""
         for up in (True, False):
+            self._keep(now, self._queues[worker, up], [])
+
+    def drop_uploads(self, now: float, worker: int, *, unmeasured_only: bool) -> None:
+        """Forget what a worker sends, or only that of it which does not exist yet."""
+        queue = self._queues[worker, True]
+        kept = [one for one in queue.transfers if unmeasured_only and one.size is not None]
+        self._keep(now, queue, kept)
+
+    def drop_downloads(self, now: float, worker: int) -> None:
+        """Forget what is on its way to a worker."""
+        self._keep(now, self._queues[worker, False], [])
+
+    def _keep(self, now: float, queue: _Queue, kept: Sequence[Transfer]) -> None:
+        """Drop all transfers of a queue but some, the first of which goes on if it is on its way."""
+        goes_on = bool(kept) and kept[0] is queue.transfers[0]
+        queue.transfers = deque(kept)
+        if goes_on:
+            return
+        if queue.flow is not None:
+            self._end_flow(now, queue)
+        self._begin_next(now, queue)
+
+    # -- what faults do to a worker's own link
+
+    def set_rates(
+        self, now: float, worker: int, uplink: int | None, downlink: int | None, *, is_down: bool
+    ) -> None:
+        """Change the rates of a worker's own link, in bit/s; None restores the usual one.
+
+        Args:
+            is_down: True if nothing passes the link, whatever its rate.
+        """
+        for up, rate in ((True, uplink), (False, downlink)):
             queue = self._queues[worker, up]
-            if queue.flow is not None:
-                self._end_flow(now, queue)
-                queue.flow = None
-            queue.transfers.clear()
+            queue.rate = 0.0 if is_down else float(rate) if rate else queue.usual
+            self._flows.change(now, queue.route[0], queue.rate)
 
 
 def shared_transfers(settings: Settings) -> SharedTransfers | None:

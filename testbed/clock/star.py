@@ -126,6 +126,12 @@ class Conditions(Protocol):
     def is_cut_off(self, worker: int) -> bool:
         """Return True if nothing arrives from a worker."""
 
+    def thaw(self, worker: int) -> float:
+        """Return the time at which a worker's last freeze ends, in seconds."""
+
+    def freed(self, worker: int) -> None:
+        """Note that a worker's link may be up again."""
+
     def early(self, worker: int) -> Arrived | None:
         """Take a message that was received before it was sent, by the clock; None: there is none."""
 
@@ -154,6 +160,7 @@ class StarClock(Stateful):
         workers: the workers that take part, by number.
         events: the events that are to come.
         conditions, strikes: None in a run without faults.
+        transfers: None in a run whose workers share no links.
     """
 
     not_saved = frozenset({"_service", "_stage", "_busy", "_protocol"})
@@ -167,7 +174,7 @@ class StarClock(Stateful):
         self._stage = stage
         self._busy = devices.busy
         self._protocol = devices.protocol
-        self._transfers = devices.transfers
+        self.transfers = devices.transfers
         self.workers = {
             worker: TimedWorker(devices.protocol(), *devices.lines(worker))
             for worker in devices.workers
@@ -192,8 +199,8 @@ class StarClock(Stateful):
         while self._next_time < math.inf and not (self._service.finished or self.is_beyond):
             between()
             self._announce_finishes()
-            if self._transfers is not None and self._transfers.next_end == self._next_time:
-                self._end_transfer(self._transfers)
+            if self.transfers is not None and self.transfers.next_end == self._next_time:
+                self._end_transfer(self.transfers)
             else:
                 self._handle(*self.events.pop())
 
@@ -201,7 +208,12 @@ class StarClock(Stateful):
     def _next_time(self) -> float:
         """The time of the next event or end of a transfer; inf if nothing more will happen."""
         event = self.events.next_time if self.events else math.inf
-        return event if self._transfers is None else min(event, self._transfers.next_end)
+        return event if self.transfers is None else min(event, self.transfers.next_end)
+
+    def has_any_but_faults(self) -> bool:
+        """Return True if anything but faults is to come, and not too late."""
+        transfers = math.inf if self.transfers is None else self.transfers.next_end
+        return transfers <= LATEST or self.events.has_any_but_faults(LATEST)
 
     @property
     def is_beyond(self) -> bool:
@@ -210,11 +222,12 @@ class StarClock(Stateful):
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
-        for transfer in () if self._transfers is None else self._transfers.uploads():
-            if transfer.size is None:
-                arrived = self.receive(transfer.worker, keep=False)
-            else:
+        for transfer in () if self.transfers is None else self.transfers.uploads():
+            arrived: Arrived | None = None
+            if transfer.size is not None:
                 arrived = self.workers[transfer.worker].waiting.popleft()
+            elif not self._is_cut_off(transfer.worker):
+                arrived = self.receive(transfer.worker, keep=False)
             if arrived is not None:
                 self.count_late(transfer.worker, arrived)
         for _, rank, worker, what in self.events.in_order():
@@ -224,7 +237,7 @@ class StarClock(Stateful):
             arrived = None
             if rank == ARRIVED and what == EXACT:
                 arrived = state.waiting.popleft()
-            elif (rank == ARRIVED and not self._is_cut_off(worker)) or (
+            elif (rank == ARRIVED and self.transfers is None and not self._is_cut_off(worker)) or (
                 rank == FINISHED and state.ahead
             ):
                 arrived = self.receive(worker, keep=False)
@@ -270,6 +283,8 @@ class StarClock(Stateful):
         else:
             if rank == ASKED:
                 self._service.asked(worker, time)
+            elif self.conditions is not None:
+                self.conditions.freed(worker)
             self.send_due()
 
     def _compute(self, worker: int, state: TimedWorker, version: int) -> None:
@@ -304,8 +319,8 @@ class StarClock(Stateful):
         else:
             self._stage.finish(worker, finish.late)
         state.finished = True
-        if self._transfers is not None:
-            self._transfers.begin(self.now, Transfer(worker, up=True, size=None))
+        if self.transfers is not None:
+            self.transfers.begin(self.now, Transfer(worker, up=True, size=None))
         else:
             earliest = state.up.earliest(self.now, HEADER.size)
             self.events.add(earliest, ARRIVED, worker, self.now)
@@ -314,10 +329,20 @@ class StarClock(Stateful):
 
     def _end_transfer(self, transfers: SharedTransfers) -> None:
         """End the next transfer, or wait for the message if its size is not known yet."""
-        self.now = transfers.next_end
-        transfer = transfers.ending()
+        time, transfer = transfers.next_end, transfers.ending()
         worker = transfer.worker
         state = self.workers[worker]
+        if self._is_unheard(transfer, state):
+            transfers.end(time, transfer)
+            return
+        self.now = time
+        if transfer.size is None and self.conditions is not None:
+            thaw = self.conditions.thaw(worker)
+            if thaw > self.now:
+                transfers.suspend(self.now, transfer)
+                if thaw < math.inf:
+                    self.events.add(thaw, ARRIVED, worker, thaw)
+                return
         if transfer.size is None:
             arrived = self.receive(worker, keep=True)
             if arrived is None:
@@ -335,9 +360,18 @@ class StarClock(Stateful):
         if not state.protocol.asks:
             self.events.add(self.now, FREE, worker)
 
+    def _is_unheard(self, transfer: Transfer, state: TimedWorker) -> bool:
+        """Return True if the end of a transfer matters to nobody: its receiver is lost for good."""
+        if transfer.up or not state.protocol.asks or self.conditions is None:
+            return False
+        return self.conditions.thaw(transfer.worker) == math.inf
+
     def _arrive(self, worker: int, state: TimedWorker, sent: float) -> None:
         if sent == EXACT:
             arrived: Arrived | None = state.waiting.popleft()
+        elif self.transfers is not None:
+            self.transfers.resume(self.now, worker)  # its worker has thawed
+            return
         else:
             arrived = self.receive(worker, keep=not state.up.instant)
             if arrived is not None:
@@ -413,8 +447,8 @@ class StarClock(Stateful):
         state = self.workers.pop(worker)
         if state.ahead:
             self.clear_ahead(state)
-        if self._transfers is not None:
-            self._transfers.drop(self.now, worker)
+        if self.transfers is not None:
+            self.transfers.drop(self.now, worker)
         for arrived in state.waiting:  # sent, but too late to be an update
             self.count_late(worker, arrived)
         self._service.leave(worker)
@@ -428,9 +462,9 @@ class StarClock(Stateful):
             state = self.workers[worker]
             self._time_silence(worker, state)
             version = self._service.half.version
-            if self._transfers is not None:
+            if self.transfers is not None:
                 transfer = Transfer(worker, up=False, size=size, version=version)
-                self._transfers.begin(self.now, transfer)
+                self.transfers.begin(self.now, transfer)
                 continue
             arrival = state.down.send(self.now, size)
             self.events.add(arrival, PARAMETERS, worker, version)
@@ -438,11 +472,11 @@ class StarClock(Stateful):
 
     def announce_room(self, worker: int, state: TimedWorker) -> None:
         """Have a worker that is sent every version sent the newest when its downlink is free."""
-        if state.down.free > self.now and not state.protocol.asks:
+        if self.transfers is None and state.down.free > self.now and not state.protocol.asks:
             self.events.add(state.down.free, FREE, worker)
 
     def _has_room(self, worker: int) -> bool:
         """Return True if what a worker was sent before has left its downlink."""
-        if self._transfers is not None:
-            return self._transfers.has_room(worker)
+        if self.transfers is not None:
+            return self.transfers.has_room(worker)
         return self.workers[worker].down.free <= self.now

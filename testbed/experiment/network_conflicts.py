@@ -10,15 +10,12 @@ def of_shared_links(contents: Contents) -> list[Conflict]:
     network, peers = contents.network, contents.peers
     found: list[Conflict] = []
     given = [key for key in ("server", "clusters") if getattr(network, key)]
-    if given and contents.clock == "virtual":
-        text = None
-        if peers:
-            text = f"the virtual clock has no shared links between peers ({peers[0]}) yet"
-        elif contents.faults or any(one.faults for one in contents.devices.classes):
-            text = "the virtual clock has no faults where devices share links yet"
-        if text:
-            text += ": take one of them out, or use `clock: wall`"
-            found += [(("network", key), text) for key in given]
+    if peers and contents.clock == "virtual":
+        text = (
+            f"the virtual clock has no shared links between peers ({peers[0]}) yet: take one of them "
+            "out, or use `clock: wall`"
+        )
+        found += [(("network", key), text) for key in given]
     if network.server is not None and peers:
         text = f"peers ({peers[0]}) have no server: take it out"
         found.append((("network", "server"), text))

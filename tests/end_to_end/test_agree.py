@@ -108,3 +108,12 @@ def test_workers_in_clusters_and_a_server_whose_link_they_share_agree(tmp_path: 
     spec["training"]["updates"] = 60
     digests = agree(tmp_path, spec)
     assert len(set(digests)) == len(digests)
+    spec["faults"] = [
+        {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},
+        {"who": {"number": 2}, "when": {"mean_time": "500ms"}, "how": "kill", "lasting": "300ms"},
+        {"who": {"share": "30%"}, "when": {"time": "400ms"}, "how": "partition"}
+        | {"lasting": "200ms"},
+        {"when": {"mean_time": "2s"}, "how": {"kind": "slow", "factor": 3, "uplink": "5mbit"}}
+        | {"lasting": "400ms"},
+    ]
+    assert set(agree(tmp_path, spec)).isdisjoint(digests)

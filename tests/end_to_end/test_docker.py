@@ -15,7 +15,7 @@ import pytest
 import yaml
 from docker.models.containers import Container
 
-from bench.agree import SPEC, Pair, carry_out
+from bench.agree import SPEC, SPECS, Pair, carry_out
 from testbed.containers import left_over
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
 from testbed.results.reading.records import SERVER_KILLED
@@ -266,7 +266,8 @@ def refused(command: CommandLine, *changes: str) -> str:
 def test_faults_of_containers_and_of_the_simulator_end_with_the_same_bits(
     tmp_path: Path, nothing_is_left: None
 ) -> None:
-    content = yaml.safe_load(SPEC.read_text())
+    """With devices in clusters, and a server whose link they share."""
+    content = yaml.safe_load(SPECS[1].read_text())
     content["training"]["updates"] = 60
     content["devices"]["workers"] = 6
     content["algorithms"] = [{"name": "adacomp", "ratio": 0.01}]

@@ -48,6 +48,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "network": SHAPED,
         "pulls": "changed",
     },
+    "asgd, shared": {
+        "algorithms": ["asgd"],
+        "network": SHAPED | {"server": {"downlink": "6mbit", "uplink": "20mbit"}},
+    },
     "push-and-wait, shaped": {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
         "network": SHAPED,

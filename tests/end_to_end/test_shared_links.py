@@ -39,7 +39,7 @@ def test_shared_links_are_as_asked_and_their_bytes_in_the_ledgers(command: Comma
     assert summary["traffic"]["reconciled"] is True
     # A router's link carries what its devices send; the counters of routers are sampled like others.
     counters = pq.read_table(started.run_directory / "traffic" / "counters.parquet").to_pylist()
-    last = {row["link"]: row for row in counters}
+    last = {row["device"]: row for row in counters}
     sent = {name: last[name]["rx_bytes"] + last[name]["tx_bytes"] for name in last}
     inside = {"campus": range(3), "village": range(3, 5)}
     for name, numbers in inside.items():
@@ -65,7 +65,7 @@ def test_faults_strike_devices_behind_a_router(command: CommandLine) -> None:
     started = command.start_run(RUN | {"training": {"updates": 150}, "faults": faults})
     assert started.wait(PATIENCE) == 0, started.said
     lines = (started.run_directory / "faults.jsonl").read_text().splitlines()
-    told = {(one["kind"], one["phase"]) for one in map(json.loads, lines)}
+    told = {(one["fault"], one["phase"]) for one in map(json.loads, lines)}
     kinds = ("stop-network", "partition", "slow", "kill")
     assert told == {(kind, phase) for kind in kinds for phase in ("begin", "end")}
     assert started.record("summary")["ended"] == "completed"

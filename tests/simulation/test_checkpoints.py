@@ -32,6 +32,12 @@ SHARED = SHAPED | {
     ],
 }
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
+FAULTS = [
+    {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
+    {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
+    {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
+    {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
+]
 SYSTEMS: dict[str, dict[str, Any]] = {
     "asgd": {"algorithms": [{"name": "asgd"}]},
     "asgd, shaped": {"algorithms": [{"name": "asgd"}], "network": SHAPED},
@@ -74,12 +80,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "everything goes wrong": {
         "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
         "network": SHAPED,
-        "faults": [
-            {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
-            {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
-            {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
-            {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
-        ],
+        "faults": FAULTS,
+    },
+    "shared, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "network": SHARED,
+        "faults": FAULTS,
     },
     "some for good": {
         "algorithms": [SYNCHRONOUS | {"wait_for": 5, "protocol": "push-and-wait"}],

@@ -1,5 +1,6 @@
 """Simulations in which workers share links: without effect where there is room, slower elsewhere."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -72,3 +73,63 @@ def test_a_bottleneck_makes_the_run_as_long_as_its_bytes_take(algorithm: str) ->
     # It is full nearly all the time: five workers compute for 100 ms, and a push takes 1.8 s or 90 ms.
     least = 8 * end["ledger"]["payload_bytes"] / rate
     assert least < end["time"] < 1.25 * least + 1.0
+
+
+def faults(seed: int) -> list[dict[str, Any]]:
+    """Draw faults; no device is frozen that is cut off before its message was received.
+
+    Such a message leaves the device at the thaw if links are shared, and during the freeze if not.
+    """
+    draw = random.Random(seed)
+    stopping = draw.choice([["freeze"], ["stop-network", "partition"]])
+    slow: list[dict[str, Any]] = [
+        {"factor": 3},
+        {"uplink": "1mbit"},
+        {"uplink": "500kbit", "downlink": "2mbit"},
+    ]
+    kinds: list[Any] = [*stopping, "kill", *({"kind": "slow"} | one for one in slow)]
+    found = []
+    for _ in range(draw.randint(1, 4)):
+        when: dict[str, Any] = draw.choice(
+            [
+                {"probability": 0.1},
+                {"mean_time": f"{draw.randint(300, 2000)}ms"},
+                {"time": f"{draw.randint(0, 3000)}ms"},
+                {"iteration": draw.randint(1, 40)},
+            ]
+        )
+        fault = {"when": when, "how": draw.choice(kinds), "lasting": f"{draw.randint(20, 900)}ms"}
+        if "time" in when and draw.random() < 0.5:
+            del fault["lasting"]
+        if draw.random() < 0.5:
+            fault["who"] = {"number": draw.randint(1, 3)}
+        found.append(fault)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_with_room_for_all_faults_do_the_same(algorithm: str, seed: int) -> None:
+    """The two ways to compute when messages arrive share no code for outages and changes of rates."""
+    fast = {"uplink": "100gbit", "downlink": "100gbit"}
+    shared = SHAPED | {"server": fast, "clusters": clusters(**fast)}
+    ended = []
+    for network in (SHAPED, shared):
+        spec = RUN | {"algorithms": [ALGORITHMS[algorithm]], "network": network}
+        spec |= {"faults": faults(seed), "devices": {"workers": 5, "suspect_after": "900ms"}}
+        one = Going(plan(Spec.model_validate(spec))[0].settings)
+        ended.append((one, one.end()))
+    (private, theirs), (other, mine) = ended
+    assert mine["parameters"] == theirs["parameters"]
+    for key in ("payload_bytes", "message_bytes"):
+        assert mine["ledger"][key] == theirs["ledger"][key]
+        assert mine["drained"][key] == theirs["drained"][key]
+    rows, others = without_host_time(other.rows), without_host_time(private.rows)
+    assert np.allclose(rows["time"], others["time"], rtol=1e-9)
+    assert rows["worker"].tolist() == others["worker"].tolist()
+    assert rows["base_version"].tolist() == others["base_version"].tolist()
+    assert [_rounded(one) for one in other.faults] == [_rounded(one) for one in private.faults]
+
+
+def _rounded(record: dict[str, Any]) -> dict[str, Any]:
+    return {k: round(v, 6) if isinstance(v, float) else v for k, v in record.items()}
