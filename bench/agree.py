@@ -21,7 +21,7 @@ from testbed.quantities import as_bytes
 
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SPEC = _EXPERIMENTS / "agree.yaml"
-SPECS = (SPEC, _EXPERIMENTS / "agree-clusters.yaml")
+SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in ("clusters", "graph")))
 """The experiments: one run for each shape of algorithm, and links that devices share."""
 WIRE_TOLERANCE = 0.02
 _COUNTED = ("payload_bytes", "message_bytes")

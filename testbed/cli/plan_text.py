@@ -8,6 +8,7 @@ from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
+from testbed.network.links import CORE
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
 from testbed.quantities import as_number
@@ -130,6 +131,15 @@ def _mesh(plan: Plan) -> list[str]:
 def _clusters(plan: Plan) -> list[str]:
     """Return a line about each cluster: its devices, and the link of its router."""
     lines = []
+    if plan.spec.network.graph is not None:
+        network = plan.network
+        used = {network.link(name).router for name in plan.workers}
+        between = [link for link in network.links if link.node in network.routers]
+        (beside,) = (link.node for link in between if link.router == CORE)
+        lines.append(
+            f"  {as_number(len(network.routers) - 1, 'router'):<13} {plan.spec.network.graph.source}; "
+            f"{as_number(len(between) - 1, 'link')}; server at {beside}, devices at {len(used)} others"
+        )
     for one in plan.spec.network.clusters:
         names = [link.node for link in plan.links if link.router == one.name]
         devices = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "no device"

@@ -48,7 +48,7 @@ def _check_nodes(plans: list[Plan]) -> None:
         raise HostError(f"this host cannot make namespaces: {problem}")
     if plans[0].spec.devices.runtime == "docker":
         containers.check(plans)
-    if any(link.uplink.needs_netem for plan in plans for link in plan.links):
+    if any(link.needs_netem for plan in plans for link in plan.links):
         _check_netem("network.delay and network.loss", "delay and loss")
     _check_faults(plans)
     if any(plan.spec.traffic.capture for plan in plans):

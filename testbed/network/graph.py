@@ -30,9 +30,11 @@ class Network:
 
     Attributes:
         links: the devices' first.
+        others: names of routers, besides those to which a link leads.
     """
 
     links: tuple[Link, ...]
+    others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that there are routes between all nodes.
@@ -47,7 +49,8 @@ class Network:
     @cached_property
     def routers(self) -> tuple[str, ...]:
         """The routers' names, the core's first and then in the order of their links."""
-        return tuple(dict.fromkeys((CORE, *(link.router for link in self.links))))
+        names = (CORE, *(link.router for link in self.links), *self.others)
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
@@ -84,6 +87,10 @@ class Network:
             return ()
         between = self._ways[first.router][last.router]
         return ((first.index, True), *between, (last.index, False))
+
+    def delay(self, one: str, other: str) -> float:
+        """Return the delay between two routers in seconds, of all links on the way together."""
+        return sum(self.shape(direction).delay for direction in self._ways[one][other])
 
     def next_links(self, router: str) -> Iterator[tuple[Link, Link]]:
         """Yield the link of each device that a router is not linked to, and the first on the way."""

@@ -76,6 +76,11 @@ class Link:
         return asdict(self)
 
     @property
+    def needs_netem(self) -> bool:
+        """True if the kernel's network emulator is needed for one of its directions."""
+        return self.uplink.needs_netem or self.downlink.needs_netem
+
+    @property
     def router_address(self) -> str:
         """The IPv4 address of the router's end."""
         return str(ipaddress.IPv4Address(BASE + 2 * self.index))

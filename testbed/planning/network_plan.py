@@ -1,14 +1,19 @@
 """Make the network of a run: its devices, its routers, and the links between them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
+from testbed.errors import SpecError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
+from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.sections.shared_links import SharedLinkSpec, cluster_of
 from testbed.experiment.spec import Spec
 from testbed.network.graph import Direction, Network, users
 from testbed.network.links import CORE, MOST_LINKS, Link, Shape
+from testbed.planning import graph_source
+from testbed.streams import stream
 from testbed.training.settings import Route
 
 
@@ -42,12 +47,72 @@ def network_of(spec: Spec, *, served: bool, shaped: bool, class_of: Sequence[int
         )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
+    if spec.network.graph is not None:
+        return _attached(spec, spec.network.graph, links, of)
     links += [
         Link(one.name, 2 + count + i, *of(*_shared_shapes(one)))
         for i, one in enumerate(clusters)
         if i in cluster  # few devices may leave a small share without any
     ]
     return Network(tuple(links))
+
+
+def _attached(
+    spec: Spec,
+    section: GraphSpec,
+    links: Sequence[Link],
+    of: Callable[[Shape, Shape], tuple[Shape, Shape]],
+) -> Network:
+    """Return the network in which devices are attached to a graph of routers.
+
+    The core is beside the server's router: their link has no rate and no delay.
+
+    Args:
+        links: as in a star; the first two are the server's or an evaluator's.
+        of: returns the shapes that a link really gets.
+    """
+    graph = graph_source.read(section)
+    taken = {link.node for link in links}
+    for router in graph.routers:
+        if router in taken:
+            raise SpecError(
+                f"network.graph: the node '{router}' is called as a device is: rename it"
+            )
+    devices = [link for link in links if link.index >= 2]
+    first = max(link.index for link in links) + 1
+    between = [
+        Link(edge.one, first + i, *of(edge.shape, edge.shape), router=edge.other)
+        for i, edge in enumerate(graph.edges)
+    ]
+    places = range(len(graph.routers))
+    if section.attach == "in-turn":
+        chosen = [i % len(places) for i in range(len(devices))]
+    else:
+        drawn = stream(spec.seed, "attachment").integers(len(places), size=len(devices))
+        chosen = [int(one) for one in drawn]
+    server = section.server or _centre(graph)
+    if server not in graph.routers:
+        known = ", ".join(graph.routers[:5])
+        raise SpecError(
+            f"network.graph.server: there is no node '{server}' in {section.source}: it has {known}, …"
+        )
+    attached = [
+        replace(link, router=graph.routers[place])
+        for link, place in zip(devices, chosen, strict=True)
+    ]
+    others = [link for link in links if link.index < 2]
+    to_core = Link(server, first + len(between))
+    return Network((*others, *attached, *between, to_core), graph.routers)
+
+
+def _centre(graph: graph_source.Graph) -> str:
+    """Return the router with the shortest ways to all others, by delay, and of several the first."""
+    links = [Link(e.one, i, e.shape, e.shape, e.other) for i, e in enumerate(graph.edges)]
+    # Any router may be beside the core here: that link has no length.
+    network = Network((*links, Link(graph.routers[0], len(links))), graph.routers)
+    return min(
+        graph.routers, key=lambda one: sum(network.delay(one, other) for other in graph.routers)
+    )
 
 
 def shared_directions(

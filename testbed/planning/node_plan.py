@@ -73,6 +73,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "counted": plan.counted,
         "uncounted": [EVALUATOR_NAME],
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
+        "routers": plan.network.routers,
         "links": [link.to_json() for link in plan.links],
         "shared": [
             {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()

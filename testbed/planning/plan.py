@@ -66,7 +66,7 @@ class Plan:
     @property
     def shared(self) -> dict[Direction, list[tuple[str, str]]]:
         """The directions of links that several devices share, with the pairs that use them."""
-        if not (self.spec.network.server or self.spec.network.clusters):
+        if not self.spec.network.shares_links:
             return {}
         return shared_directions(self.network, self.conversations)
 
@@ -124,6 +124,11 @@ def plan(spec: Spec) -> list[Plan]:
         )
     plans = [_plan_one(run, label) for label, run in spec.runs().items()]
     for one in plans:
+        if spec.engine == "emulation" and len(one.links) > MOST_LINKS:
+            raise SpecError(
+                f"network: the run has {len(one.links):,} links, and the address plan {MOST_LINKS:,}: "
+                "use fewer workers or a smaller graph"
+            )
         _check_shared_links(one)
     return plans
 
@@ -164,7 +169,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     # Under the virtual clock a message's time is computed, and the real links are not shaped.
     network = network_of(spec, served=served, shaped=not virtual, class_of=class_of)
     routes: dict[str, Any] = {}
-    if virtual and (spec.network.server or spec.network.clusters):
+    if virtual and spec.network.shares_links:
         as_in_the_file = network_of(spec, served=served, shaped=True, class_of=class_of)
         routes = shared_routes(as_in_the_file, [worker_name(i) for i in range(count)])
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)

@@ -11,6 +11,7 @@ NOT_RUN = {
     "                                                            single queue": "a record",
     "quickstart/": "what `testbed traffic` printed; so is this",
     "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
+    "  50 routers    sndlib/germany50": "a line of `testbed plan`",
     "experiment file ─► experiment (Spec)": "a drawing",
     "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
     "diagnostics = (*SynchronousSgd.diagnostics": "lines of a class",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.agree import SPEC, SPECS, pairs
+from bench.agree import SPEC, pairs
 
 pytestmark = [
     pytest.mark.real,
@@ -103,8 +103,9 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
     agree(tmp_path, spec)
 
 
-def test_workers_in_clusters_and_a_server_whose_link_they_share_agree(tmp_path: Path) -> None:
-    spec: dict[str, Any] = yaml.safe_load(SPECS[1].read_text())
+@pytest.mark.parametrize("name", ["clusters", "graph"])
+def test_workers_that_share_links_agree(tmp_path: Path, name: str) -> None:
+    spec: dict[str, Any] = yaml.safe_load(SPEC.with_stem(f"agree-{name}").read_text())
     spec["training"]["updates"] = 60
     digests = agree(tmp_path, spec)
     assert len(set(digests)) == len(digests)

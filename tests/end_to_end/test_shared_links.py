@@ -71,3 +71,16 @@ def test_faults_strike_devices_behind_a_router(command: CommandLine) -> None:
     assert started.record("summary")["ended"] == "completed"
     assert [event for event in started.events() if event["level"] == "error"] == []
     assert started.record("summary")["traffic"]["reconciled"] is True
+
+
+def test_devices_at_a_graph_reach_the_server_over_its_routers(command: CommandLine) -> None:
+    graph = {"topohub": "sndlib/germany50", "rate": "100mbit", "delay": "0s"}
+    network = {"uplink": "20mbit", "downlink": "50mbit", "graph": graph}
+    started = command.start_run(RUN | {"training": {"updates": 60}, "network": network})
+    assert started.wait(PATIENCE) == 0, started.said
+    summary = started.record("summary")
+    assert summary["ended"] == "completed" and summary["traffic"]["reconciled"] is True
+    links = started.record("manifest")["links"]
+    assert links["shaped"] == 5 + 88
+    assert {one["device"] for one in links["directions"]} > {"worker-0"}  # and routers
+    assert [one for one in links["directions"] if one["off"]] == []

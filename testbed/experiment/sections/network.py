@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
+from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.shared_links import ClusterSpec, SharedLinkSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Size
@@ -53,11 +54,23 @@ class NetworkSpec(Section):
         ],
     )
 
+    graph: GraphSpec | None = Field(
+        default=None,
+        description="Any graph of routers, to which devices are attached, instead of clusters; "
+        "default: none.",
+        examples=[{"topohub": "sndlib/germany50", "rate": "1gbit"}],
+    )
+
+    @property
+    def shares_links(self) -> bool:
+        """True if devices may share links."""
+        return bool(self.server or self.clusters or self.graph)
+
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not given, so that a file without these keys is dumped without them."""
         data: dict[str, Any] = handler(self)
-        left_out = {"probe": True, "server": None, "clusters": ()}
+        left_out = {"probe": True, "server": None, "clusters": (), "graph": None}
         return {
             key: value
             for key, value in data.items()

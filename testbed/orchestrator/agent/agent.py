@@ -175,7 +175,8 @@ class Agent:
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.observation import Counted, Observation
 
-        network = Network(tuple(map(Link.from_json, plan["links"])))
+        links = tuple(map(Link.from_json, plan["links"]))
+        network = Network(links, tuple(plan["routers"]))
         queues = building.Queues(
             plan["counted"],
             plan["uncounted"],

@@ -44,7 +44,7 @@ from testbed.messages.requests import (
     StopTraffic,
     ThawDevice,
 )
-from testbed.network.links import Link, Shape
+from testbed.network.links import CORE, Link, Shape
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess
 from traffic.accounting import account
@@ -119,6 +119,7 @@ class Harness:
             "observed": devices[0],
             "counted": [devices[0]],
             "uncounted": [devices[1]],
+            "routers": [CORE],
             "links": links,
             "shared": [],
             "traffic": traffic,
@@ -462,6 +463,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
         "observed": names[0],
         "counted": [names[0]],
         "uncounted": [names[1]],
+        "routers": [CORE],
         "links": [Link(name, i).to_json() for i, name in enumerate(names)],
         "shared": [],
         "traffic": traffic,

@@ -1,0 +1,69 @@
+"""The experiment file's graph of routers, to which devices are attached."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.timing import file_beside
+from testbed.experiment.units import Duration, Rate
+
+
+class GraphSpec(Section):
+    """Routers and the links between them, from a file or from the package topohub."""
+
+    file: Annotated[str, AfterValidator(file_beside)] | None = Field(
+        default=None,
+        description="A graph in GraphML (.graphml) or in networkx's node-link JSON; relative to the "
+        "experiment file's folder.",
+        examples=["campus.graphml"],
+    )
+    topohub: str | None = Field(
+        default=None,
+        description="Name of a topology of the Python package topohub, instead of a file.",
+        examples=["sndlib/germany50"],
+    )
+    attach: Literal["random", "in-turn"] = Field(
+        default="random",
+        description="Where devices are attached: random: at routers drawn by the seed (default); "
+        "in-turn: at one router after the other, in the graph's order.",
+    )
+    server: str | None = Field(
+        default=None,
+        description="Name of the router at which the server is; default (null): the one with the "
+        "shortest ways to all others.",
+        examples=["Frankfurt"],
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="Rate of links that say none, in bit/s; default (null): not limited.",
+        examples=["1gbit"],
+    )
+    delay: Duration | None = Field(
+        default=None,
+        description="Delay of links that say none, in seconds each way; default (null): that of light "
+        "in a fibre of the link's length, where the graph says that (dist, in km), and 0 elsewhere.",
+        examples=["2ms"],
+    )
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "GraphSpec":
+        if (self.file is None) == (self.topohub is None):
+            raise ValueError("give it one source: a file, or the name of a topology of topohub")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if getattr(self, key) is not None}
+
+    @property
+    def source(self) -> str:
+        """The file or topology, for people."""
+        return self.topohub or str(self.file)
