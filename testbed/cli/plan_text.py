@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition
+from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition, plan_shares
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.sections.shared_links import SharedLinkSpec
@@ -116,6 +116,7 @@ def _star(plan: Plan) -> list[str]:
         f"  evaluator     {evaluator.address}  link not shaped; not counted",
         f"  {_many(plan, 'worker')}",
         *_clusters(plan),
+        *plan_shares.describe(plan),
     ]
 
 

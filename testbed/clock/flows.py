@@ -127,6 +127,10 @@ class Flows(Stateful):
             heapq.heappop(self._ends)
         return None
 
+    def rate(self, flow: int) -> float:
+        """Return the present rate of a flow, in bit/s."""
+        return self._flows[flow].group.rate
+
     def end(self, now: float, flow: int) -> None:
         """Remove a flow: it has ended, or is given up."""
         self._share(now, self._leave(now, flow))

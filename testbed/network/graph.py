@@ -42,7 +42,7 @@ class Network:
         Raises:
             ValueError: a router cannot be reached.
         """
-        missing = [router for router in self.routers if router not in self._ways[CORE]]
+        missing = [router for router in self.routers if router not in self._ways(CORE)]
         if missing:
             raise ValueError(f"no route leads from {CORE} to {missing[0]}")
 
@@ -85,16 +85,16 @@ class Network:
         first, last = self.link(one), self.link(other)
         if first is last:
             return ()
-        between = self._ways[first.router][last.router]
+        between = self._ways(first.router)[last.router]
         return ((first.index, True), *between, (last.index, False))
 
     def delay(self, one: str, other: str) -> float:
         """Return the delay between two routers in seconds, of all links on the way together."""
-        return sum(self.shape(direction).delay for direction in self._ways[one][other])
+        return sum(self.shape(direction).delay for direction in self._ways(one)[other])
 
     def next_links(self, router: str) -> Iterator[tuple[Link, Link]]:
         """Yield the link of each device that a router is not linked to, and the first on the way."""
-        ways = self._ways[router]
+        ways = self._ways(router)
         for device in self.devices:
             own = self.link(device)
             if own.router != router:
@@ -111,9 +111,14 @@ class Network:
         return beside
 
     @cached_property
-    def _ways(self) -> Mapping[str, Mapping[str, tuple[Direction, ...]]]:
-        """The shortest path from each router to each router that it reaches."""
-        return {router: self._ways_from(router) for router in self.routers}
+    def _computed(self) -> dict[str, Mapping[str, tuple[Direction, ...]]]:
+        return {}
+
+    def _ways(self, start: str) -> Mapping[str, tuple[Direction, ...]]:
+        """Return the shortest path from a router to each router that it reaches."""
+        if start not in self._computed:
+            self._computed[start] = self._ways_from(start)
+        return self._computed[start]
 
     def _ways_from(self, start: str) -> Mapping[str, tuple[Direction, ...]]:
         ways: dict[str, tuple[Direction, ...]] = {}

@@ -56,6 +56,12 @@ class Plan:
         return self.network.links
 
     @property
+    def asked_network(self) -> Network:
+        """The network with its links as in the experiment file, under either clock."""
+        class_of = self.settings.class_of
+        return network_of(self.spec, served=self.served, shaped=True, class_of=class_of)
+
+    @property
     def conversations(self) -> list[tuple[str, str]]:
         """The pairs of devices that talk to each other, but for the evaluator."""
         names = list(self.workers)
