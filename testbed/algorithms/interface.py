@@ -19,7 +19,9 @@ Algorithms have one of three shapes (``docs/algorithms.md``):
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -130,6 +132,14 @@ class ServedAlgorithm(Algorithm):
 
 class PeerAlgorithm(Algorithm):
     """An algorithm without a server, or whose servers are peers themselves."""
+
+    @staticmethod
+    def conversations(options: Any, conditions: Conditions) -> Iterable[tuple[int, int]]:
+        """Return the pairs of peers that send to each other; no others are connected.
+
+        Here every peer talks to every other.
+        """
+        return combinations(range(conditions.workers), 2)
 
     @staticmethod
     def computing(options: Any, conditions: Conditions) -> int:

@@ -2,7 +2,6 @@
 
 import secrets
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 from testbed.algorithms import ALGORITHMS, is_served, served
@@ -17,6 +16,7 @@ from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import network_of, shared_directions, shared_routes
+from testbed.training import computation
 from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
@@ -67,7 +67,12 @@ class Plan:
         names = list(self.workers)
         if self.served:
             return [(worker, SERVER_NAME) for worker in names]
-        return list(combinations(names, 2))
+        return [
+            (names[number], names[other])
+            for number, others in enumerate(computation.neighbours(self.settings))
+            for other in others
+            if number < other
+        ]
 
     @property
     def shared(self) -> dict[Direction, list[tuple[str, str]]]:

@@ -160,6 +160,7 @@ class _Role:
             self.loaded.times,
             self.shared.orders.of_clock(),
             self.report,
+            neighbours=computation.neighbours(settings),
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
             line=self.shared.board.device(hub_line(settings.workers)),
@@ -179,11 +180,14 @@ class _Role:
             batches = computation.batches(settings, dataset, part, number)
             times = self.loaded.times.of_device(number)
         both = codecs(settings.training.encoding, layout.sizes)
-        mine = PeerComputation(half, batches, both)
+        neighbours = computation.neighbours(settings)[number]
+        mine = PeerComputation(half, batches, both, neighbours)
         longest = max(codec.longest for codec in both)
         spill = self.shared.spill if number == settings.network.evaluated_peer else None
         report = Report(self.report)
-        meeting = PeerConnections(settings, number, layout.total, longest, report, spill)
+        meeting = PeerConnections(
+            *(settings, number, neighbours, layout.total, longest), report, spill
+        )
         line = self.shared.board.device(number)
         Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
 

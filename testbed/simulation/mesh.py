@@ -31,12 +31,17 @@ class SimulatedPeers:
     """All simulated peers of a run."""
 
     def __init__(
-        self, service: ExchangeService, computations: Sequence[PeerComputation], learner: Learner
+        self,
+        service: ExchangeService,
+        computations: Sequence[PeerComputation],
+        neighbours: Sequence[Sequence[int]],
+        learner: Learner,
     ) -> None:
-        """Connect all peers to each other.
+        """Connect the peers.
 
         Args:
             computations: by the peers' numbers.
+            neighbours: the peers that each peer talks to, by the peers' numbers.
             learner: computes all gradients.
         """
         self._service = service
@@ -46,9 +51,11 @@ class SimulatedPeers:
         self._ingress = [ModelledIngress() for _ in computations]
         self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
         self._began = time.monotonic()
-        for i in range(len(computations)):
-            for j in range(i):
-                self._connect(i, j)
+        self._neighbours = neighbours
+        for caller, others in enumerate(neighbours):
+            for called in others:
+                if called < caller:
+                    self._connect(caller, called)
 
     def _connect(self, caller: int, called: int) -> None:
         self._ingress[called].opened()
@@ -70,10 +77,10 @@ class SimulatedPeers:
         return hashlib.sha256(self.half(peer).parameters.tobytes()).hexdigest()
 
     def close(self) -> None:
-        """Count that every peer tells every other that it has stopped, and that all connections end."""
+        """Count that peers tell each other that they have stopped, and that all connections end."""
         self._service.part()
-        for ingress in self._ingress:
-            for _ in range(len(self._peers) - 1):
+        for ingress, others in zip(self._ingress, self._neighbours, strict=True):
+            for _ in others:
                 ingress.received(HEADER.size)
                 ingress.closed()
 

@@ -197,7 +197,8 @@ class MeshSystem(System):
         initial: FloatVector,
         observer: Witness,
     ) -> None:
-        self._service = ExchangeService(settings, observer)
+        neighbours = computation.neighbours(settings)
+        self._service = ExchangeService(settings, neighbours, observer)
         both = codecs(settings.training.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
         batches = list(_batches(settings, dataset))
@@ -205,8 +206,8 @@ class MeshSystem(System):
         for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
             own = batches[number] if number < computing else None
-            computations.append(PeerComputation(half, own, both))
-        self._peers = SimulatedPeers(self._service, computations, learner)
+            computations.append(PeerComputation(half, own, both, neighbours[number]))
+        self._peers = SimulatedPeers(self._service, computations, neighbours, learner)
         self.clock = MeshClock(
             self._service,
             self._peers,

@@ -93,6 +93,17 @@ def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, numbe
     return algorithm.peer(options, layout, parameters, number, conditions(settings, number))
 
 
+def neighbours(settings: Settings) -> list[list[int]]:
+    """Return the peers that each peer talks to, in order, by the peers' numbers."""
+    algorithm, options = _of_peers(settings)
+    found: list[set[int]] = [set() for _ in range(settings.workers)]
+    for one, other in algorithm.conversations(options, conditions(settings)):
+        assert one != other, f"peer {one} is to talk to itself"
+        found[one].add(other)
+        found[other].add(one)
+    return [sorted(others) for others in found]
+
+
 def computing(settings: Settings) -> int:
     """Return the number of the run's peers that compute gradients."""
     algorithm, options = _of_peers(settings)

@@ -4,7 +4,6 @@ There is no server that counts: an *update* of such a run is one step of any pee
 numbered in the order in which they are taken. A row has the versions of the peer's own model.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -52,8 +51,16 @@ class ExchangeService:
         payload_bytes, message_bytes: the bytes sent to each peer.
     """
 
-    def __init__(self, settings: Settings, observer: Observer) -> None:
+    def __init__(
+        self, settings: Settings, neighbours: Sequence[Sequence[int]], observer: Observer
+    ) -> None:
+        """Begin without updates.
+
+        Args:
+            neighbours: the peers that each peer talks to, by the peers' numbers.
+        """
         self.updates = 0
+        self._neighbours = neighbours
         self.payload_bytes = [0] * settings.workers
         self.message_bytes = [0] * settings.workers
         self._all_updates = settings.training.updates
@@ -66,16 +73,18 @@ class ExchangeService:
         return self.updates >= self._all_updates
 
     def begin(self) -> None:
-        """Begin training: all peers have connected, and the initial model is evaluated."""
-        for called, caller in itertools.combinations(range(len(self.message_bytes)), 2):
-            self.message_bytes[called] += HEADER.size + SECRET_SIZE
-            self.message_bytes[caller] += HEADER.size
+        """Begin training: the peers have connected, and the initial model is evaluated."""
+        for caller, others in enumerate(self._neighbours):
+            for called in others:
+                if called < caller:
+                    self.message_bytes[called] += HEADER.size + SECRET_SIZE
+                    self.message_bytes[caller] += HEADER.size
         self._observer.evaluation_due()
 
     def part(self) -> None:
-        """End training: every peer tells every other that it has stopped."""
-        for peer in range(len(self.message_bytes)):
-            self.message_bytes[peer] += HEADER.size * (len(self.message_bytes) - 1)
+        """End training: every peer tells those that it talks to that it has stopped."""
+        for peer, others in enumerate(self._neighbours):
+            self.message_bytes[peer] += HEADER.size * len(others)
 
     def count(self, peer: int, message: Message) -> None:
         """Count a message that was sent to a peer."""

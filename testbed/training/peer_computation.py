@@ -1,6 +1,6 @@
 """The computation of a peer, under any driver: mini-batches, steps, the encoding of what it sends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,14 +44,20 @@ class PeerComputation:
     """
 
     def __init__(
-        self, half: PeerHalf, batches: Batches | None, codecs: tuple[Codec, Codec]
+        self,
+        half: PeerHalf,
+        batches: Batches | None,
+        codecs: tuple[Codec, Codec],
+        neighbours: Collection[int],
     ) -> None:
         """Prepare the computation.
 
         Args:
             batches: None for a peer that computes nothing.
             codecs: the run's codec, and an exact one.
+            neighbours: the peers that it talks to.
         """
+        self._neighbours = frozenset(neighbours)
         self.half = half
         self._batches = batches
         self._codec, self._exact = codecs
@@ -85,6 +91,11 @@ class PeerComputation:
         return codec.decode(frame.encoding, frame.body)
 
     def _encode(self, parcel: Parcel) -> Sending:
+        if strangers := set(parcel.peers) - self._neighbours:
+            raise ValueError(
+                f"the algorithm sends to peer {min(strangers)}, which is in no conversation with the "
+                "sender: its `conversations` have to name the pair"
+            )
         codec = self._exact if parcel.exact else self._codec
         encoding, body = codec.encode(parcel.update)
         encoded = Encoded(encoding, body, codec.rounded(parcel.update))

@@ -75,7 +75,8 @@ class Played:
     def __init__(self, case: Case) -> None:
         self.case = case
         count = case.peers
-        self.service = ExchangeService(run_settings(count, case.updates), self)
+        others = [[other for other in range(count) if other != peer] for peer in range(count)]
+        self.service = ExchangeService(run_settings(count, case.updates), others, self)
         self.steps = [0] * count
         self.begun = [0] * count
         self.got: list[dict[int, int]] = [

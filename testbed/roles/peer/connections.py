@@ -6,7 +6,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from testbed.roles.orders import OrderChannel
@@ -41,6 +41,7 @@ class PeerConnections:
         self,
         settings: Settings,
         number: int,
+        neighbours: Sequence[int],
         parameters: int,
         longest: int,
         report: Report,
@@ -49,6 +50,7 @@ class PeerConnections:
         """Begin to listen.
 
         Args:
+            neighbours: the peers that it talks to, in order.
             parameters: the model's size, which must equal the others'.
             longest: the longest body of an update, in bytes.
             spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
@@ -58,6 +60,7 @@ class PeerConnections:
         self.message_bytes = 0
         self._settings = settings
         self._number = number
+        self._neighbours = neighbours
         self._size = parameters
         self.report = report
         self._secret = bytes.fromhex(settings.network.secret)
@@ -75,7 +78,7 @@ class PeerConnections:
         self._accepting = Accepting(self._listener, self.selector, warn)
 
     def connect(self) -> None:
-        """Connect to all peers with lower numbers, and wait until all others have connected.
+        """Connect to the neighbours with lower numbers, and wait until the others have connected.
 
         The evaluated peer also waits for the evaluator.
 
@@ -83,15 +86,16 @@ class PeerConnections:
             OSError: some peers cannot be reached, or have another secret or model.
         """
         deadline = time.monotonic() + CONNECTING_TIMEOUT
-        for number in range(self._number):
-            self._call(number, deadline)
+        for number in self._neighbours:
+            if number < self._number:
+                self._call(number, deadline)
         evaluated = self._number == self._settings.network.evaluated_peer
-        while len(self._peers) < self._settings.workers - 1 or (
+        while len(self._peers) < len(self._neighbours) or (
             evaluated and self._evaluator.connection is None
         ):
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"only {len(self._peers)} of {self._settings.workers - 1} other peers had "
+                    f"only {len(self._peers)} of {len(self._neighbours)} other peers had "
                     f"connected after {CONNECTING_TIMEOUT:g} s"
                 )
             self.turn(1.0)
@@ -224,7 +228,7 @@ class PeerConnections:
         if number == peers and self._evaluator.connection is None:
             self._evaluator.connection = connection
             connection.receiver.accept({Kind.FINISHED: 0})
-        elif self._number < number < peers and number not in self._peers:
+        elif self._number < number and number in self._neighbours and number not in self._peers:
             self.message_bytes += frame.size
             self._peers[number] = connection
             connection.receiver.accept(self._working)

@@ -49,6 +49,7 @@ class Coordinator:
         leaves: list[OrderChannel],
         channel: Channel,
         *,
+        neighbours: Sequence[Sequence[int]],
         computing: int,
         tells: bool,
         line: DeviceLine,
@@ -57,6 +58,7 @@ class Coordinator:
 
         Args:
             leaves: the channels to the peers, by their numbers.
+            neighbours: the peers that each peer talks to, by the peers' numbers.
             computing: the number of peers that compute; they have the lowest numbers.
             tells: True if peers report the result of an arrival: they may not be ready to compute, or
                 they may answer.
@@ -65,7 +67,7 @@ class Coordinator:
         self._settings = settings
         self._order_channels = leaves
         self._report = Report(channel)
-        self._service = ExchangeService(settings, self)
+        self._service = ExchangeService(settings, neighbours, self)
         self._computing = computing
         self._tells = tells
         self._line = line

@@ -91,7 +91,10 @@ class Place:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(socket, "create_server", at_its_address)
             plan = settings(peers, **changes)
-            peer = PeerConnections(plan, number, size, LONGEST, Report(theirs), spill=self.spill)
+            neighbours = [other for other in range(peers) if other != number]
+            peer = PeerConnections(
+                *(plan, number, neighbours, size, LONGEST), Report(theirs), spill=self.spill
+            )
         self.made.append(peer)
         return peer
 

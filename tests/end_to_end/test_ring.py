@@ -1,0 +1,50 @@
+"""A conversation pattern that no algorithm of the testbed has: a ring of peers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.wire.frames import HEADER, SECRET_SIZE
+from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine
+
+MODEL = 437_544
+"""Bytes of the parameters of the MLP of `digits`."""
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.exercises("namespaces"),
+]
+
+
+def test_peers_in_a_ring_agree_and_have_two_connections_each(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
+    own = (Path(__file__).parent / "ring.py").read_text()
+    (tmp_path / "sitecustomize.py").write_text(own)
+    command = command_with(PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
+    content = SMALL | {
+        "clock": "virtual",
+        "algorithms": ["ring"],
+        "training": {"updates": 40, "learning_rate": 0.01},
+        "network": {"uplink": "20mbit", "downlink": "50mbit"},
+        "compute": {"distribution": "exponential", "mean": "50ms"},
+        "evaluation": {"every": 20, "images": 100},
+    }
+    emulated = command.start_run(content)
+    assert emulated.wait(200) == 0, emulated.said
+    found = json.loads((emulated.run_directory / "summary.json").read_text())
+    done = command.do("simulate", command.spec(content), "--out", tmp_path / "twin", "--no-report")
+    assert done.returncode == 0, done.stderr
+    twin = json.loads(next((tmp_path / "twin").glob("*/*/ring/summary.json")).read_text())
+    assert found["parameters_sha256"] == twin["parameters_sha256"]
+    for key in ("payload_bytes", "message_bytes"):
+        assert found["ingress_after_drain"][key] == twin["ingress_after_drain"][key]
+    for peer, told in found["peers"].items():
+        assert told["parameters_sha256"] == twin["peers"][peer]["parameters_sha256"]
+    assert found["traffic"]["reconciled"] is True
+    # Five peers have five connections, not ten: each with a greeting, its answer and two STOPs.
+    received = found["ingress_after_drain"]
+    pushes = received["payload_bytes"] // MODEL
+    heads = received["message_bytes"] - received["payload_bytes"] - pushes * HEADER.size
+    assert heads == 5 * (4 * HEADER.size + SECRET_SIZE)
