@@ -27,7 +27,17 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "uplink": link.uplink.rate,
                 "downlink": link.downlink.rate,
             }
+            for link in map(plan.network.link, plan.network.devices)
+        ],
+        "routers": [
+            {
+                "name": link.node,
+                "router": link.router,
+                "uplink": link.uplink.rate,
+                "downlink": link.downlink.rate,
+            }
             for link in plan.links
+            if link.node in plan.network.routers
         ],
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,

@@ -24,7 +24,7 @@ def check(plans: list[Plan]) -> None:
     """
     section = plans[0].spec.devices
     with contextlib.closing(engine.connect()) as client:
-        engine.check(client, max(len(plan.links) for plan in plans))
+        engine.check(client, max(len(plan.network.devices) for plan in plans))
         # A forked role runs this host's code in any image; a user's own image only has to exist.
         of_this_code = section.image is None or section.launched == "image"
         try:

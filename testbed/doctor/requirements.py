@@ -42,14 +42,17 @@ def check(plans: list[Plan], directory: Path) -> None:
 def _check_nodes(plans: list[Plan]) -> None:
     """Check that the runs' devices can be made."""
     _raise_open_files(max(plan.open_files for plan in plans))
-    check_processes(max(len(plan.links) for plan in plans))
+    check_processes(max(len(plan.network.devices) for plan in plans))
     problem = try_in_child(make_namespaces)
     if problem:
         raise HostError(f"this host cannot make namespaces: {problem}")
     if plans[0].spec.devices.runtime == "docker":
         containers.check(plans)
     if any(link.needs_netem for plan in plans for link in plan.links):
-        _check_netem("network.delay and network.loss", "delay and loss")
+        remedy = "remove delay and loss from the experiment"
+        if any(plan.spec.network.graph is not None for plan in plans):
+            remedy += " and set network.graph.delay to 0s, which leaves its lengths out"
+        _check_netem("network.delay and network.loss", remedy)
     _check_faults(plans)
     if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)
@@ -63,7 +66,7 @@ def _check_faults(plans: list[Plan]) -> None:
         schedule = Schedule(plan.settings.faults.rules, plan.settings.seed, plan.settings.workers)
         kinds = {fault.kind for _, fault in schedule.faults()}
         if "corrupt" in kinds:
-            _check_netem("faults that corrupt packets", "them")
+            _check_netem("faults that corrupt packets", "remove them from the experiment")
         devices = plan.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         if alone and (schedule.longest_absence or plan.settings.faults.server_absence is not None):
@@ -73,12 +76,12 @@ def _check_faults(plans: list[Plan]) -> None:
             )
 
 
-def _check_netem(features: str, removable: str) -> None:
+def _check_netem(features: str, remedy: str) -> None:
     missing = missing_disciplines()
     if "netem" in missing:
         raise HostError(
             f"{features} need the network emulator, which this kernel lacks (sch_netem: "
-            f"{missing['netem']}): load or build sch_netem, or remove {removable} from the experiment"
+            f"{missing['netem']}): load or build sch_netem, or {remedy}"
         )
 
 

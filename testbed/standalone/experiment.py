@@ -52,7 +52,7 @@ def _beyond(spec: Spec) -> list[str]:
         )
     network = spec.network
     shaped = ("uplink", "downlink", "delay", "loss")
-    if asked := [key for key in shaped if getattr(network, key)]:
+    if asked := [key for key in (*shaped, "server", "clusters", "graph") if getattr(network, key)]:
         problems.append(
             f"network.{asked[0]}: {_WITHOUT} does not shape links: remove the key, or use `testbed run`"
         )

@@ -34,6 +34,16 @@ def test_the_file_that_comes_with_compose_is_accepted() -> None:
             "network.uplink: .* does not shape links",
         ),
         ("waiting:", "network: {delay: 5ms}\nwaiting:", "network.delay: .* does not shape links"),
+        (
+            "waiting:",
+            "network: {server: {uplink: 1gbit}}\nwaiting:",
+            "network.server: .* does not shape links",
+        ),
+        (
+            "waiting:",
+            "network: {clusters: [{name: a, share: 1}]}\nwaiting:",
+            "network.clusters: .* does not shape links",
+        ),
         ("waiting:", "clock: virtual\nwaiting:", "clock: .* only the wall clock"),
         ("waiting:", "engine: simulation\nwaiting:", "engine: .* cannot simulate"),
         ("algorithms:\n", "algorithms:\n  - asgd\n", "algorithms: .* the file names 2"),
