@@ -5,7 +5,7 @@ where they pass them on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from testbed.device_names import SERVER_NUMBER
@@ -117,9 +117,9 @@ class NetworkSettings:
     peer_addresses: Sequence[str]
     evaluated_peer: int
     secret: str
-    shared_rates: Sequence[int] = ()
-    routes: Sequence[Route] = ()
-    route_of: Sequence[int] = ()
+    shared_rates: Sequence[int] = field(default_factory=list)
+    routes: Sequence[Route] = field(default_factory=list)
+    route_of: Sequence[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
