@@ -16,8 +16,9 @@ from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
+from testbed.quantities import as_number
 from testbed.roles.server import restoration as coming_back
-from testbed.runs.ending import incomplete
+from testbed.runs.ending import LateSignalError, incomplete
 from testbed.runs.resuming import Job, prepare
 from testbed.runs.watching import Watcher
 
@@ -111,10 +112,27 @@ def _carry_out(
             exporter.add(metrics)
         watching = watcher(job.plan, number, len(jobs))
         with _made(job, directory / job.plan.label) as make:
-            summaries.append(make(watching, start, metrics).execute())
+            try:
+                summaries.append(make(watching, start, metrics).execute())
+            except LateSignalError as late:
+                raise _interrupted_after(number, len(jobs), directory, late) from late
         if summaries[-1]["ended"] == "interrupted":
             break
     return summaries
+
+
+def _interrupted_after(
+    runs: int, of: int, directory: Path, late: LateSignalError
+) -> InterruptedRunError:
+    """Return the error of an execution that a signal ends after a run."""
+    rest = (
+        f"`testbed report {directory}` writes the report"
+        if runs == of
+        else f"`testbed resume {directory}` carries out the others"
+    )
+    return InterruptedRunError(
+        f"stopped by {late} after {as_number(runs, 'run')} of {of}: {rest}", late.number
+    )
 
 
 def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: bool) -> Execution:

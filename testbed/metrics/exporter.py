@@ -5,6 +5,7 @@ state and these threads read it, each under the run's lock.
 """
 
 import errno
+import os
 import socket
 import threading
 from collections.abc import Iterable
@@ -142,7 +143,8 @@ class Exporter:
         if seconds == 0:
             return
         with signals() as wake_up:
-            readable(wake_up, seconds)
+            if readable(wake_up, seconds):
+                os.read(wake_up, 1)
 
     def close(self) -> None:
         """Stop serving."""

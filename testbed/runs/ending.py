@@ -12,6 +12,18 @@ from typing import Any
 from testbed.errors import InterruptedRunError, RunError
 
 
+class LateSignalError(Exception):
+    """A signal came when the run had ended already, while it was taken down or written.
+
+    Attributes:
+        number: the signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
 class EndError(Exception):
     """Raised to leave a run's loop: says how the run has ended, and why."""
 
@@ -44,23 +56,35 @@ def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
 
 @contextlib.contextmanager
 def signals() -> Iterator[int]:
-    """Turn SIGINT, SIGTERM and SIGHUP into bytes on the yielded descriptor; they interrupt nothing."""
+    """Turn SIGINT, SIGTERM and SIGHUP into bytes on the yielded descriptor; they interrupt nothing.
+
+    Raises:
+        LateSignalError: the body has ended without an exception, and never read a signal that came.
+    """
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def nothing(_number: int, _frame: FrameType | None) -> None:
-        """Do nothing: the wake-up descriptor has the signal already."""
+    came: list[int] = []
 
-    before = {number: signal.signal(number, nothing) for number in caught}
+    def note(number: int, _frame: FrameType | None) -> None:
+        """Note a signal, which the wake-up descriptor has already."""
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in caught}
     wake_up_before = signal.set_wakeup_fd(writing)
+    unread = b""
     try:
         yield reading
+        with contextlib.suppress(BlockingIOError):
+            unread = os.read(reading, 64)
     finally:
         signal.set_wakeup_fd(wake_up_before)
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(reading)
         os.close(writing)
+    if came and len(unread) == len(came):
+        raise LateSignalError(came[0])
 
 
 def explain(error: OSError, directory: Path) -> str:

@@ -1,0 +1,93 @@
+"""Signals that come during a run, and those that come when it has ended already."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.channel import readable
+from testbed.errors import InterruptedRunError
+from testbed.execution import execute
+from testbed.experiment.load import load
+from testbed.runs.ending import LateSignalError, signals
+from testbed.runs.watching import Progress
+from testbed.simulation.run import SimulatedRun
+
+SPEC = """
+name: two
+dataset: digits
+model: mlp
+engine: simulation
+compute: {mean: 100ms}
+training: {updates: 20}
+algorithms: [asgd, adacomp]
+devices: {workers: 2}
+evaluation: {every: 10, images: 50}
+"""
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_a_signal_that_is_read_is_the_reader_s() -> None:
+    with signals() as wake_up:
+        send(signal.SIGTERM)
+        assert readable(wake_up, 10)
+        assert os.read(wake_up, 1)[0] == signal.SIGTERM
+        send(signal.SIGINT)  # a second one, while the run that was stopped is taken down
+
+
+def test_a_signal_that_nobody_reads_is_raised_at_the_end() -> None:
+    with pytest.raises(LateSignalError, match="SIGTERM") as late, signals():
+        send(signal.SIGTERM)
+        send(signal.SIGINT)
+    assert late.value.number == signal.SIGTERM
+
+
+def test_an_error_of_the_body_goes_before_a_signal() -> None:
+    with pytest.raises(ZeroDivisionError), signals():
+        send(signal.SIGINT)
+        raise ZeroDivisionError
+
+
+class Nobody:
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def event(self, level: str, text: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (1, r"stopped by SIGINT after 1 run of 2: `testbed resume .*` carries out the others"),
+        (2, r"stopped by SIGINT after 2 runs of 2: `testbed report .*` writes the report"),
+    ],
+)
+def test_ctrl_c_while_a_run_s_end_is_written_ends_the_execution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, said: str
+) -> None:
+    ended = 0
+    write_end = SimulatedRun._write_end
+
+    def interrupted(run: SimulatedRun) -> dict[str, Any]:
+        nonlocal ended
+        ended += 1
+        summary = write_end(run)
+        if ended == at:
+            send(signal.SIGINT)
+        return summary
+
+    monkeypatch.setattr(SimulatedRun, "_write_end", interrupted)
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC)
+    with pytest.raises(InterruptedRunError, match=said) as error:
+        execute(load(path), tmp_path / "runs", lambda *_: Nobody())
+    assert error.value.exit_status == 130
+    assert ended == at
+    done = [one.parent.name for one in tmp_path.glob("runs/*/*/*/summary.json")]
+    assert len(done) == at
