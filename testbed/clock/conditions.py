@@ -160,9 +160,8 @@ class WorkerConditions(Stateful):
             return True  # done when it was stopped; nothing has got through since
         if self._clock.transfers is not None:
             for transfer in self._clock.transfers.unmeasured(worker):
-                arrived = self._clock.receive(worker, keep=True)
+                arrived = self._receive(worker)
                 if arrived is None:
-                    self._clock.remove(worker)
                     return False
                 self._clock.transfers.measured(transfer, arrived.size)
                 state.waiting.append(arrived)
@@ -171,9 +170,8 @@ class WorkerConditions(Stateful):
         unread = [(time, sent) for time, sent in arrivals if sent != EXACT]
         exact: list[float] = []
         for _, sent in unread:
-            arrived = self._clock.receive(worker, keep=True)
+            arrived = self._receive(worker)
             if arrived is None:
-                self._clock.remove(worker)
                 return False
             exact.append(state.up.send(sent, arrived.size))
             state.waiting.append(arrived)
@@ -186,13 +184,19 @@ class WorkerConditions(Stateful):
             self._clock.events.add(max(earliest, time), ARRIVED, worker, EXACT)
         return True
 
+    def _receive(self, worker: int) -> Arrived | None:
+        """Receive the next message of a worker, which is removed if it is gone."""
+        arrived = self._clock.receive(worker, keep=True)
+        if arrived is None:
+            self._clock.remove(worker)
+        return arrived
+
     def _fetch_early(self, worker: int) -> bool:
         """Receive what a worker was told to send ahead of the clock; return False if it is gone."""
         condition = self._conditions[worker]
         if self._clock.workers[worker].ahead and not condition.early:
-            arrived = self._clock.receive(worker, keep=True)
+            arrived = self._receive(worker)
             if arrived is None:
-                self._clock.remove(worker)
                 return False
             condition.early.append(arrived)
         return True

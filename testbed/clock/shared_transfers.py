@@ -47,7 +47,6 @@ class _Queue:
     route: tuple[int, ...]
     delay: float
     usual: float
-    rate: float
     transfers: deque[Transfer] = field(default_factory=deque)
     flow: int | None = None
 
@@ -77,7 +76,7 @@ class SharedTransfers(Stateful):
                 (False, device.downlink, route.down, route.down_delay),
             ):
                 usual = math.inf if own is None else float(own)
-                self._queues[worker, up] = _Queue((len(rates), *between), delay, usual, usual)
+                self._queues[worker, up] = _Queue((len(rates), *between), delay, usual)
                 rates.append(usual)
         self._flows = Flows(rates, range(shared))
         self._of_flow: dict[int, tuple[int, bool]] = {}
@@ -90,7 +89,6 @@ class SharedTransfers(Stateful):
             self._begin_next(now, queue)
 
     def _begin_next(self, now: float, queue: _Queue) -> None:
-        queue.flow = None
         if queue.transfers:
             first = queue.transfers[0]
             size = HEADER.size if first.size is None else first.size
@@ -126,9 +124,7 @@ class SharedTransfers(Stateful):
 
     def suspend(self, now: float, transfer: Transfer) -> None:
         """Stop the transfer on its way, whose message does not exist yet: its worker is frozen."""
-        queue = self._queues[transfer.worker, transfer.up]
-        self._end_flow(now, queue)
-        queue.flow = None
+        self._end_flow(now, self._queues[transfer.worker, transfer.up])
 
     def resume(self, now: float, worker: int) -> None:
         """Begin the suspended transfer of a worker anew."""
@@ -140,6 +136,7 @@ class SharedTransfers(Stateful):
         assert queue.flow is not None
         self._flows.end(now, queue.flow)
         del self._of_flow[queue.flow]
+        queue.flow = None
 
     def has_room(self, worker: int) -> bool:
         """Return True if nothing is on its way down to a worker."""
@@ -192,8 +189,8 @@ class SharedTransfers(Stateful):
         """
         for up, rate in ((True, uplink), (False, downlink)):
             queue = self._queues[worker, up]
-            queue.rate = 0.0 if is_down else float(rate) if rate else queue.usual
-            self._flows.change(now, queue.route[0], queue.rate)
+            present = 0.0 if is_down else float(rate) if rate else queue.usual
+            self._flows.change(now, queue.route[0], present)
 
 
 def shared_transfers(settings: Settings) -> SharedTransfers | None:

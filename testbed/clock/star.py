@@ -196,7 +196,7 @@ class StarClock(Stateful):
                 self.strikes.begin()
             self._service.begin()
             self.send_due()
-        while self._next_time < math.inf and not (self._service.finished or self.is_beyond):
+        while self._next_time <= LATEST and not self._service.finished:
             between()
             self._announce_finishes()
             if self.transfers is not None and self.transfers.next_end == self._next_time:

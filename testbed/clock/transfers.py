@@ -106,10 +106,5 @@ class Line:
 def lines(settings: Settings, number: int) -> tuple[Line, Line]:
     """Make a device's uplink and downlink, both idle, with the delays of its whole route."""
     device, route = settings.device(number), settings.route(number)
-    if route is None:
-        return Line(device.uplink, device.delay), Line(device.downlink)
-    up, down = (
-        Line(device.uplink, device.delay + route.up_delay),
-        Line(device.downlink, route.down_delay),
-    )
-    return up, down
+    up_delay, down_delay = (route.up_delay, route.down_delay) if route else (0.0, 0.0)
+    return Line(device.uplink, device.delay + up_delay), Line(device.downlink, down_delay)
