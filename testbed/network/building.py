@@ -36,7 +36,7 @@ LINKS_PER_CHECK = 50
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """What the two ends of links have besides rate, delay and loss.
+    """The queues at the ends of links, besides those for a rate, a delay or a loss.
 
     Attributes:
         counted: devices whose ingress is counted, at the router's end of their links.

@@ -17,7 +17,7 @@ from testbed.network.links import CORE, Link, Shape
 Direction: TypeAlias = tuple[int, bool]
 """One direction of a link: its index, and True from its node to its router, the uplink."""
 _Length: TypeAlias = tuple[int, int, tuple[int, ...]]
-"""What makes one path shorter than another: nanoseconds of delay, links, and their indices.
+"""The length of a path: nanoseconds of delay, the number of links, and the links' indices.
 
 In whole numbers, so that the rest of a shortest path is a shortest path, to the bit: each router only
 knows the next link.

@@ -14,7 +14,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a worker gets of the network.
+    """A worker's share of the network.
 
     Attributes:
         rate: bit/s; inf if nothing limits it.

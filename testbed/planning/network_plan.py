@@ -1,6 +1,6 @@
 """Make the network of a run: its devices, its routers, and the links between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from testbed.streams import stream
 from testbed.training.settings import Route
 
 
-def network_of(spec: Spec, *, served: bool, shaped: bool, class_of: Sequence[int]) -> Network:
+def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
     """Return the network of a run with one algorithm.
 
     The server's link has index 0, the evaluator's 1; the workers' or peers' are after them, and then
@@ -25,32 +25,27 @@ def network_of(spec: Spec, *, served: bool, shaped: bool, class_of: Sequence[int
 
     Args:
         served: True if there is a server.
-        shaped: True for links as in the file, False for links without a rate, delay or loss.
         class_of: the class of each worker or peer; empty without classes.
     """
     count, clusters = spec.devices.workers, spec.network.clusters
     classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
     cluster = cluster_of(clusters, count, class_of, classes)
     shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
-
-    def of(uplink: Shape, downlink: Shape) -> tuple[Shape, Shape]:
-        return (uplink, downlink) if shaped else (Shape(), Shape())
-
     # The evaluator's link is not shaped: it measures and is no part of what is measured.
-    links = [Link(SERVER_NAME, 0, *of(*_shared_shapes(spec.network.server)))] if served else []
+    links = [Link(SERVER_NAME, 0, *_shared_shapes(spec.network.server))] if served else []
     links.append(Link(EVALUATOR_NAME, 1))
     name = worker_name if served else peer_name
     links += [
         Link(
-            *(name(i), 2 + i, *of(*shapes[class_of[i] if class_of else 0])),
+            *(name(i), 2 + i, *shapes[class_of[i] if class_of else 0]),
             router=clusters[cluster[i]].name if cluster else CORE,
         )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
     if spec.network.graph is not None:
-        return _attached(spec, spec.network.graph, links, of)
+        return _attached(spec, spec.network.graph, links)
     links += [
-        Link(one.name, 2 + count + i, *of(*_shared_shapes(one)))
+        Link(one.name, 2 + count + i, *_shared_shapes(one))
         for i, one in enumerate(clusters)
         if i in cluster  # few devices may leave a small share without any
     ]
@@ -61,7 +56,6 @@ def _attached(
     spec: Spec,
     section: GraphSpec,
     links: Sequence[Link],
-    of: Callable[[Shape, Shape], tuple[Shape, Shape]],
 ) -> Network:
     """Return the network in which devices are attached to a graph of routers.
 
@@ -69,7 +63,6 @@ def _attached(
 
     Args:
         links: as in a star; the first two are the server's or an evaluator's.
-        of: returns the shapes that a link really gets.
     """
     graph = graph_source.read(section)
     taken = {link.node for link in links}
@@ -81,7 +74,7 @@ def _attached(
     devices = [link for link in links if link.index >= 2]
     first = max(link.index for link in links) + 1
     between = [
-        Link(edge.one, first + i, *of(edge.shape, edge.shape), router=edge.other)
+        Link(edge.one, first + i, edge.shape, edge.shape, router=edge.other)
         for i, edge in enumerate(graph.edges)
     ]
     places = range(len(graph.routers))
@@ -113,6 +106,12 @@ def _centre(graph: graph_source.Graph) -> str:
     return min(
         graph.routers, key=lambda one: sum(network.delay(one, other) for other in graph.routers)
     )
+
+
+def without_shapes(network: Network) -> Network:
+    """Return a network whose links have no rate, delay or loss."""
+    links = (replace(link, uplink=Shape(), downlink=Shape()) for link in network.links)
+    return Network(tuple(links), network.others)
 
 
 def shared_directions(

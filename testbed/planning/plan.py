@@ -15,7 +15,12 @@ from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
-from testbed.planning.network_plan import network_of, shared_directions, shared_routes
+from testbed.planning.network_plan import (
+    network_of,
+    shared_directions,
+    shared_routes,
+    without_shapes,
+)
 from testbed.training import computation
 from testbed.training.conditions import conditions
 from testbed.training.settings import (
@@ -58,8 +63,7 @@ class Plan:
     @property
     def asked_network(self) -> Network:
         """The network with its links as in the experiment file, under either clock."""
-        class_of = self.settings.class_of
-        return network_of(self.spec, served=self.served, shaped=True, class_of=class_of)
+        return network_of(self.spec, served=self.served, class_of=self.settings.class_of)
 
     @property
     def conversations(self) -> list[tuple[str, str]]:
@@ -178,11 +182,11 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     class_of = spec.devices.class_of(spec.seed)
     virtual = spec.clock == "virtual"
     # Under the virtual clock a message's time is computed, and the real links are not shaped.
-    network = network_of(spec, served=served, shaped=not virtual, class_of=class_of)
+    asked = network_of(spec, served=served, class_of=class_of)
+    network = without_shapes(asked) if virtual else asked
     routes: dict[str, Any] = {}
     if virtual and spec.network.shares_links:
-        as_in_the_file = network_of(spec, served=served, shaped=True, class_of=class_of)
-        routes = shared_routes(as_in_the_file, [worker_name(i) for i in range(count)])
+        routes = shared_routes(asked, [worker_name(i) for i in range(count)])
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     server = network.link(SERVER_NAME).address if served else addresses[spec.evaluation.peer]

@@ -86,7 +86,7 @@ class TimingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a worker's messages pass besides the worker's own link.
+    """The links that a worker's messages pass, besides the worker's own.
 
     Attributes:
         up, down: indices of ``NetworkSettings.shared_rates``, to the server and from it.
@@ -198,7 +198,7 @@ class Settings:
         return self.classes[self.class_of[number]].devices if self.classes else self.devices
 
     def route(self, number: int) -> Route | None:
-        """Return what a worker's messages pass besides its own link; None without shared links."""
+        """Return the links that a worker's messages pass besides its own; None if none are shared."""
         network = self.network
         return network.routes[network.route_of[number]] if network.route_of else None
 

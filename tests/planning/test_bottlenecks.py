@@ -1,4 +1,4 @@
-"""What each worker gets of links that several share, and the lines about it in ``testbed plan``."""
+"""The workers' shares of links, and the lines about them in ``testbed plan``."""
 
 import math
 from pathlib import Path

@@ -4,7 +4,6 @@ The devices are assigned to the classes by a shuffle that depends on the seed. T
 ``compute.classes`` and ``waiting.classes`` use the same shuffle: equal shares reach the same devices.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from pydantic import (
 
 from testbed.durations.shares import apportion
 from testbed.experiment.sections.faults import ClassFaultSpec
-from testbed.experiment.sections.section import Conflict, Section, as_tuple, not_whole
+from testbed.experiment.sections.section import Conflict, Section, as_tuple, check_name, wrong_sizes
 from testbed.experiment.sections.timing import ComputeSpec, DrawnSpec, WaitingSpec
 from testbed.experiment.units import Duration, Percentage, Rate, Share, Size
 
@@ -27,11 +26,7 @@ _PATH = ("devices", "classes")
 
 
 def _check_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise ValueError(
-            f"'{name[:64]}' cannot be a class's name: use up to 64 letters, digits, '-' and '_'"
-        )
-    return name
+    return check_name(name, "a class")
 
 
 class DeviceClassSpec(Section):
@@ -180,8 +175,5 @@ def _sizes(classes: Sequence[DeviceClassSpec], workers: int) -> list[Conflict]:
     if numbers and len(numbers) < len(classes):
         text = "some have a share and some a number: give all a share, or all a number"
         return [(_PATH, text)]
-    if numbers and sum(numbers) != workers:
-        text = f"the numbers add up to {sum(numbers)} and not to devices.workers, {workers}"
-        return [(_PATH, text)]
-    wrong = not_whole(one.share for one in classes if one.share is not None)
+    wrong = wrong_sizes([one.share for one in classes], [one.number for one in classes], workers)
     return [(_PATH, wrong)] if wrong else []

@@ -1,6 +1,7 @@
 """The base of all sections of an experiment file, and helpers that several of them use."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +19,36 @@ class Section(BaseModel):
 def as_tuple(value: object) -> object:
     """Turn a list into the tuple that a frozen section holds; return anything else as it is."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def check_name(name: str, of: str) -> str:
+    """Return a name of letters, digits, '-' and '_'.
+
+    Args:
+        of: what it names, with an article, for the message.
+
+    Raises:
+        ValueError: it is no such name.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise ValueError(
+            f"'{name[:64]}' cannot be {of}'s name: use up to 64 letters, digits, '-' and '_'"
+        )
+    return name
+
+
+def wrong_sizes(
+    shares: Sequence[float | None], numbers: Sequence[int | None], devices: int
+) -> str | None:
+    """Return a message if shares, or numbers, of devices do not make up all of them; otherwise None.
+
+    Args:
+        shares, numbers: of each part; all of the ones or all of the others are None.
+    """
+    given = [number for number in numbers if number is not None]
+    if given and sum(given) != devices:
+        return f"the numbers add up to {sum(given)} and not to devices.workers, {devices}"
+    return not_whole(share for share in shares if share is not None)
 
 
 def not_whole(shares: Iterable[float]) -> str | None:

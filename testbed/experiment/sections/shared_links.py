@@ -14,7 +14,13 @@ from pydantic import (
 
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.durations.shares import apportion
-from testbed.experiment.sections.section import Conflict, Section, as_tuple, not_whole
+from testbed.experiment.sections.section import (
+    Conflict,
+    Section,
+    as_tuple,
+    check_name,
+    wrong_sizes,
+)
 from testbed.experiment.units import Duration, Percentage, Rate, Share
 from testbed.network.links import CORE
 
@@ -56,10 +62,7 @@ class SharedLinkSpec(Section):
 
 
 def _check_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise ValueError(
-            f"'{name[:64]}' cannot be a cluster's name: use up to 64 letters, digits, '-' and '_'"
-        )
+    check_name(name, "a cluster")
     if name in _TAKEN or re.fullmatch(r"(worker|peer)-[0-9]+", name):
         raise ValueError(f"'{name}' is the name of a node that every run may have: use another")
     return name
@@ -157,16 +160,8 @@ def cluster_conflicts(
     if len(ways) > 1:
         text = "their devices are given in several ways: use shares, numbers or classes for all"
         return [(_PATH, text)]
-    return _sizes(clusters, devices) + _of_classes(clusters, classes)
-
-
-def _sizes(clusters: Sequence[ClusterSpec], devices: int) -> list[Conflict]:
-    numbers = [one.number for one in clusters if one.number is not None]
-    if numbers and sum(numbers) != devices:
-        text = f"the numbers add up to {sum(numbers)} and not to devices.workers, {devices}"
-        return [(_PATH, text)]
-    wrong = not_whole(one.share for one in clusters if one.share is not None)
-    return [(_PATH, wrong)] if wrong else []
+    wrong = wrong_sizes([one.share for one in clusters], [one.number for one in clusters], devices)
+    return [(_PATH, wrong)] if wrong else _of_classes(clusters, classes)
 
 
 def _of_classes(clusters: Sequence[ClusterSpec], classes: Sequence[str]) -> list[Conflict]:
