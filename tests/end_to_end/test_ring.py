@@ -1,4 +1,4 @@
-"""A conversation pattern that no algorithm of the testbed has: a ring of peers."""
+"""A conversation pattern that no algorithm of the testbed has: the ring of docs/algorithms.md."""
 
 import json
 from collections.abc import Callable
@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from testbed.wire.frames import HEADER, SECRET_SIZE
+from tests.docs.blocks import blocks
 from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine
 
+REGISTER = """
+import testbed.algorithms
+
+testbed.algorithms.ALGORITHMS["ring"] = Ring
+"""
 MODEL = 437_544
 """Bytes of the parameters of the MLP of `digits`."""
 pytestmark = [
@@ -20,8 +26,9 @@ pytestmark = [
 def test_peers_in_a_ring_agree_and_have_two_connections_each(
     command_with: Callable[..., CommandLine], tmp_path: Path
 ) -> None:
-    own = (Path(__file__).parent / "ring.py").read_text()
-    (tmp_path / "sitecustomize.py").write_text(own)
+    (ring,) = (block for block in blocks() if block.first == "# testbed/algorithms/ring.py")
+    # Every interpreter imports this module when it starts.
+    (tmp_path / "sitecustomize.py").write_text(f"{ring.text}\n{REGISTER}")
     command = command_with(PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
     content = SMALL | {
         "clock": "virtual",

@@ -11,17 +11,8 @@ from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.planning.bottlenecks import shares
 from testbed.planning.plan import Plan, plan
+from tests.planning.test_graph_source import BASE
 
-BASE = """
-name: shares
-dataset: digits
-model: mlp
-clock: virtual
-compute: {mean: 100ms}
-training: {updates: 100}
-algorithms: [asgd]
-devices: {workers: 10}
-"""
 CLUSTERS = """network:
   uplink: 40mbit
   server: {downlink: 60mbit}
@@ -34,7 +25,7 @@ CLUSTERS = """network:
 def planned(folder: Path, network: str, *overrides: str) -> Plan:
     path = folder / "spec.yaml"
     path.write_text(BASE + network)
-    (one,) = plan(load(path, overrides))
+    (one,) = plan(load(path, ["devices.workers=10", *overrides]))
     return one
 
 
