@@ -86,8 +86,12 @@ format: install ## format the code with ruff
 architecture: install ## draw docs/architecture.svg from the import contract and the imports
 	$(BIN)/python -m website.architecture
 
+.PHONY: profiles
+profiles: install ## write the table of named links and devices, with their sources, into docs/links.md
+	$(BIN)/python -m website.profiles
+
 .PHONY: docs
-docs: architecture ## build the documentation's site in build/docs
+docs: architecture profiles ## build the documentation's site in build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo 'open build/docs/index.html'
 

@@ -21,10 +21,14 @@ from testbed.quantities import as_bytes
 
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SPEC = _EXPERIMENTS / "agree.yaml"
-SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in ("clusters", "graph")))
-"""The experiments: one run for each shape of algorithm, and links that devices share."""
+_OTHERS = ("clusters", "graph", "servers", "co-located")
+SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
+"""The experiments: each shape of algorithm, links that devices share, and several servers, which may be
+on the machines of workers."""
 WIRE_TOLERANCE = 0.02
 _COUNTED = ("payload_bytes", "message_bytes")
+_LOCAL = tuple(f"local_{key}" for key in _COUNTED)
+"""The bytes of these within machines, which only co-located servers have."""
 RUNTIMES = {
     "namespaces": ("devices.runtime=namespaces",),
     "docker/fork": ("devices.runtime=docker", "devices.launch=fork"),
@@ -58,17 +62,18 @@ class Pair:
         ]
         for when in ("ingress", "ingress_after_drain"):
             found += [
-                f"{when}, {key}: {a[when][key]} emulated, {b[when][key]} simulated"
-                for key in _COUNTED
-                if a[when][key] != b[when][key]
+                f"{when}, {key}: {a[when].get(key)} emulated, {b[when].get(key)} simulated"
+                for key in (*_COUNTED, *_LOCAL)
+                if a[when].get(key) != b[when].get(key)
             ]
-        for peer, told in a.get("peers", {}).items():
-            other = b["peers"][peer]
-            found += [
-                f"{peer}, {key}: {told[key]} emulated, {other[key]} simulated"
-                for key in ("parameters_sha256", *_COUNTED)
-                if told[key] != other[key]
-            ]
+        for kind in ("peers", "servers"):
+            for name, told in a.get(kind, {}).items():
+                other = b[kind][name]
+                found += [
+                    f"{name}, {key}: {told.get(key)} emulated, {other.get(key)} simulated"
+                    for key in ("parameters_sha256", *_COUNTED, *_LOCAL)
+                    if told.get(key) != other.get(key)
+                ]
         if abs(self.wire_ratio - 1) > WIRE_TOLERANCE:
             found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
         if a["traffic"]["reconciled"] is not True:

@@ -1,6 +1,7 @@
 """``make chaos``: strike 50 workers with random faults, and check every invariant of the ledgers.
 
-Each seed makes an experiment (algorithm, clock, links, faults) and carries it out in namespaces.
+Each seed makes an experiment (algorithm, clock, network, faults) and carries it out in namespaces. Its
+network is a star, has links that devices share, or is a graph (``bench.networks``).
 Whatever happens to the devices, the run makes its updates, none is lost or applied twice, all ledgers
 agree, a device that is gone for good pushes no more, and nothing of the run is left on the host. In
 some experiments the server itself is killed, and restored from its last checkpoint. Under the virtual
@@ -24,6 +25,7 @@ import yaml
 
 from bench.agree import Pair
 from bench.command import execute
+from bench.networks import KINDS, network_kinds, with_network, write_graph
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.journals import read_updates
@@ -36,8 +38,14 @@ TIMEOUT = 300.0
 _ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
 
 
-def experiment(seed: int, workers: int = WORKERS, updates: int = UPDATES) -> dict[str, Any]:
-    """Draw the experiment of a seed, with the keys of an experiment file."""
+def experiment(
+    seed: int, workers: int = WORKERS, updates: int = UPDATES, network_kind: str | None = None
+) -> dict[str, Any]:
+    """Draw the experiment of a seed, with the keys of an experiment file.
+
+    Args:
+        network_kind: one of ``networks.KINDS``; None for what the seed draws.
+    """
     draw = np.random.default_rng(seed)
 
     def one(*options: Any) -> Any:
@@ -52,7 +60,7 @@ def experiment(seed: int, workers: int = WORKERS, updates: int = UPDATES) -> dic
         {"name": "sync-sgd", "wait_for": workers // 2, "protocol": "push-and-interrupt"},
     )
     asynchronous = algorithm["name"] in _ASYNCHRONOUS
-    made = {
+    made: dict[str, Any] = {
         "name": f"chaos-{seed}",
         "seed": seed,
         "dataset": "digits",
@@ -75,7 +83,7 @@ def experiment(seed: int, workers: int = WORKERS, updates: int = UPDATES) -> dic
         wanted = made["training"]["updates"]
         made["checkpoints"] = {"every": max(1, wanted // int(draw.integers(4, 12)))}
         made["faults"] += [_of_server(draw, wanted) for _ in range(int(draw.integers(1, 4)))]
-    return made
+    return with_network(made, seed, network_kind)
 
 
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:
@@ -140,14 +148,17 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
     if summary["traffic"]["reconciled"] is None or unexplained:
         found.append(f"not reconciled: {unexplained}")
     if spec["algorithms"][0]["name"] in _ASYNCHRONOUS:
-        found += _of_asynchronous(rows, wanted)
+        for server in sorted(set(rows["server"].tolist())):
+            own = rows["server"] == server
+            found += _of_asynchronous({name: one[own] for name, one in rows.items()}, wanted)
     # An update may have no push: it happens when the server gives up the last worker it waits for.
     elif not set(rows["iteration"][rows["applied"]].tolist()) <= set(range(1, wanted + 1)):
         found.append("a version beyond the last")
-    whose, base = (rows[key][rows["applied"]].tolist() for key in ("worker", "base_version"))
-    pushes = collections.Counter(zip(whose, base, strict=True))
+    keys = ("server", "worker", "base_version")
+    applied = (rows[key][rows["applied"]].tolist() for key in keys)
+    pushes = collections.Counter(zip(*applied, strict=True))
     if twice := [push for push, count in pushes.items() if count > 1]:
-        found.append(f"applied twice (worker, base version): {twice[:3]}")
+        found.append(f"applied twice (server, worker, base version): {twice[:3]}")
     # The bytes of a push that broke off when its device was lost were counted, but have no row.
     told, of_rows = summary["ingress"]["payload_bytes"], int(rows["payload_bytes"].sum())
     if told < of_rows or (told > of_rows and not _loses(directory)):
@@ -156,7 +167,7 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
 
 
 def _of_asynchronous(rows: dict[str, Any], wanted: int) -> list[str]:
-    """Check the order and the staleness of the updates of an asynchronous run."""
+    """Check the order and the staleness of the updates of one server of an asynchronous run."""
     applied, found = rows["applied"], []
     if rows["iteration"][applied].tolist() != list(range(1, wanted + 1)):
         found.append("an update is missing, or stands twice or at the wrong place")
@@ -203,9 +214,9 @@ def _carry_out(command: str, path: Path, out: Path) -> tuple[Path, dict[str, Any
     return done.directory / summary["algorithm"], summary
 
 
-def try_out(seed: int, folder: Path, workers: int = WORKERS, updates: int = UPDATES) -> list[str]:
-    """Carry out a seed's experiment; return what does not hold, empty if all holds."""
-    spec = experiment(seed, workers, updates)
+def try_out(spec: dict[str, Any], folder: Path) -> list[str]:
+    """Carry out what ``experiment`` drew; return what does not hold, empty if all holds."""
+    seed, spec = spec["seed"], write_graph(spec, folder)
     path = folder / f"chaos-{seed}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     before = _left()
@@ -252,24 +263,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="1-3", type=seeds_of, help="for example 1-100 or 7")
     parser.add_argument("--workers", default=WORKERS, type=int)
     parser.add_argument("--updates", default=UPDATES, type=int)
+    parser.add_argument(
+        "--network", choices=tuple(KINDS), help="this kind of network for all; default: drawn"
+    )
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
     failed = []
     for seed in options.seeds:
         began = time.monotonic()
+        spec = experiment(seed, options.workers, options.updates, options.network)
         with tempfile.TemporaryDirectory(prefix="testbed-chaos-") as folder:
             at = options.keep or Path(folder)
             at.mkdir(parents=True, exist_ok=True)
-            found = try_out(seed, at, options.workers, options.updates)
-        spec = experiment(seed, options.workers, options.updates)
+            found = try_out(spec, at)
         kinds = collections.Counter(
             how if isinstance(how := fault["how"], str) else how["kind"] for fault in spec["faults"]
         )
         what = ", ".join(f"{kind} ×{count}" for kind, count in kinds.items())
         state = "; ".join(found) or "holds"
+        network = "+".join(network_kinds(spec)) or "star"
+        run = f"{spec['algorithms'][0]['name']}, {spec['clock']}, {network}"
         print(
-            f"seed {seed}: {spec['algorithms'][0]['name']}, {spec['clock']}, {what}: {state} "
-            f"({time.monotonic() - began:.0f} s)",
+            f"seed {seed}: {run}, {what}: {state} ({time.monotonic() - began:.0f} s)",
             flush=True,
         )
         if found:

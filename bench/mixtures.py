@@ -1,12 +1,13 @@
 """``make mixtures``: compare simulation and emulation under random faults that overlap.
 
-Each seed makes a small experiment under the virtual clock: an algorithm and its protocol, links, and 2
-to 5 faults, most of them on one worker, so that freezes, outages, kills, partitions and slow links
-overlap. Every experiment is simulated; every second one (the even seeds) also runs in namespaces. A run
-must end by itself: completed, or failed because permanent faults leave too few workers, or too slow
-ones, for another update. Both runs must end with the same parameters, bytes, updates and records of
-faults. In some experiments the server is killed, and restored from a checkpoint. All run in this
-process; a run that takes too long is ended and counts as failed.
+Each seed makes a small experiment under the virtual clock: an algorithm and its protocol, a network (a
+star, links that devices share, or a graph: ``bench.networks``), and 2 to 5 faults, most of them on one
+worker, so that freezes, outages, kills, partitions and slow links overlap. Every experiment is
+simulated; every second one (the even seeds) also runs in namespaces. A run must end by itself:
+completed, or failed because permanent faults leave too few workers, or too slow ones, for another
+update. Both runs must end with the same parameters, bytes, updates and records of faults. In some
+experiments the server is killed, and restored from a checkpoint. All run in this process; a run that
+takes too long is ended and counts as failed.
 
 Prints each seed that fails, with its experiment, and the progress now and then. The seed is enough to
 reproduce a failure: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With ``--crowded`` the
@@ -33,6 +34,7 @@ import yaml
 
 from bench.agree import Pair
 from bench.chaos import seeds_of
+from bench.networks import KINDS, with_network, write_graph
 from testbed import execution
 from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
@@ -84,8 +86,12 @@ class _Unwatched:
         """Ignore the event."""
 
 
-def mixture(seed: int) -> dict[str, Any]:
-    """Draw the experiment of a seed, with the keys of an experiment file."""
+def mixture(seed: int, network_kind: str | None = None) -> dict[str, Any]:
+    """Draw the experiment of a seed, with the keys of an experiment file.
+
+    Args:
+        network_kind: one of ``networks.KINDS``; None for what the seed draws.
+    """
     draw = np.random.default_rng([1414, seed])
 
     def one(*options: Any) -> Any:
@@ -129,7 +135,7 @@ def mixture(seed: int) -> dict[str, Any]:
             {"iteration": int(draw.integers(1, updates))},
         )
         made["faults"].append({"who": "server", "how": "kill", "when": when, "lasting": "100ms"})
-    return made
+    return with_network(made, seed, network_kind)
 
 
 def crowded(seed: int) -> dict[str, Any]:
@@ -319,6 +325,7 @@ def try_out(spec: dict[str, Any], folder: Path, *, emulate: bool) -> list[str]:
     """Carry out a mixture; return what does not hold, empty if all holds."""
     found: list[str] = []
     runs: list[Ended] = []
+    spec = write_graph(spec, folder)
     engines = [("simulation", SIMULATION_LIMIT)] + emulate * [("emulation", EMULATION_LIMIT)]
     for engine, seconds in engines:
         try:
@@ -351,6 +358,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="freezes, outages and slow links that overlap on one worker of a synchronous run",
     )
+    parser.add_argument(
+        "--network", choices=tuple(KINDS), help="this kind of network for all; default: drawn"
+    )
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
     emulated = {"half": (0,), "all": (0, 1), "none": ()}[options.emulate]
@@ -359,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     last = began = time.monotonic()
     stopped = False
     for seed in options.seeds:
-        spec = (crowded if options.crowded else mixture)(seed)
+        spec = crowded(seed) if options.crowded else mixture(seed, options.network)
         emulate = seed % 2 in emulated
         with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:
             at = options.keep or Path(folder)

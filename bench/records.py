@@ -68,6 +68,12 @@ SOURCES = {
         ),
         fast=True,
     ),
+    "hierarchical": Source(
+        (
+            ("testbed", "simulate", "experiments/hierarchical.yaml"),
+            ("testbed", "compare", "hierarchical/*", "--out", "accuracy.png"),
+        )
+    ),
     "mnist-200": Source((_run("mnist-200"),)),
     "agree": Source((("bench.agree",),), fast=True),
     "encodings": Source((("bench.encodings",),)),

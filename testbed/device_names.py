@@ -1,10 +1,49 @@
 """The names and numbers of a run's devices."""
 
 SERVER_NAME = "server"
+"""The name of a run's only parameter server."""
 EVALUATOR_NAME = "evaluator"
 COORDINATOR_NAME = "coordinator"
 SERVER_NUMBER = -1
-"""The parameter server's number where devices are given by number; workers and peers begin at 0."""
+"""The number of the (first) parameter server where devices are given by number.
+
+Workers and peers begin at 0; the further servers' numbers are below this one.
+"""
+
+
+def server_names(count: int) -> tuple[str, ...]:
+    """Return the device names of ``count`` parameter servers."""
+    return (SERVER_NAME,) if count == 1 else tuple(f"{SERVER_NAME}-{i}" for i in range(count))
+
+
+def is_server(name: str) -> bool:
+    """Return True if a device's name is that of a parameter server."""
+    return name == SERVER_NAME or name.startswith(f"{SERVER_NAME}-")
+
+
+def server_place(name: str) -> int:
+    """Return the index of the parameter server with a name."""
+    return 0 if name == SERVER_NAME else int(name.rpartition("-")[2])
+
+
+def server_number(index: int) -> int:
+    """Return the number of the parameter server with an index, from 0, where devices are numbered."""
+    return SERVER_NUMBER - index
+
+
+def server_index(number: int) -> int:
+    """Return the index of the parameter server with a number."""
+    return SERVER_NUMBER - number
+
+
+def machine_name(number: int) -> str:
+    """Return the name of the machine of a worker and of the server that is co-located with it."""
+    return f"machine-{number}"
+
+
+def aggregator_name(index: int) -> str:
+    """Return the device name of an aggregator."""
+    return f"aggregator-{index}"
 
 
 def peer_name(number: int) -> str:

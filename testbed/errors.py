@@ -37,3 +37,9 @@ class InterruptedRunError(RunError):
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.exit_status = 128 + number
+
+
+class EntryError(TestbedError):
+    """A device of a running run cannot be entered; the status is that of programs that run others."""
+
+    exit_status = 125

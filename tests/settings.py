@@ -63,7 +63,7 @@ SIMPLE = Settings(
         clock="wall", suspect_after=None, gradient_time=None, own_processors=False
     ),
     network=NetworkSettings(
-        server_address="127.0.0.1", peer_addresses=(), evaluated_peer=0, secret=bytes(32).hex()
+        server_addresses=["127.0.0.1"], peer_addresses=(), evaluated_peer=0, secret=bytes(32).hex()
     ),
     faults=FaultSettings(()),
     devices=DeviceSettings(

@@ -92,8 +92,7 @@ class Meter:
         stats = _STATS_MESSAGE.pack(0, interface, _IFLA_STATS_LINK_64)
         self._link_request = _message(RTM_GETSTATS, stats)
         if class_handle is not None:
-            one = _TRAFFIC_MESSAGE.pack(0, interface, class_handle, 0, 0)
-            self._class_request = _message(RTM_GETTCLASS, one)
+            self._class_request = class_request(interface, class_handle)
         self._before = (0,) * _COUNTERS
         if from_now:
             counted = self.read()[1 : 1 + _COUNTERS]
@@ -106,8 +105,8 @@ class Meter:
             TrafficError: the interface or the class no longer exists.
         """
         now = time.monotonic()
-        link = self._ask(self._link_request, RTM_NEWSTATS, _STATS_MESSAGE.size)
-        (statistics,) = (v for code, v in link if code == _IFLA_STATS_LINK_64)
+        link = self._ask(self._link_request, RTM_NEWSTATS)[_STATS_MESSAGE.size :]
+        (statistics,) = (v for code, v in _attributes(link) if code == _IFLA_STATS_LINK_64)
         rx, tx, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped = _LINK_64.unpack_from(statistics)
         of_class = _NO_CLASS if self._class is None else self._read_class()
         seen = (rx, tx, rx_bytes, tx_bytes, rx_dropped, tx_dropped, *of_class)
@@ -115,28 +114,21 @@ class Meter:
         return Counts(now, *counted, *seen[_COUNTERS:])
 
     def _read_class(self) -> tuple[int, ...]:
-        answer = self._ask(self._class_request, RTM_NEWTCLASS, _TRAFFIC_MESSAGE.size)
-        (nested,) = (value for code, value in answer if code == _TCA_STATS2)
-        values = dict(_attributes(nested))
-        size, packets = struct.unpack_from("=QI", values[_TCA_STATS_BASIC])
-        if _TCA_STATS_PKT64 in values:  # the older counter has 32 bits
-            (packets,) = struct.unpack_from("=Q", values[_TCA_STATS_PKT64])
-        waiting, backlog, drops, _, overlimits = _QUEUE.unpack_from(values[_TCA_STATS_QUEUE])
-        return (size, packets, drops, overlimits, backlog, waiting)
+        return class_counts(self._ask(self._class_request, RTM_NEWTCLASS))
 
-    def _ask(self, request: bytes, kind: int, head: int) -> list[tuple[int, bytes]]:
+    def _ask(self, request: bytes, kind: int) -> bytes:
+        """Return the body of the kernel's answer to a request."""
         self._socket.send(request)
-        answer = self._socket.recv(65536)
-        _, got, _, _, _ = _NETLINK_HEADER.unpack_from(answer)
+        ((got, body),) = messages(self._socket.recv(65536))
         if got == NLMSG_ERROR:
-            (number,) = struct.unpack_from("=i", answer, _NETLINK_HEADER.size)
+            (number,) = struct.unpack_from("=i", body)
             what = f"class {self._class:#x} of interface" if kind == RTM_NEWTCLASS else "interface"
             raise TrafficError(
                 f"the counters of {what} {self._interface} cannot be read: {os.strerror(-number)}"
             )
         if got != kind:
             raise TrafficError(f"the kernel answered a message of type {got} instead of {kind}")
-        return list(_attributes(answer[_NETLINK_HEADER.size + head :]))
+        return body
 
     def close(self) -> None:
         """Close the socket."""
@@ -146,6 +138,32 @@ class Meter:
 def read_all(meters: list[Meter]) -> npt.NDArray[np.void]:
     """Read several meters, one after the other, into an array of ``COUNTS``."""
     return np.array([meter.read() for meter in meters], COUNTS)
+
+
+def class_request(interface: int, handle: int) -> bytes:
+    """Return the request for a class of an interface's queueing discipline."""
+    return _message(RTM_GETTCLASS, _TRAFFIC_MESSAGE.pack(0, interface, handle, 0, 0))
+
+
+def class_counts(body: bytes) -> tuple[int, ...]:
+    """Return the class's fields of ``Counts``, from ``class_bytes`` on, of the kernel's answer."""
+    attributes = _attributes(body[_TRAFFIC_MESSAGE.size :])
+    (nested,) = (value for code, value in attributes if code == _TCA_STATS2)
+    values = dict(_attributes(nested))
+    size, packets = struct.unpack_from("=QI", values[_TCA_STATS_BASIC])
+    if _TCA_STATS_PKT64 in values:  # the older counter has 32 bits
+        (packets,) = struct.unpack_from("=Q", values[_TCA_STATS_PKT64])
+    waiting, backlog, drops, _, overlimits = _QUEUE.unpack_from(values[_TCA_STATS_QUEUE])
+    return (size, packets, drops, overlimits, backlog, waiting)
+
+
+def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the type and the body of each message that the kernel has sent."""
+    place = 0
+    while place < len(data):
+        length, kind, _, _, _ = _NETLINK_HEADER.unpack_from(data, place)
+        yield kind, data[place + _NETLINK_HEADER.size : place + length]
+        place += length + (-length % 4)
 
 
 def _message(kind: int, body: bytes) -> bytes:

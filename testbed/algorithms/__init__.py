@@ -8,7 +8,8 @@ from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.comp_asgd import CompAsgd
-from testbed.algorithms.interface import PeerAlgorithm, ServedAlgorithm
+from testbed.algorithms.hierarchical import Hierarchical
+from testbed.algorithms.interface import AggregatedAlgorithm, PeerAlgorithm, ServedAlgorithm
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 
 ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
@@ -16,6 +17,7 @@ ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
     "comp-asgd": CompAsgd,
     "adacomp": AdaComp,
     "sync-sgd": SynchronousSgd,
+    "hierarchical": Hierarchical,
     "all-to-all": AllToAll,
 }
 
@@ -30,3 +32,8 @@ def served(name: str) -> type[ServedAlgorithm]:
     algorithm = ALGORITHMS[name]
     assert issubclass(algorithm, ServedAlgorithm), name
     return algorithm
+
+
+def is_aggregated(name: str) -> bool:
+    """Return True if the algorithm of this name has aggregators between its workers and its server."""
+    return issubclass(ALGORITHMS[name], AggregatedAlgorithm)

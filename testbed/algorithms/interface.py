@@ -5,7 +5,7 @@ clock, sleep, file or global randomness, so that the same objects run inside a c
 simulator and in a test, and every run can be replayed. Times that a half may need are passed to it;
 it must not depend on which clock they come from.
 
-Algorithms have one of three shapes (``docs/algorithms.md``):
+Algorithms have one of four shapes (``docs/algorithms.md``):
 
 - *asynchronous parameter server*: a ``WorkerHalf`` and an ``AsynchronousServer``. A worker *pulls* (it
   gets the parameters and their version, its *base version*) and later *pushes* an update computed
@@ -14,6 +14,8 @@ Algorithms have one of three shapes (``docs/algorithms.md``):
 - *synchronous parameter server*: a ``WorkerHalf`` and a ``ServerHalf`` that makes one update of several
   pushes and drops pushes that arrive too late. The server's half decides when a worker that asks for
   parameters may have them; its *protocol* says how the workers get a new version;
+- *hierarchical*: a worker's and a server's half as above and, between them, an ``AggregatorHalf`` for
+  each cluster of workers, which is a server to them and a worker to the server;
 - *peer to peer*: a ``PeerHalf`` on every device, which owns a model, sends updates to other peers and
   applies the updates that arrive.
 """
@@ -26,6 +28,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
@@ -128,6 +131,28 @@ class ServedAlgorithm(Algorithm):
         options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
         """Make the server's half, which owns ``parameters`` from now on and changes them in place."""
+
+
+class AggregatedAlgorithm(ServedAlgorithm):
+    """An algorithm with a server and, between it and the workers, an aggregator in each cluster.
+
+    Workers talk to their cluster's aggregator, and aggregators to the server, by the same protocol.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def aggregator(
+        options: Any,
+        layout: Layout,
+        parameters: FloatVector,
+        devices: int,
+        conditions: Conditions,
+    ) -> AggregatorHalf:
+        """Make the half of one cluster's aggregator, to which ``parameters`` belong from now on.
+
+        Args:
+            devices: the number of workers in the cluster.
+        """
 
 
 class PeerAlgorithm(Algorithm):

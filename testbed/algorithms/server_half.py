@@ -73,6 +73,25 @@ class ServerHalf(Stateful, ABC):
             ValueError: the base version is in the future, or this worker was sent another one last.
         """
 
+    def push_sum(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        count: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
+        """Take the sum of ``count`` updates, which an aggregator has combined; otherwise as ``push``.
+
+        Raises:
+            ValueError: as ``push``; or this algorithm takes no sums.
+        """
+        raise ValueError(
+            f"worker {worker} pushed a sum of {count} updates, and it is no aggregator"
+        )
+
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
         """Note that a worker finished a gradient and did not send it, because it knew it was late."""
 

@@ -125,6 +125,11 @@ class SynchronousServer(ServerHalf):
             return self._count >= self.wait_for
         return self._count >= min(self.wait_for, len(self._there | self._taken))
 
+    @property
+    def _divisor(self) -> int:
+        """The number by which the sum of what was taken is divided."""
+        return self._count
+
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
         """Add a gradient of the current version to the sum."""
         first = self._count == 0
@@ -141,7 +146,7 @@ class SynchronousServer(ServerHalf):
 
     def _step(self, time: float) -> None:
         """Make the update: w ← w − η · 1/k · Σ g."""
-        k = self._count
+        k = self._divisor
         self._mean /= np.float32(k)
         self._stepping(self._mean, k, time)
         self._mean *= self._eta

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from testbed.cli import data, host, metrics, results, resume, run
+from testbed.cli import data, exec_command, host, metrics, results, resume, run, top
 from testbed.cli import traffic as traffic_command
 from testbed.errors import TestbedError
 
@@ -31,6 +31,8 @@ app.command()(results.ls)
 app.command()(results.show)
 app.command()(results.compare)
 app.command()(results.report)
+app.command()(top.top)
+app.command("exec")(exec_command.exec_)
 app.command()(metrics.replay)
 app.command()(traffic_command.traffic)
 app.command()(host.clean)

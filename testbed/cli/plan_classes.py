@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from testbed.cli.plan_links import cells
 from testbed.experiment.sections.device_classes import DeviceClassSpec
-from testbed.experiment.units import format_duration, format_percentage, format_rate, format_size
+from testbed.experiment.units import format_size
 from testbed.results.tables.comparison import plain_text
 
 if TYPE_CHECKING:
@@ -13,15 +14,11 @@ if TYPE_CHECKING:
     from testbed.planning.plan import Plan
 
 _NO_VALUE = "-"
-_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "uplink": ("network", format_rate),
-    "downlink": ("network", format_rate),
-    "delay": ("network", format_duration),
-    "loss": ("network", format_percentage),
-    "cpus": ("devices", lambda value: f"{value:g}"),
-    "memory": ("devices", format_size),
+_LIMITS: dict[str, Callable[[Any], str]] = {
+    "cpus": lambda value: f"{value:g}",
+    "memory": format_size,
 }
-"""The values that a class may replace: the section with the general value, and the formatter."""
+"""The values of ``devices`` that a class may replace, and how each is written."""
 
 
 def distribution_text(section: dict[str, Any]) -> str:
@@ -75,13 +72,13 @@ def records(plan: "Plan") -> list[dict[str, Any]]:
 
 def _row(spec: "Spec", device_class: DeviceClassSpec) -> dict[str, str]:
     row = {"class": device_class.name, "devices": ""}
-    for key, heading in (("compute", "computing"), ("waiting", "waiting")):
-        times = device_class.of(key, getattr(spec, key))
+    for times, heading in zip(spec.times_of(device_class), ("computing", "waiting"), strict=True):
         row[heading] = (
             distribution_text(times.model_dump(mode="json")) if times.takes_time else _NO_VALUE
         )
-    for key, (section, write) in _COLUMNS.items():
-        value = device_class.of(key, getattr(getattr(spec, section), key))
+    row |= cells(spec.link_of(device_class))
+    for key, write in _LIMITS.items():
+        value = device_class.of(key, getattr(spec.devices, key))
         row[key] = write(value) if value else _NO_VALUE
     row["images"] = _NO_VALUE
     return row

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from testbed.cli.plan_classes import distribution_text
 from testbed.durations import Durations
 from testbed.planning.mean_times import mean_of, members
-from testbed.training.times import Purpose
+from testbed.training.times import PURPOSES, Purpose
 from testbed.training.times import durations as by_class
 
 if TYPE_CHECKING:
@@ -65,11 +65,14 @@ def _by_section(
     plan: "Plan", purpose: Purpose, words: str
 ) -> list[tuple[str, dict[str, Any], Durations, Sequence[int]]]:
     """Return a title, section, durations and devices for each group of classes with equal sections."""
-    general = getattr(plan.spec, purpose)
     classes, made = plan.spec.devices.classes, by_class(plan.settings, purpose)
+    sections = [
+        dict(zip(PURPOSES, plan.spec.times_of(one), strict=True))[purpose]
+        for one in classes or (None,)
+    ]
     if not classes:
-        return [(words, general.model_dump(mode="json"), made[0], range(plan.settings.workers))]
-    sections = [device_class.of(purpose, general) for device_class in classes]
+        alone = sections[0].model_dump(mode="json")
+        return [(words, alone, made[0], range(plan.settings.workers))]
     found: list[tuple[str, dict[str, Any], Durations, Sequence[int]]] = []
     for i, section in enumerate(sections):
         same = [j for j, other in enumerate(sections) if other == section]

@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Callable[[Any], str]] = {
 
 def describe(plan: "Plan") -> list[str]:
     """Return a heading and a line for each rule; no lines without rules."""
-    rules = plan.settings.faults.rules
+    rules = [one for one in plan.settings.faults.rules if not one["fault"].get("away")]
     lines = [f"  {i}. {_rule(rule, plan)}" for i, rule in enumerate(rules)]
     return [f"faults: {as_number(len(rules), 'rule')}", *lines] if lines else []
 

@@ -3,15 +3,28 @@
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.cli import plan_classes, plan_durations, plan_faults, plan_partition, plan_shares
-from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
+from testbed.cli import (
+    plan_classes,
+    plan_durations,
+    plan_faults,
+    plan_links,
+    plan_network,
+    plan_partition,
+    plan_presence,
+    plan_rates,
+    plan_routes,
+)
+from testbed.device_names import EVALUATOR_NAME
 from testbed.encoding_choice import EncodingChoice
+from testbed.experiment.device_links import link_of
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
+from testbed.learning.models import layout
 from testbed.network.links import CORE
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
 from testbed.quantities import as_number
+from testbed.training.slices import slices
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -39,6 +52,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             for link in plan.links
             if link.node in plan.network.routers
         ],
+        "routes": plan_routes.records(plan),
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,
         "updates": plan.settings.training.updates,
@@ -58,6 +72,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         for i, plan in enumerate(plans, 1)
     ]
     simulated = spec.engine == "simulation"
+    kinds = {plan.served: plan for plan in reversed(plans)}.values()
     made = (
         ["simulated in one process under the virtual clock, without nodes and network"]
         if simulated
@@ -74,10 +89,14 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         f"model {spec.model.name}, dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
         *made,
+        *plan_links.describe(spec),
         *plan_classes.describe(plans[0], plan_partition.by_class(plans[0], shared)),
         *plan_partition.describe(plans[0], shared),
         *plan_durations.describe(plans[0]),
+        *plan_rates.describe(plans[0]),
         *plan_faults.describe(plans[0]),
+        *plan_presence.describe(plans[0]),
+        *(line for plan in kinds for line in plan_network.describe(plan)),
         *([] if simulated else [_traffic(spec)]),
         f"about {plans[0].memory / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(plan.open_files for plan in plans)} open files"),
@@ -119,15 +138,28 @@ def _devices(plans: Sequence[Plan]) -> list[str]:
 
 
 def _star(plan: Plan) -> list[str]:
-    server, evaluator = map(plan.network.link, (SERVER_NAME, EVALUATOR_NAME))
+    evaluator = plan.network.link(EVALUATOR_NAME)
+    cut = slices(layout(plan.settings.data.model), len(plan.servers))
+    holds = [f"{as_number(one.size, 'parameter')}; " if len(cut) > 1 else "" for one in cut]
     return [
-        f"  server        {server.address}  {_own_link(plan.spec.network.server)}; "
-        "ingress counted here",
+        *(
+            f"  {server:<14}{plan.network.link(server).address}  {held}"
+            f"{_place(plan, server)}; ingress counted here"
+            for server, held in zip(plan.servers, holds, strict=True)
+        ),
         f"  evaluator     {evaluator.address}  link not shaped; not counted",
         f"  {_many(plan, 'worker')}",
         *_clusters(plan),
-        *plan_shares.describe(plan),
     ]
+
+
+def _place(plan: Plan, server: str) -> str:
+    """Return where a server is: by the link of its own, or on the machine of a worker."""
+    if server in plan.local:
+        return (
+            f"on {plan.network.link(server).router} with {plan.local[server]}, whose link it shares"
+        )
+    return _own_link(plan.spec.network.server)
 
 
 def _mesh(plan: Plan) -> list[str]:
@@ -144,15 +176,20 @@ def _clusters(plan: Plan) -> list[str]:
     lines = []
     if plan.spec.network.graph is not None:
         network = plan.network
-        used = {network.link(name).router for name in plan.workers}
-        between = [link for link in network.links if link.node in network.routers]
+        used = set(_homes(plan).values())
+        routers = set(network.routers) - set(plan.machines)
+        between = [link for link in network.links if link.node in routers]
         (beside,) = (link.node for link in between if link.router == CORE)
+        where = f"server at {beside}, devices at {len(used)} others"
+        if plan.machines:
+            where = f"devices and servers at {len(used)} of them"
         lines.append(
-            f"  {as_number(len(network.routers) - 1, 'router'):<13} {plan.spec.network.graph.source}; "
-            f"{as_number(len(between) - 1, 'link')}; server at {beside}, devices at {len(used)} others"
+            f"  {as_number(len(routers) - 1, 'router'):<13} {plan.spec.network.graph.source}; "
+            f"{as_number(len(between) - 1, 'link')}; {where}"
         )
+    homes = _homes(plan)
     for one in plan.spec.network.clusters:
-        names = [link.node for link in plan.links if link.router == one.name]
+        names = [name for name, router in homes.items() if router == one.name]
         devices = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "no device"
         if plan.settings.class_of and one.classes:
             devices = f"{as_number(len(names), 'device')} of {', '.join(one.classes)}"
@@ -160,29 +197,47 @@ def _clusters(plan: Plan) -> list[str]:
     return lines
 
 
+def _homes(plan: Plan) -> dict[str, str]:
+    """Return the router of each worker or peer; of one on a machine, that of the machine.
+
+    A simulation of more devices than the address plan has some of them only.
+    """
+    network, machines = plan.network, set(plan.machines)
+    found = {link.node: link.router for link in network.links}
+    return {
+        name: found[router] if router in machines else router
+        for name in plan.workers
+        if (router := found.get(name)) is not None
+    }
+
+
 def _own_link(section: SharedLinkSpec | None) -> str:
     """Return what is shaped on a link that several devices share."""
     if section is None:
         return "link not shaped"
-    given = section.model_dump(mode="json", include={"uplink", "downlink", "delay", "loss"})
-    shaped = [f"{key} {value}" for key, value in given.items() if getattr(section, key)]
+    kinds = plan_links.cells(link_of(section))
+    shaped = [f"{key} {value}" for key, value in kinds.items() if value != plan_links.NO_VALUE]
     return f"shared link: {', '.join(shaped)}" if shaped else "link not shaped"
 
 
 def _many(plan: Plan, device: str) -> str:
-    network = plan.spec.model_dump(mode="json")["network"]
-    rate = {key: _rate(plan, key, network[key]) for key in ("uplink", "downlink")}
-    names = plan.workers
+    spec, names = plan.spec, plan.workers
     links = [link for link in plan.links if link.node in names]
+    classes = [plan_links.cells(spec.link_of(one)) for one in spec.devices.classes or (None,)]
+    kinds = {
+        key: text if all(one[key] == text for one in classes) else "by class"
+        for key, text in classes[0].items()
+    }
+    words = {plan_links.NO_VALUE: "not shaped", plan_links.TRACED: "by a trace"}
+    told = [
+        f"{key} {words.get(text, text)}"
+        for key, text in kinds.items()
+        if text != plan_links.NO_VALUE or key in ("uplink", "downlink")
+    ]
     return (
         f"{as_number(len(links), device):<14}{links[0].address} to {links[-1].address}"
-        f"  uplink {rate['uplink']}, downlink {rate['downlink']}"
+        f"  {', '.join(told)}"
     )
-
-
-def _rate(plan: Plan, key: str, general: str | None) -> str:
-    own = {getattr(section, key) for section in plan.spec.devices.classes} - {None}
-    return "by class" if own else general or "not shaped"
 
 
 def _encoding(plan: Plan) -> str:
@@ -194,6 +249,5 @@ def _traffic(spec: Spec) -> str:
     counters = f"counters of every link each {how['period']}"
     if not how["capture"]:
         return f"traffic: {counters}; not captured"
-    return (
-        f"traffic: headers captured at the server's link, at most {how['total_size']}; {counters}"
-    )
+    where = "each server's link" if spec.devices.servers > 1 else "the server's link"
+    return f"traffic: headers captured at {where}, at most {how['total_size']}; {counters}"

@@ -5,7 +5,7 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,8 +29,13 @@ from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.faults import in_a_line
 from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
 from testbed.results.tables.links import in_a_sentence, link_rows
+from testbed.results.tables.over_links import HEADINGS as USE_HEADINGS
+from testbed.results.tables.over_links import link_use_rows
+from testbed.results.tables.over_links import records as link_use_records
 from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
 from testbed.results.tables.reaching import records as reaching_records
+from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
+from testbed.results.tables.servers import server_rows
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
@@ -118,21 +123,23 @@ def show(
         typer.echo(row.name)
         for name, value in _facts(found_run).items():
             typer.echo(f"  {name:<12}{value}")
-        if rows := class_rows(found_run):
-            table = plain_text(HEADINGS, [row.cells for row in rows])
-            for line in table.splitlines():
-                typer.echo(f"  {line}")
-        if links := link_rows(found_run):
-            for line in plain_text(LINK_HEADINGS, [row.cells for row in links]).splitlines():
-                typer.echo(f"  {line}")
-        if own := diagnostic_rows(found_run):
-            for line in plain_text(DIAGNOSTIC_HEADINGS, [row.cells for row in own]).splitlines():
+        for headings, rows in _tables(found_run):
+            for line in plain_text(headings, rows).splitlines() if rows else ():
                 typer.echo(f"  {line}")
         for name, peer in found_run.summary.peers.items():
             typer.echo(
                 f"  {name:<12}payload {q.as_bytes(peer.payload_bytes)}, message "
                 f"{q.as_bytes(peer.message_bytes)}, wire {q.as_bytes(peer.wire_bytes)} in all"
             )
+
+
+def _tables(run: Run) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
+    """Yield the headings and rows of each table on a run; without rows it has none."""
+    yield HEADINGS, [row.cells for row in class_rows(run)]
+    yield LINK_HEADINGS, [row.cells for row in link_rows(run)]
+    yield USE_HEADINGS, [row.cells for row in link_use_rows(run)]
+    yield DIAGNOSTIC_HEADINGS, [row.cells for row in diagnostic_rows(run)]
+    yield SERVER_HEADINGS, server_rows(run)
 
 
 def compare(
@@ -280,9 +287,9 @@ def _shown(run: Run) -> dict[str, Any]:
 
 
 def _shown_whole(run: Run) -> dict[str, Any]:
-    """Return ``_shown``, the device classes' rows and the diagnostics', which the journals hold."""
+    """Return ``_shown`` and what tables and journals hold: classes, diagnostics, bytes over links."""
     rows = {"classes": class_records(class_rows(run)), "diagnostics": diagnostic_records(run)}
-    return _shown(run) | rows
+    return _shown(run) | rows | {"over_links": link_use_records(run)}
 
 
 def _faults(run: Run) -> dict[str, str]:

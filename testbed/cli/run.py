@@ -139,19 +139,32 @@ def displayed() -> "Iterator[Callable[[Plan, int, int], Display]]":
 
 
 def plan(
-    spec: SpecFile, set_: Overrides = None, seed: Seed = None, as_json: AsJson = False
+    spec: SpecFile,
+    set_: Overrides = None,
+    seed: Seed = None,
+    drawing: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the network of the first run into this file (.svg)."
+        ),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what an experiment would create, and start nothing."""
-    from testbed.cli import plan_text
+    from testbed.cli import plan_network, plan_text
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
 
     plans = planning.plan(load(spec, set_ or (), seed))
+    if drawing is not None:
+        plan_network.write_drawing(plans[0], drawing)
     if as_json:
         typer.echo(json.dumps([plan_text.as_json(plan) for plan in plans], indent=2))
         return
     for line in plan_text.describe(plans):
         typer.echo(line)
+    if drawing is not None:
+        typer.echo(f"drawing: {drawing}")
 
 
 def schema() -> None:

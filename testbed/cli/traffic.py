@@ -59,8 +59,8 @@ def _count(run: Run) -> dict[str, Any]:
 
     directory = run.directory / "traffic"
     try:
-        ledgers = Ledgers.load(directory)
-        if not ledgers.captured:
+        ledgers = Ledgers.load_all(directory)
+        if not ledgers[0].captured:
             raise NoRunError(f"{run.id} was not captured (traffic.capture: false)")
         return {"run": run.id, **examine(ledgers, directory)}
     except TrafficError as error:

@@ -14,12 +14,12 @@ clock while it is stopped or cut off, so that the clock never waits for one that
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock import star
+from testbed.clock import timed_workers
 from testbed.clock.events import ARRIVED, EXACT, FINISHED, FREE, PARAMETERS, THAWED
 from testbed.clock.stage import Arrived, FaultStage
 from testbed.clock.star import StarClock
@@ -38,7 +38,7 @@ class Condition:
         incarnation: how often the worker was killed.
         frozen: the time at which its freeze ends, in seconds.
         owed: seconds by which the end of its computation under way is late.
-        early: messages that were received before they were sent, by the clock.
+        early: messages that were received before they were sent, by the clock; by server.
         lost: True if nothing more will come from it.
         away: its links while it is killed, and one more than the computations it had begun.
         slow: the faults that slow it down, by their strike's number and in the order in which they
@@ -49,28 +49,32 @@ class Condition:
     incarnation: int = 0
     frozen: float = 0.0
     owed: float = 0.0
-    early: deque[Arrived] = field(default_factory=deque)
+    early: list[deque[Arrived]] = field(default_factory=list)
     lost: bool = False
     away: tuple[Line, Line, int] | None = None
     slow: dict[int, Fault] = field(default_factory=dict)
     factor: float = 1.0
 
 
-STORED: tuple[type, ...] = (*star.STORED, Condition, Fault)
+STORED: tuple[type, ...] = (*timed_workers.STORED, Condition, Fault)
 """The classes in a clock's state, besides plain values and arrays."""
 
 
 class WorkerConditions(Stateful):
     """The conditions of a run's workers: the clock consults them, and faults change them."""
 
-    not_saved = frozenset({"_clock", "_service", "_stage"})
+    not_saved = frozenset({"_clock", "_services", "_stage"})
 
-    def __init__(self, clock: StarClock, service: ParameterService, stage: FaultStage) -> None:
+    def __init__(
+        self, clock: StarClock, services: Sequence[ParameterService], stage: FaultStage
+    ) -> None:
         """Begin with workers that are all well."""
         self._clock = clock
-        self._service = service
+        self._services = services
         self._stage = stage
-        self._conditions = {worker: Condition() for worker in clock.workers}
+        self._conditions = {
+            worker: Condition(early=[deque() for _ in services]) for worker in clock.workers
+        }
 
     def __getitem__(self, worker: int) -> Condition:
         """Return a worker's condition."""
@@ -83,25 +87,26 @@ class WorkerConditions(Stateful):
 
     # -- what the clock asks
 
-    def delays(self, time: float, rank: int, worker: int, what: float) -> bool:
+    def delays(self, time: float, rank: int, conversation: int, what: float) -> bool:
         """Return True if an event does not take place now; it was added again for later."""
+        worker = self._clock.conversations.worker(conversation)
         condition = self._conditions[worker]
         if rank <= PARAMETERS and condition.frozen > time:
-            self._put_off(condition.frozen, THAWED, worker, what)
+            self._put_off(condition.frozen, THAWED, conversation, what)
         elif rank == ARRIVED and what != EXACT and condition.frozen > time:
             # Not received yet: a later outage computes its time again, and it waits here once more.
-            self._put_off(condition.frozen, ARRIVED, worker, what)
+            self._put_off(condition.frozen, ARRIVED, conversation, what)
         elif rank == FINISHED and condition.owed and self._is_computing(worker, what):
-            self._put_off(time + condition.owed, FINISHED, worker, what)
+            self._put_off(time + condition.owed, FINISHED, conversation, what)
             condition.owed = 0.0
         else:
             return False
         return True
 
-    def _put_off(self, time: float, rank: int, worker: int, what: float) -> None:
+    def _put_off(self, time: float, rank: int, conversation: int, what: float) -> None:
         """Add an event for a later time; at an infinite time it never happens."""
         if time < inf:
-            self._clock.events.add(time, rank, worker, what)
+            self._clock.events.add(time, rank, conversation, what)
 
     def _is_computing(self, worker: int, begun: float) -> bool:
         """Return True if ``begun`` is the worker's computation under way, not an interrupted one."""
@@ -146,9 +151,10 @@ class WorkerConditions(Stateful):
                 is_down=state.up.down > self._clock.now,
             )
 
-    def early(self, worker: int) -> Arrived | None:
+    def early(self, conversation: int) -> Arrived | None:
         """Take a message that was received before it was sent, by the clock; None: there is none."""
-        early = self._conditions[worker].early
+        numbers = self._clock.conversations
+        early = self._conditions[numbers.worker(conversation)].early[numbers.server(conversation)]
         return early.popleft() if early else None
 
     # -- what faults do to a worker, once its messages are received
@@ -160,11 +166,12 @@ class WorkerConditions(Stateful):
             return True  # done when it was stopped; nothing has got through since
         if self._clock.transfers is not None:
             for transfer in self._clock.transfers.unmeasured(worker):
-                arrived = self._receive(worker)
+                arrived = self._receive(transfer.conversation)
                 if arrived is None:
                     return False
                 self._clock.transfers.measured(transfer, arrived.size)
-                state.waiting.append(arrived)
+                server = self._clock.conversations.server(transfer.conversation)
+                state.waiting[server].append(arrived)
             return self._fetch_early(worker)
         arrivals = self._clock.events.of(worker, ARRIVED)
         unread = [(time, sent) for time, sent in arrivals if sent != EXACT]
@@ -174,31 +181,32 @@ class WorkerConditions(Stateful):
             if arrived is None:
                 return False
             exact.append(state.up.send(sent, arrived.size))
-            state.waiting.append(arrived)
+            state.waiting[0].append(arrived)
         if not self._fetch_early(worker):
             return False
         self._clock.events.move(
-            worker, (ARRIVED,), lambda time, what: None if what != EXACT else time
+            (worker,), (ARRIVED,), lambda time, what: None if what != EXACT else time
         )
         for (earliest, _), time in zip(unread, exact, strict=True):
             self._clock.events.add(max(earliest, time), ARRIVED, worker, EXACT)
         return True
 
-    def _receive(self, worker: int) -> Arrived | None:
+    def _receive(self, conversation: int) -> Arrived | None:
         """Receive the next message of a worker, which is removed if it is gone."""
-        arrived = self._clock.receive(worker, keep=True)
+        arrived = self._clock.receive(conversation, keep=True)
         if arrived is None:
-            self._clock.remove(worker)
+            self._clock.remove(self._clock.conversations.worker(conversation))
         return arrived
 
     def _fetch_early(self, worker: int) -> bool:
         """Receive what a worker was told to send ahead of the clock; return False if it is gone."""
         condition = self._conditions[worker]
-        if self._clock.workers[worker].ahead and not condition.early:
-            arrived = self._receive(worker)
-            if arrived is None:
-                return False
-            condition.early.append(arrived)
+        if self._clock.workers[worker].ahead and not any(condition.early):
+            for number in self._clock.conversations.of_worker(worker):
+                arrived = self._receive(number)
+                if arrived is None:
+                    return False
+                condition.early[self._clock.conversations.server(number)].append(arrived)
         return True
 
     def freeze(self, worker: int, until: float) -> None:
@@ -218,13 +226,14 @@ class WorkerConditions(Stateful):
         )
         if self._clock.transfers is not None:
             self._set_rates(worker)
-            self._clock.events.add(until, FREE, worker)
+            self._clock.events.add(until, FREE, self._clock.conversations.of_worker(worker)[0])
 
     def _change_lines(
         self, worker: int, up: Callable[[float], float], down: Callable[[float], float]
     ) -> None:
         """Give what is under way on a worker's links its new arrival times."""
         state = self._clock.workers[worker]
+        conversations = self._clock.conversations.of_worker(worker)
 
         def again(time: float, sent: float) -> float:
             """Return when a message that was not received yet can have arrived."""
@@ -233,14 +242,14 @@ class WorkerConditions(Stateful):
             )
 
         self._clock.events.move(
-            worker,
+            conversations,
             (ARRIVED,),
             lambda time, what: max(
                 self._clock.now, up(time) if what == EXACT else again(time, what)
             ),
         )
         self._clock.events.move(
-            worker, (PARAMETERS,), lambda time, what: max(self._clock.now, down(time))
+            conversations, (PARAMETERS,), lambda time, what: max(self._clock.now, down(time))
         )
         self._clock.announce_room(worker, state)
 
@@ -278,7 +287,8 @@ class WorkerConditions(Stateful):
         condition.lost, condition.frozen, condition.owed = True, inf, 0.0
         self._give_up(worker, arriving)
         if self._clock.transfers is not None and state.protocol.asks:
-            self._clock.transfers.drop_downloads(self._clock.now, worker)
+            for number in self._clock.conversations.of_worker(worker):
+                self._clock.transfers.drop_downloads(self._clock.now, number)
         state.begun += 1  # so that the computation under way does not finish
         state.finished = True
         self._stage.lose(worker)
@@ -286,19 +296,22 @@ class WorkerConditions(Stateful):
     def _give_up(self, worker: int, arriving: bool) -> None:
         """Count as late what a worker sent and will not arrive, and drop what it waits for."""
         state, condition = self._clock.workers[worker], self._conditions[worker]
-        if self._clock.transfers is not None:
-            now = self._clock.now
-            self._clock.transfers.drop_uploads(now, worker, unmeasured_only=arriving)
-        if not arriving:
-            condition.early.extendleft(reversed(state.waiting))
-            state.waiting.clear()
-        while condition.early:
-            self._clock.count_late(worker, condition.early.popleft())
+        conversations = self._clock.conversations.of_worker(worker)
+        for server, number in enumerate(conversations):
+            if self._clock.transfers is not None:
+                now = self._clock.now
+                self._clock.transfers.drop_uploads(now, number, unmeasured_only=arriving)
+            early, waiting = condition.early[server], state.waiting[server]
+            if not arriving:
+                early.extendleft(reversed(waiting))
+                waiting.clear()
+            while early:
+                self._clock.count_late(number, early.popleft())
         if state.ahead:
             self._clock.clear_ahead(state)
         # The server's events about the worker stay: it does not know of the fault.
         self._clock.events.move(
-            worker,
+            conversations,
             (THAWED, PARAMETERS, FINISHED, ARRIVED),
             lambda time, what: time if arriving and what == EXACT else None,
         )
@@ -315,7 +328,8 @@ class WorkerConditions(Stateful):
         condition.lost = until == inf
         if not condition.lost:
             condition.away = (state.up, state.down, state.begun + 1)
-        self._service.leave(worker)
+        for service in self._services:
+            service.leave(worker)
         self._stage.killed(worker)
 
     def link_up(self, worker: int) -> float:
@@ -336,10 +350,12 @@ class WorkerConditions(Stateful):
             return
         up.forget(self._clock.now)
         down.forget(self._clock.now)
-        self._service.join(worker, self._clock.now)
-        for size in sizes:
-            self._service.count(worker, size)
+        for service in self._services:
+            service.join(worker, self._clock.now)
+            for size in sizes:
+                service.count(worker, size)
         self._clock.come_back(worker, begun, up, down)
         self._set_rates(worker)
         if self._clock.workers[worker].protocol.asks:
-            self._service.asked(worker, self._clock.now)
+            for service in self._services:
+                service.asked(worker, self._clock.now)

@@ -1,18 +1,19 @@
-"""The queue of events around a parameter server.
+"""The queue of events around parameter servers.
 
 Of events at one moment, those of a lower rank come first: faults, then parameters arrive, computations
 end, pushes arrive, workers ask for parameters (a pull gets every update that arrived up to its time),
-links have room again, and last the workers that were silent for too long are suspected. Within each
-rank, the worker with the lower number comes first.
+links have room again, the workers that were silent for too long are suspected, and last the time of
+aggregators' combinations is over. Within each rank, the conversation with the lower number comes first:
+the worker's number if there is one server.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
 
-FAULT, THAWED, PARAMETERS, FINISHED, ARRIVED, ASKED, FREE, SILENT = range(-1, 7)
+FAULT, THAWED, PARAMETERS, FINISHED, ARRIVED, ASKED, FREE, SILENT, EXPIRED = range(-1, 8)
 """Ranks of events.
 
 ``PARAMETERS`` are on the link, and what happens to the link may move them. ``THAWED`` are parameters
@@ -21,10 +22,13 @@ they come before anything that leaves the link at that moment.
 """
 EXACT = -1.0
 """Takes the place of a message's sending time in an event, once its size and arrival are known."""
+STOPPED = -1.0
+"""Takes the place of a version in an event: a server has no more parameters for the worker."""
 Event: TypeAlias = tuple[float, int, int, float]
-"""Its time in seconds, its rank, its worker (of a fault: its number), and what it is about.
+"""Its time in seconds, its rank, its conversation (of a fault: its number), and what it is about.
 
-That is the version of parameters, the number of a computation, or the sending time of a message.
+The end of a computation is an event of its worker's first conversation. What an event is about is the
+version of parameters, the number of a computation or combination, or the sending time of a message.
 """
 
 
@@ -38,9 +42,9 @@ class EventQueue(Stateful):
         """Return the number of events."""
         return len(self._events)
 
-    def add(self, time: float, rank: int, worker: int, what: float = 0) -> None:
+    def add(self, time: float, rank: int, conversation: int, what: float = 0) -> None:
         """Add an event."""
-        heapq.heappush(self._events, (time, rank, worker, what))
+        heapq.heappush(self._events, (time, rank, conversation, what))
 
     def pop(self) -> Event:
         """Take the next event."""
@@ -55,12 +59,12 @@ class EventQueue(Stateful):
         """Return all events, in the order in which they would happen."""
         return sorted(self._events)
 
-    def of(self, worker: int, rank: int) -> list[tuple[float, float]]:
-        """Return when a worker's events of a rank happen, and what they are about, in order."""
+    def of(self, conversation: int, rank: int) -> list[tuple[float, float]]:
+        """Return when a conversation's events of a rank happen, and what they are about, in order."""
         return sorted(
             (time, what)
             for time, its, whose, what in self._events
-            if whose == worker and its == rank
+            if whose == conversation and its == rank
         )
 
     def has_any_but_faults(self, until: float) -> bool:
@@ -68,13 +72,16 @@ class EventQueue(Stateful):
         return any(rank != FAULT and time <= until for time, rank, _, _ in self._events)
 
     def move(
-        self, worker: int, ranks: Sequence[int], to: Callable[[float, float], float | None]
+        self,
+        conversations: Container[int],
+        ranks: Sequence[int],
+        to: Callable[[float, float], float | None],
     ) -> None:
-        """Change the times of a worker's events of some ranks; None from ``to`` removes an event."""
+        """Change the times of conversations' events of some ranks; None from ``to`` removes one."""
         moved = []
         for event in self._events:
             time, its, whose, what = event
-            if whose == worker and its in ranks:
+            if whose in conversations and its in ranks:
                 at = to(time, what)
                 if at is not None:
                     moved.append((at, its, whose, what))

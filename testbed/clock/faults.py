@@ -5,6 +5,7 @@ version reached, in the middle of the event that does so. ``testbed.clock.condit
 does to its workers.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -15,10 +16,11 @@ from testbed.clock import conditions
 from testbed.clock.conditions import WorkerConditions
 from testbed.clock.events import FAULT
 from testbed.clock.stage import FaultStage
-from testbed.clock.star import Devices, StarClock
+from testbed.clock.star import StarClock
+from testbed.clock.timed_workers import Devices
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
-from testbed.faults.schedule import Schedule
+from testbed.faults.schedule import Schedule, TimedFault
 from testbed.training.parameter_service import ParameterService
 
 FRUITLESS = 10_000
@@ -52,29 +54,30 @@ STORED: tuple[type, ...] = (*conditions.STORED, _Strike, _End)
 class FaultStrikes(Stateful):
     """The faults of one run, as its clock makes them happen."""
 
-    not_saved = frozenset({"_clock", "_conditions", "_service", "_stage", "_schedule", "_timed"})
+    not_saved = frozenset({"_clock", "_conditions", "_services", "_stage", "_schedule", "_timed"})
 
     def __init__(
         self,
         clock: StarClock,
         conditions: WorkerConditions,
-        service: ParameterService,
+        services: Sequence[ParameterService],
         stage: FaultStage,
         schedule: Schedule,
     ) -> None:
         """Prepare the faults of a run.
 
         Args:
+            services: of which the first one's version decides when faults at a version are due.
             schedule: which devices faults strike, and when.
         """
         self._clock = clock
         self._conditions = conditions
-        self._service = service
+        self._services = services
         self._stage = stage
         self._pushes = dict.fromkeys(clock.workers, 0)
         self._schedule = schedule
         self._timed = schedule.timed()
-        self._iteration = schedule.next_iteration(service.half.version)
+        self._iteration = schedule.next_iteration(self._version)
         self._actions: dict[int, _Strike | _End] = {}
         self._came = self._posted = self._strikes = self._server_strikes = self._fruitless = 0
 
@@ -84,6 +87,10 @@ class FaultStrikes(Stateful):
         for _ in range(self._came):
             next(self._timed)
 
+    @property
+    def _version(self) -> int:
+        return self._services[0].half.version
+
     # -- events
 
     def _post(self, time: float, action: _Strike | _End) -> None:
@@ -92,6 +99,14 @@ class FaultStrikes(Stateful):
         self._clock.events.add(time, FAULT, self._posted)
 
     def begin(self) -> None:
+        """Remove the workers that have not arrived yet, before training begins."""
+        for timed in itertools.takewhile(_is_at_beginning, self._schedule.timed()):
+            self._came += 1
+            next(self._timed)
+            self._strike(timed.devices, timed.fault)
+        self._await_next()
+
+    def _await_next(self) -> None:
         """Add the next fault that has a time to the events, if there is one."""
         coming = next(self._timed, None)
         if coming is None:
@@ -107,7 +122,7 @@ class FaultStrikes(Stateful):
             self._end(action)
         elif self._is_alive():
             self._strike(action.devices, action.fault)
-            self.begin()
+            self._await_next()
 
     def _is_alive(self) -> bool:
         """Return True if anything but faults is to come; otherwise no worker will push any more."""
@@ -117,7 +132,7 @@ class FaultStrikes(Stateful):
 
     def pushed(self, worker: int) -> None:
         """Let faults strike that are due after a worker's push."""
-        if self._service.finished:
+        if self._clock.finished:
             return
         self._fruitless = 0
         self._pushes[worker] += 1
@@ -127,9 +142,9 @@ class FaultStrikes(Stateful):
 
     def strike_at_iteration(self) -> None:
         """Let faults strike that are due at the version that was reached."""
-        if self._service.finished:
+        if self._clock.finished:
             return
-        while self._iteration is not None and self._service.half.version >= self._iteration:
+        while self._iteration is not None and self._version >= self._iteration:
             for devices, fault in self._schedule.at_iteration(self._iteration):
                 self._strike(devices, fault)
             self._iteration = self._schedule.next_iteration(self._iteration)
@@ -137,14 +152,14 @@ class FaultStrikes(Stateful):
     # -- faults
 
     def _tell(self, fault: Fault, phase: Literal["begin", "end"], devices: Sequence[int]) -> None:
-        version = self._service.half.version
+        version = self._version
         self._stage.fault(fault.record(phase, devices, self._clock.now, version))
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
         """Let a fault strike the server, or those of the workers that are neither killed nor lost."""
         if SERVER_NUMBER in devices:
             self._server_strikes += 1
-            version = self._service.half.version
+            version = self._version
             phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")
             both = (fault.record(phase, devices, self._clock.now, version) for phase in phases)
             self._stage.server_killed(self._server_strikes, *both)
@@ -209,12 +224,16 @@ class FaultStrikes(Stateful):
         self._conditions.revive(worker)
 
 
+def _is_at_beginning(timed: TimedFault) -> bool:
+    return timed.time == 0 and timed.fault.away != ""
+
+
 def star_clock(
-    service: ParameterService, stage: FaultStage, devices: Devices, schedule: Schedule
+    services: Sequence[ParameterService], stage: FaultStage, devices: Devices, schedule: Schedule
 ) -> StarClock:
     """Make the clock of a run; a run without faults pays nothing for them."""
-    clock = StarClock(service, stage, devices)
+    clock = StarClock(services, stage, devices)
     if schedule.rules:
-        clock.conditions = conditions = WorkerConditions(clock, service, stage)
-        clock.strikes = FaultStrikes(clock, conditions, service, stage, schedule)
+        clock.conditions = conditions = WorkerConditions(clock, services, stage)
+        clock.strikes = FaultStrikes(clock, conditions, services, stage, schedule)
     return clock

@@ -143,13 +143,20 @@ class Flows(Stateful):
         heapq.heappush(found.group.ends, (found.until, flow))
         self._announce(found.group)
 
-    def change(self, now: float, link: int, rate: float) -> None:
-        """Change the rate of a link."""
+    def change(
+        self, now: float, link: int, rate: float, among: Sequence[int] | None = None
+    ) -> None:
+        """Change the rate of a link.
+
+        Args:
+            among: the flows that may be on it, if the caller knows them; None: all.
+        """
         if self._rates[link] == rate:
             return
         self._rates[link] = float(rate)
         groups = []
-        for number in [n for n, flow in self._flows.items() if link in flow.route]:
+        flows = list(self._flows) if among is None else among
+        for number in [n for n in flows if link in self._flows[n].route]:
             found = self._flows[number]
             left = self._left(now, found)
             groups.append(self._leave(now, number))

@@ -1,15 +1,21 @@
-"""Transfers between a server and its workers over links that workers share, under the virtual clock.
+"""Transfers between servers and workers over links that they share, under the virtual clock.
 
 A transfer is a flow over the worker's own link and the shared links of its route, with the bytes of all
-headers (``testbed.clock.flows``). A worker has one transfer at a time in each direction; others wait.
+headers (``testbed.clock.flows``). A conversation has one transfer at a time in each direction; others
+wait. The conversations of one worker share its link.
 The route's delays are added when a transfer has ended, and delay nothing else.
 
 What a worker sends is not known when its transfer begins, as the worker still computes it on the host.
 The transfer begins with the bytes of a header. At the moment at which that much would have passed the
 clock waits for the message, and the transfer gets its real size. No other transfer can end earlier
 because of that, so the order of events stays conservative.
+
+Where a worker's own link follows a trace, the next change of its rate is known, and counts as an end
+of a transfer: a change comes before what ends at its moment. Links on which nothing is on its way are
+left alone.
 """
 
+import heapq
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,8 +23,12 @@ from dataclasses import dataclass, field
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
+from testbed.clock.conversations import conversations
 from testbed.clock.flows import Flows
+from testbed.clock.jitter import Jitter
+from testbed.clock.lines import route_delays
 from testbed.network.segments import wire_bytes
+from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER
 
@@ -28,35 +38,74 @@ class Transfer:
     """A message on its way, or waiting for its turn.
 
     Attributes:
-        worker: the worker that sends or receives it.
+        conversation: its number; see ``conversations``.
         up: True if the worker sends it.
         size: bytes of the message; None if they are not known yet.
         version: the version of the parameters that it brings to the worker; 0 upwards.
     """
 
-    worker: int
+    conversation: int
     up: bool
     size: int | None
     version: int = 0
 
 
 @dataclass(slots=True)
+class _OwnLink:
+    """One direction of a worker's own link, which all of its conversations take.
+
+    ``usual`` and ``limit`` are its rates as planned and by faults; ``step`` is the present one of its
+    trace while there is a flow.
+    """
+
+    number: int
+    usual: float
+    trace: RateTrace | None = None
+    limit: int | None = None
+    is_down: bool = False
+    step: int = 0
+
+    @property
+    def rate(self) -> float:
+        """The present rate, in bit/s."""
+        if self.is_down:
+            return 0.0
+        if self.trace is None:
+            return float(self.limit) if self.limit else self.usual
+        traced = float(self.trace.rate(self.step))
+        return min(traced, self.limit) if self.limit else traced
+
+    def follow(self, now: float) -> None:
+        """Go to the present step of the trace, if there is one."""
+        if self.trace is not None:
+            self.step = self.trace.step_at(now)
+
+
+@dataclass(slots=True)
 class _Queue:
-    """One direction of a worker's link: the route, and what takes it; the first of it is on its way."""
+    """One direction of a conversation: the route, and what takes it; the first of it is on its way.
+
+    Where there is jitter, ``last`` is the last arrival so far, and ``held`` the time at which the link
+    went down, if it is; in seconds.
+    """
 
     route: tuple[int, ...]
     delay: float
-    usual: float
     transfers: deque[Transfer] = field(default_factory=deque)
     flow: int | None = None
+    jitter: Jitter | None = None
+    last: float = 0.0
+    held: float | None = None
 
 
-STORED: tuple[type, ...] = (Transfer, _Queue, *flows.STORED)
+STORED: tuple[type, ...] = (Transfer, _OwnLink, _Queue, Jitter, *flows.STORED)
 """The classes in a state, besides plain values and arrays."""
 
 
 class SharedTransfers(Stateful):
     """All transfers of one run."""
+
+    not_saved = frozenset({"_conversations"})
 
     def __init__(self, settings: Settings) -> None:
         """Begin without transfers.
@@ -64,26 +113,42 @@ class SharedTransfers(Stateful):
         Args:
             settings: of a run in which workers share links.
         """
-        network = settings.network
+        network, numbers = settings.network, conversations(settings)
         shared = len(network.shared_rates)
         rates = [float(rate) for rate in network.shared_rates]
         self._queues: dict[tuple[int, bool], _Queue] = {}
-        for worker in range(settings.workers):
-            device, route = settings.device(worker), settings.route(worker)
-            assert route is not None
-            for up, own, between, delay in (
-                (True, device.uplink, route.up, device.delay + route.up_delay),
-                (False, device.downlink, route.down, route.down_delay),
+        self._own_links: dict[tuple[int, bool], _OwnLink] = {}
+        for worker in range(settings.workers + settings.aggregators):
+            device, traces = settings.device(worker), settings.rate_traces(worker)
+            for up, rate, trace in (
+                (True, device.uplink, traces[0]),
+                (False, device.downlink, traces[1]),
             ):
+                # The link of a machine with a server is in the routes.
+                own = None if worker < network.co_located else rate
                 usual = math.inf if own is None else float(own)
-                self._queues[worker, up] = _Queue((len(rates), *between), delay, usual)
+                self._own_links[worker, up] = _OwnLink(len(rates), usual, trace)
                 rates.append(usual)
-        self._flows = Flows(rates, range(shared))
+            for number in numbers.of_worker(worker):
+                route = settings.route(number)
+                assert route is not None
+                upwards, downwards = route_delays(settings, number)
+                for up, between, (delay, jitter) in (
+                    (True, route.up, upwards),
+                    (False, route.down, downwards),
+                ):
+                    way = self._own_links[worker, up].number, *between
+                    self._queues[number, up] = _Queue(way, delay, jitter=jitter)
+        self._conversations = numbers
+        several = len(rates) if numbers.servers > 1 else shared
+        self._flows = Flows(rates, range(several))
         self._of_flow: dict[int, tuple[int, bool]] = {}
+        # When a trace's next step begins, whose it is, and its number; entries may be out of date.
+        self._steps: list[tuple[float, int, bool, int]] = []
 
     def begin(self, now: float, transfer: Transfer) -> None:
-        """Let a message leave as soon as all earlier ones of its worker and direction have."""
-        queue = self._queues[transfer.worker, transfer.up]
+        """Let a message leave as soon as all earlier ones of its conversation and direction have."""
+        queue = self._queues[transfer.conversation, transfer.up]
         queue.transfers.append(transfer)
         if len(queue.transfers) == 1:
             self._begin_next(now, queue)
@@ -92,14 +157,59 @@ class SharedTransfers(Stateful):
         if queue.transfers:
             first = queue.transfers[0]
             size = HEADER.size if first.size is None else first.size
+            worker, up = self._conversations.worker(first.conversation), first.up
+            own = self._own_links[worker, up]
+            if own.trace is not None:
+                own.follow(now)
+                self._change_own(now, worker, up)
             queue.flow = self._flows.begin(now, queue.route, _bits(size))
-            self._of_flow[queue.flow] = first.worker, first.up
+            self._of_flow[queue.flow] = first.conversation, up
+            self._await_step(worker, up)
+
+    def _flows_on(self, worker: int, up: bool) -> list[int]:
+        """Return the flows on a worker's own link, in the order in which they began."""
+        queues = (self._queues[one, up] for one in self._conversations.of_worker(worker))
+        return sorted(queue.flow for queue in queues if queue.flow is not None)
+
+    def _change_own(self, now: float, worker: int, up: bool) -> None:
+        own = self._own_links[worker, up]
+        self._flows.change(now, own.number, own.rate, among=self._flows_on(worker, up))
+
+    def _await_step(self, worker: int, up: bool) -> None:
+        """Note when the next step of a worker's trace begins, if that matters to a flow."""
+        own = self._own_links[worker, up]
+        if own.trace is None or own.is_down or not self._flows_on(worker, up):
+            return
+        begin = own.trace.begin(own.step + 1)
+        if begin < math.inf:
+            heapq.heappush(self._steps, (begin, worker, up, own.step + 1))
+
+    @property
+    def _next_step(self) -> float:
+        while self._steps:
+            time, worker, up, step = self._steps[0]
+            own = self._own_links[worker, up]
+            if step == own.step + 1 and not own.is_down and self._flows_on(worker, up):
+                return time
+            heapq.heappop(self._steps)
+        return math.inf
 
     @property
     def next_end(self) -> float:
-        """The time at which the next transfer ends, or its size must be known; inf if none does."""
+        """When the next transfer ends, its size must be known, or a rate changes; inf if none does."""
         ending = self._flows.next_end()
-        return math.inf if ending is None else ending[0]
+        return min(self._next_step, math.inf if ending is None else ending[0])
+
+    def change_rate(self) -> bool:
+        """Change a rate if that comes next, as its trace has it; return True if one was changed."""
+        time, ending = self._next_step, self._flows.next_end()
+        if time == math.inf or (ending is not None and ending[0] < time):
+            return False
+        _, worker, up, step = heapq.heappop(self._steps)
+        self._own_links[worker, up].step = step
+        self._change_own(time, worker, up)
+        self._await_step(worker, up)
+        return True
 
     def ending(self) -> Transfer:
         """Return the transfer that ends next."""
@@ -110,25 +220,28 @@ class SharedTransfers(Stateful):
     def measured(self, transfer: Transfer, size: int) -> None:
         """Give a transfer whose size was not known its size in bytes."""
         transfer.size = size
-        queue = self._queues[transfer.worker, transfer.up]
+        queue = self._queues[transfer.conversation, transfer.up]
         if queue.flow is not None and queue.transfers[0] is transfer:
             self._flows.resize(queue.flow, _bits(size))
 
     def end(self, now: float, transfer: Transfer) -> float:
         """End the transfer on its way, and begin the next; return when its message arrives."""
-        queue = self._queues[transfer.worker, transfer.up]
+        queue = self._queues[transfer.conversation, transfer.up]
         self._end_flow(now, queue)
         queue.transfers.popleft()
         self._begin_next(now, queue)
-        return now + queue.delay
+        arrival = now + queue.delay
+        if queue.jitter is not None:
+            arrival = queue.last = max(now, arrival + queue.jitter.draw(), queue.last)
+        return arrival
 
     def suspend(self, now: float, transfer: Transfer) -> None:
         """Stop the transfer on its way, whose message does not exist yet: its worker is frozen."""
-        self._end_flow(now, self._queues[transfer.worker, transfer.up])
+        self._end_flow(now, self._queues[transfer.conversation, transfer.up])
 
-    def resume(self, now: float, worker: int) -> None:
-        """Begin the suspended transfer of a worker anew."""
-        queue = self._queues[worker, True]
+    def resume(self, now: float, conversation: int) -> None:
+        """Begin the suspended transfer of a conversation anew."""
+        queue = self._queues[conversation, True]
         if queue.flow is None:
             self._begin_next(now, queue)
 
@@ -138,34 +251,40 @@ class SharedTransfers(Stateful):
         del self._of_flow[queue.flow]
         queue.flow = None
 
-    def has_room(self, worker: int) -> bool:
-        """Return True if nothing is on its way down to a worker."""
-        return not self._queues[worker, False].transfers
+    def has_room(self, conversation: int) -> bool:
+        """Return True if nothing is on its way down to the worker of a conversation."""
+        return not self._queues[conversation, False].transfers
 
     def uploads(self) -> Iterator[Transfer]:
-        """Yield what workers are sending, or have to send, worker by worker in order."""
+        """Yield what workers are sending, or have to send, conversation by conversation in order."""
         for (_, up), queue in self._queues.items():
             if up:
                 yield from queue.transfers
 
     def unmeasured(self, worker: int) -> list[Transfer]:
         """Return what a worker has to send whose size is not known yet, in order."""
-        return [one for one in self._queues[worker, True].transfers if one.size is None]
+        return [
+            one
+            for number in self._conversations.of_worker(worker)
+            for one in self._queues[number, True].transfers
+            if one.size is None
+        ]
 
     def drop(self, now: float, worker: int) -> None:
         """Forget all transfers of a worker that is gone."""
-        for up in (True, False):
-            self._keep(now, self._queues[worker, up], [])
+        for number in self._conversations.of_worker(worker):
+            for up in (True, False):
+                self._keep(now, self._queues[number, up], [])
 
-    def drop_uploads(self, now: float, worker: int, *, unmeasured_only: bool) -> None:
+    def drop_uploads(self, now: float, conversation: int, *, unmeasured_only: bool) -> None:
         """Forget what a worker sends, or only that of it which does not exist yet."""
-        queue = self._queues[worker, True]
+        queue = self._queues[conversation, True]
         kept = [one for one in queue.transfers if unmeasured_only and one.size is not None]
         self._keep(now, queue, kept)
 
-    def drop_downloads(self, now: float, worker: int) -> None:
-        """Forget what is on its way to a worker."""
-        self._keep(now, self._queues[worker, False], [])
+    def drop_downloads(self, now: float, conversation: int) -> None:
+        """Forget what is on its way to the worker of a conversation."""
+        self._keep(now, self._queues[conversation, False], [])
 
     def _keep(self, now: float, queue: _Queue, kept: Sequence[Transfer]) -> None:
         """Drop all transfers of a queue but some, the first of which goes on if it is on its way."""
@@ -188,14 +307,25 @@ class SharedTransfers(Stateful):
             is_down: True if nothing passes the link, whatever its rate.
         """
         for up, rate in ((True, uplink), (False, downlink)):
-            queue = self._queues[worker, up]
-            present = 0.0 if is_down else float(rate) if rate else queue.usual
-            self._flows.change(now, queue.route[0], present)
+            own = self._own_links[worker, up]
+            own.limit, own.is_down = rate, is_down
+            own.follow(now)
+            self._change_own(now, worker, up)
+            self._await_step(worker, up)
+            for number in self._conversations.of_worker(worker):
+                queue = self._queues[number, up]
+                if is_down and queue.held is None:
+                    queue.held = now
+                elif not is_down and queue.held is not None:
+                    # What was under way as the link went down arrives that much later.
+                    queue.last += (now - queue.held) * (queue.last > queue.held)
+                    queue.held = None
 
 
 def shared_transfers(settings: Settings) -> SharedTransfers | None:
-    """Return a run's transfers if its workers share links with a rate; otherwise None."""
-    return SharedTransfers(settings) if settings.network.shared_rates else None
+    """Return a run's transfers if conversations share links; otherwise None."""
+    shares = settings.network.shared_rates or settings.servers > 1
+    return SharedTransfers(settings) if shares else None
 
 
 def _bits(size: int) -> int:

@@ -1,5 +1,6 @@
-"""The stage: the interface between the virtual clock and the devices around a parameter server.
+"""The stage: the interface between the virtual clock and the devices around parameter servers.
 
+Conversations are numbered as in ``testbed.clock.conversations``: with one server, as the workers.
 The clock knows when things happen, a stage makes them happen. One stage has real devices, which it
 reaches over connections, and another has simulated ones.
 """
@@ -32,19 +33,26 @@ class Arrived:
 class Stage(Protocol):
     """The devices: a stage carries out what the clock decides."""
 
-    def answer(self, worker: int) -> int:
+    def answer(self, conversation: int) -> int:
         """Send a worker the parameters that it is due; return the message's bytes."""
 
-    def arrived(self, worker: int, version: int) -> None:
+    def arrived(self, conversation: int, version: int) -> None:
         """Note that the parameters of ``version`` have arrived at the worker."""
 
-    def compute(self, worker: int, version: int) -> None:
-        """Make the worker begin to compute at parameters that have arrived."""
+    def compute(self, worker: int, versions: Sequence[int]) -> None:
+        """Make the worker begin to compute at parameters that have arrived.
+
+        Args:
+            versions: of each server's part.
+        """
 
     def finish(self, worker: int, late: bool) -> None:
-        """Make the worker send what it has computed or, if late, only report that it has finished."""
+        """Make the worker send what it has computed or, if late, only report that it has finished.
 
-    def receive(self, worker: int, keep: bool) -> Arrived | None:
+        It sends every server its part.
+        """
+
+    def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Return the next message of a worker that has finished, or None if the worker is gone.
 
         Args:
@@ -54,7 +62,7 @@ class Stage(Protocol):
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
 
-    def refuse(self, worker: int, error: ValueError) -> None:
+    def refuse(self, conversation: int, error: ValueError) -> None:
         """Handle a worker that sent an invalid message, and is no part of the run any more."""
 
 
@@ -81,4 +89,8 @@ class FaultStage(Stage, Protocol):
         """Note that a worker was killed: its connection has ended, and what it had is lost."""
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """Let a killed worker greet and ask; return each message's bytes, None if it does not come."""
+        """Let a killed worker greet and ask every server.
+
+        Returns:
+            The bytes of each message to one server; None if it does not come.
+        """

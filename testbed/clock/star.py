@@ -1,4 +1,4 @@
-"""The order of events around a parameter server, under the virtual clock.
+"""The order of events around parameter servers, under the virtual clock.
 
 Events are in conservative discrete-event order: the earliest is handled next, and nothing earlier can
 follow it, because an event only causes events at its own time or later. Durations are drawn, so when a
@@ -8,37 +8,45 @@ which a message has *arrived* may depend on its size, and then the clock waits f
 A worker that is sent every version is sent the newest when its downlink is free: versions that became
 old in the queue are not sent.
 
+Each of several servers has a part of the parameters and a service of its own. They do not know of one
+another: only a worker brings them together, which computes with all parts (``training.gathering``).
+With one server a conversation's number is its worker's.
+
+An aggregator is one of the services below and one of the workers above. What it computes is what its
+service combines, so the clock does not draw how long that takes: an object of ``aggregators`` tells it
+when a combination has closed.
+
 ``events`` says which of two events at one moment comes first. Where faults may strike, the clock
 consults two objects: the workers' ``Conditions`` about each event, and the ``Strikes`` after it.
 """
 
 import heapq
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock import shared_transfers
+from testbed.clock.aggregator_interface import Aggregators
+from testbed.clock.conversations import Conversations
 from testbed.clock.events import (
     ARRIVED,
     ASKED,
     EXACT,
+    EXPIRED,
     FAULT,
     FINISHED,
     FREE,
     PARAMETERS,
     SILENT,
+    STOPPED,
     EventQueue,
 )
+from testbed.clock.fault_interface import Conditions, Strikes
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
+from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.clock.transfers import Line
-from testbed.training.parameter_service import ParameterService, Pushed
-from testbed.training.silence import Silence
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
-from testbed.updates import DenseUpdate, SparseUpdate
+from testbed.training.parameter_service import ParameterService
 from testbed.wire.frames import HEADER
 
 AHEAD = 16
@@ -55,103 +63,6 @@ still tell a tenth of a millisecond apart there.
 """
 
 
-@dataclass(slots=True)
-class TimedWorker:
-    """One worker and its links, as the clock sees them.
-
-    ``begun`` counts its computations. ``finished`` and ``ahead`` are about the last of them: whether
-    the clock has reached its end, and whether the worker was told of it before. ``timed`` is the time
-    of the event that will check its silence.
-    """
-
-    protocol: WorkerProtocol
-    up: Line
-    down: Line
-    begun: int = 0
-    finished: bool = False
-    ahead: bool = False
-    waiting: deque[Arrived] = field(default_factory=deque)
-    timed: float = math.inf
-
-
-STORED: tuple[type, ...] = (
-    TimedWorker,
-    *shared_transfers.STORED,
-    Line,
-    Silence,
-    *WORKER_PROTOCOLS.values(),
-    Arrived,
-    Pushed,
-    DenseUpdate,
-    SparseUpdate,
-)
-"""The classes in the states of a clock and its service, besides plain values and arrays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """The workers of a run, as its clock has to know them.
-
-    Attributes:
-        workers: their numbers; each has joined the service, and asked if that is the protocol.
-        protocol: makes a worker's state.
-        busy: returns the seconds that a worker computes and then waits, from a moment on; called once
-            for each computation, in order.
-        lines: makes a worker's uplink and downlink.
-        transfers: where workers share links, what passes them; the lines are not used then.
-    """
-
-    workers: Sequence[int]
-    protocol: Callable[[], WorkerProtocol]
-    busy: Callable[[int, float], float]
-    lines: Callable[[int], tuple[Line, Line]]
-    transfers: SharedTransfers | None = None
-
-
-class Conditions(Protocol):
-    """The effects of faults on the workers."""
-
-    def delays(self, time: float, rank: int, worker: int, what: float) -> bool:
-        """Return True if an event does not take place now; it was added again for later."""
-
-    def factor(self, worker: int) -> float:
-        """Return the factor by which a worker's durations are multiplied."""
-
-    def begins(self, worker: int) -> None:
-        """Note that a worker begins a computation."""
-
-    def is_reachable(self, worker: int) -> bool:
-        """Return True if a worker receives what it is told."""
-
-    def is_cut_off(self, worker: int) -> bool:
-        """Return True if nothing arrives from a worker."""
-
-    def thaw(self, worker: int) -> float:
-        """Return the time at which a worker's last freeze ends, in seconds."""
-
-    def freed(self, worker: int) -> None:
-        """Note that a worker's link may be up again."""
-
-    def early(self, worker: int) -> Arrived | None:
-        """Take a message that was received before it was sent, by the clock; None: there is none."""
-
-
-class Strikes(Protocol):
-    """The faults of a run: when they strike, and when they end."""
-
-    def begin(self) -> None:
-        """Add the first fault to the events."""
-
-    def strike(self, number: int) -> None:
-        """Let the fault of an event begin or end."""
-
-    def pushed(self, worker: int) -> None:
-        """Let faults strike that are due after a worker's push."""
-
-    def strike_at_iteration(self) -> None:
-        """Let faults strike that are due at the version that was reached."""
-
-
 class StarClock(Stateful):
     """Runs the events of one run.
 
@@ -160,49 +71,67 @@ class StarClock(Stateful):
         workers: the workers that take part, by number.
         events: the events that are to come.
         conditions, strikes: None in a run without faults.
-        transfers: None in a run whose workers share no links.
+        aggregators: None in a run without them.
+        transfers: None in a run whose workers share no links, and have one server.
+        conversations: the numbers of which worker talks to which server.
     """
 
-    not_saved = frozenset({"_service", "_stage", "_busy", "_protocol"})
+    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_protocol"})
 
-    def __init__(self, service: ParameterService, stage: Stage, devices: Devices) -> None:
-        """Prepare the clock of a run without faults."""
+    def __init__(
+        self, services: Sequence[ParameterService], stage: Stage, devices: Devices
+    ) -> None:
+        """Prepare the clock of a run without faults.
+
+        Args:
+            services: one for each server; with several there are transfers.
+        """
+        self.conversations = devices.conversations or Conversations(len(services))
         self.conditions: Conditions | None = None
         self.strikes: Strikes | None = None
+        self.aggregators: Aggregators | None = None
         self.now = 0.0
-        self._service = service
+        self._services = services
         self._stage = stage
         self._busy = devices.busy
         self._protocol = devices.protocol
         self.transfers = devices.transfers
+        servers = self.conversations.servers
         self.workers = {
-            worker: TimedWorker(devices.protocol(), *devices.lines(worker))
+            worker: TimedWorker.joining(devices.protocol(), servers, *devices.lines(worker))
             for worker in devices.workers
         }
         self.events = EventQueue()
+        self._stopped = [False] * len(services)
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
-        """Run until the service has finished, or nothing more will happen.
+        """Run until all services have finished, or nothing more will happen.
 
-        A clock and a service that were restored from a checkpoint go on from there.
+        A clock and services that were restored from a checkpoint go on from there.
 
         Args:
             between: called between two events.
         """
-        if not self._service.begun:
+        if not self._services[0].begun:
             if self.strikes is not None:
                 self.strikes.begin()
-            self._service.begin()
+            for service in self._services:
+                service.begin()
             self.send_due()
-        while self._next_time <= LATEST and not self._service.finished:
+        while self._next_time <= LATEST and not self.finished:
             between()
             self._announce_finishes()
             if self.transfers is not None and self.transfers.next_end == self._next_time:
                 self._end_transfer(self.transfers)
             else:
                 self._handle(*self.events.pop())
+
+    @property
+    def finished(self) -> bool:
+        """True if the run's updates are complete at every server."""
+        return all(service.finished for service in self._services)
 
     @property
     def _next_time(self) -> float:
@@ -220,84 +149,112 @@ class StarClock(Stateful):
         """True if the next event is too late to take place."""
         return LATEST < self._next_time < math.inf
 
+    @property
+    def why_it_ended(self) -> str:
+        """Why the clock has ended before the run's updates were complete."""
+        late = f": that would be later than {LATEST:g} s of the run's clock"
+        return "no worker will push any longer" + late * self.is_beyond
+
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
         for transfer in () if self.transfers is None else self.transfers.uploads():
-            arrived: Arrived | None = None
-            if transfer.size is not None:
-                arrived = self.workers[transfer.worker].waiting.popleft()
-            elif not self._is_cut_off(transfer.worker):
-                arrived = self.receive(transfer.worker, keep=False)
-            if arrived is not None:
-                self.count_late(transfer.worker, arrived)
-        for _, rank, worker, what in self.events.in_order():
-            state = self.workers.get(worker)
-            if state is None:
+            self._drain(transfer.conversation, is_received=transfer.size is not None)
+        for _, rank, number, what in self.events.in_order():
+            worker = self.conversations.worker(number)
+            if worker not in self.workers:
                 continue
-            arrived = None
-            if rank == ARRIVED and what == EXACT:
-                arrived = state.waiting.popleft()
-            elif (rank == ARRIVED and self.transfers is None and not self._is_cut_off(worker)) or (
-                rank == FINISHED and state.ahead
-            ):
-                arrived = self.receive(worker, keep=False)
-            if arrived is not None:
-                self.count_late(worker, arrived)
+            if rank == ARRIVED and (what == EXACT or self.transfers is None):
+                self._drain(number, is_received=what == EXACT)
+            elif rank == FINISHED and self.workers[worker].ahead:
+                for one in self.conversations.of_worker(worker):
+                    self._drain(one, is_received=False, is_sent=True)
 
-    def _is_cut_off(self, worker: int) -> bool:
-        return self.conditions is not None and self.conditions.is_cut_off(worker)
+    def _drain(self, number: int, *, is_received: bool, is_sent: bool = False) -> None:
+        """Count a late message; one that is yet to be made is not, if its worker is cut off."""
+        worker, place = self._place(number)
+        arrived: Arrived | None = None
+        if is_received:
+            arrived = self.workers[worker].waiting[place].popleft()
+        elif is_sent or self.conditions is None or not self.conditions.is_cut_off(worker):
+            arrived = self.receive(number, keep=False)
+        if arrived is not None:
+            self.count_late(number, arrived)
 
-    def count_late(self, worker: int, arrived: Arrived) -> None:
+    def _ends(self, conversation: int) -> tuple[int, int]:
+        """Return the worker and the server of a conversation."""
+        return self.conversations.worker(conversation), self.conversations.server(conversation)
+
+    def _place(self, conversation: int) -> tuple[int, int]:
+        """Return the worker of a conversation, and the conversation's place among the worker's."""
+        return self.conversations.worker(conversation), self.conversations.place(conversation)
+
+    def count_late(self, conversation: int, arrived: Arrived) -> None:
         """Count a message that comes too late for an update."""
-        self._service.payload_bytes += arrived.push.payload_bytes
-        self._service.count(worker, arrived.size)
+        worker, server = self._ends(conversation)
+        self._services[server].count_late(worker, 0, arrived.push.payload_bytes)
+        self._services[server].count(worker, arrived.size)
 
-    def _handle(self, time: float, rank: int, worker: int, what: float) -> None:
+    def _handle(self, time: float, rank: int, number: int, what: float) -> None:
         if rank == FAULT:
             assert self.strikes is not None
             self.now = time
-            self.strikes.strike(worker)
+            self.strikes.strike(number)
             return
-        if self.conditions is None or not self.conditions.delays(time, rank, worker, what):
-            self._take_place(time, rank, worker, what)
+        if self.conditions is None or not self.conditions.delays(time, rank, number, what):
+            self._take_place(time, rank, number, what)
         if self.strikes is not None:  # an update also results when a worker is given up
             self.strikes.strike_at_iteration()
 
-    def _take_place(self, time: float, rank: int, worker: int, what: float) -> None:
+    def _take_place(self, time: float, rank: int, number: int, what: float) -> None:
+        worker, server = self._ends(number)
         state = self.workers.get(worker)
         if state is None:
             return
         self.now = time
         if rank <= PARAMETERS:
-            self._stage.arrived(worker, int(what))
-            version = state.protocol.arrived(int(what))
-            if version is not None:
-                self._compute(worker, state, version)
+            place = self.conversations.place(number)
+            if what == STOPPED:
+                versions = state.gathering.stopped(place)
+            else:
+                self._stage.arrived(number, int(what))
+                versions = state.gathering.arrived(place, int(what))
+            if versions is not None:
+                self._compute(worker, state, versions)
         elif rank == FINISHED:
             if what == state.begun:  # otherwise it was interrupted
-                self._finish(worker, state)
+                self.finish(worker, state)
         elif rank == ARRIVED:
-            self._arrive(worker, state, what)
+            self._arrive(number, state, what)
         elif rank == SILENT:
-            self._look_at_silence(worker, state)
+            self._look_at_silence(number, state)
+        elif rank == EXPIRED:
+            assert self.aggregators is not None
+            self.aggregators.expired(worker, state, what)
         else:
-            if rank == ASKED:
-                self._service.asked(worker, time)
-            elif self.conditions is not None:
-                self.conditions.freed(worker)
-            self.send_due()
+            self._ask_or_free(worker, server, rank)
 
-    def _compute(self, worker: int, state: TimedWorker, version: int) -> None:
+    def _ask_or_free(self, worker: int, server: int, rank: int) -> None:
+        """Let a worker ask for parameters, or its link have room again."""
+        if rank == ASKED and not self._stopped[server]:
+            self._services[server].asked(worker, self.now)
+        elif rank == FREE and self.conditions is not None:
+            self.conditions.freed(worker)
+        self.send_due()
+
+    def _compute(self, worker: int, state: TimedWorker, versions: Sequence[int]) -> None:
+        if self.aggregators is not None and self.conversations.below(worker) is not None:
+            self.aggregators.adopt(worker, state, versions[0])
+            return
         if self.conditions is not None:
             self.conditions.begins(worker)
         state.begun += 1
         state.finished = False
-        self._stage.compute(worker, version)
+        self._stage.compute(worker, versions)
         seconds = self._busy(worker, self.now)
         if self.conditions is not None:
             seconds *= self.conditions.factor(worker)
         end = self.now + seconds
-        self.events.add(end, FINISHED, worker, state.begun)
+        self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
         if state.protocol.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
@@ -312,27 +269,35 @@ class StarClock(Stateful):
                 self._ahead += 1
                 self._stage.finish(worker, late=False)
 
-    def _finish(self, worker: int, state: TimedWorker) -> None:
-        finish = state.protocol.finished()
+    def finish(self, worker: int, state: TimedWorker) -> None:
+        """Let a worker send what it has computed, or an aggregator what it has combined."""
+        late, following = state.gathering.finished()
         if state.ahead:
             self.clear_ahead(state)
         else:
-            self._stage.finish(worker, finish.late)
+            self._stage.finish(worker, late)
         state.finished = True
         if self.transfers is not None:
-            self.transfers.begin(self.now, Transfer(worker, up=True, size=None))
+            for number in self.conversations.of_worker(worker):
+                self.transfers.begin(self.now, Transfer(number, up=True, size=None))
         else:
             earliest = state.up.earliest(self.now, HEADER.size)
             self.events.add(earliest, ARRIVED, worker, self.now)
-        if finish.next is not None:
-            self._compute(worker, state, finish.next)
+        if following is not None:
+            self._compute(worker, state, following)
 
     def _end_transfer(self, transfers: SharedTransfers) -> None:
-        """End the next transfer, or wait for the message if its size is not known yet."""
+        """End the next transfer, or wait for the message if its size is not known yet.
+
+        If the rate of a worker's link changes before that, only that happens.
+        """
+        if transfers.change_rate():
+            return
         time, transfer = transfers.next_end, transfers.ending()
-        worker = transfer.worker
+        number = transfer.conversation
+        worker, place = self._place(number)
         state = self.workers[worker]
-        if self._is_unheard(transfer, state):
+        if self._is_unheard(worker, transfer, state):
             transfers.end(time, transfer)
             return
         self.now = time
@@ -341,100 +306,114 @@ class StarClock(Stateful):
             if thaw > self.now:
                 transfers.suspend(self.now, transfer)
                 if thaw < math.inf:
-                    self.events.add(thaw, ARRIVED, worker, thaw)
+                    self.events.add(thaw, ARRIVED, number, thaw)
                 return
         if transfer.size is None:
-            arrived = self.receive(worker, keep=True)
+            arrived = self.receive(number, keep=True)
             if arrived is None:
                 self.remove(worker)
                 return
-            state.waiting.append(arrived)
+            state.waiting[place].append(arrived)
             transfers.measured(transfer, arrived.size)
             if transfers.next_end > self.now or transfers.ending() is not transfer:
                 return
         arrival = transfers.end(self.now, transfer)
         if transfer.up:
-            self.events.add(arrival, ARRIVED, worker, EXACT)
+            self.events.add(arrival, ARRIVED, number, EXACT)
             return
-        self.events.add(arrival, PARAMETERS, worker, transfer.version)
+        self.events.add(arrival, PARAMETERS, number, transfer.version)
         if not state.protocol.asks:
-            self.events.add(self.now, FREE, worker)
+            self.events.add(self.now, FREE, number)
 
-    def _is_unheard(self, transfer: Transfer, state: TimedWorker) -> bool:
+    def _is_unheard(self, worker: int, transfer: Transfer, state: TimedWorker) -> bool:
         """Return True if the end of a transfer matters to nobody: its receiver is lost for good."""
         if transfer.up or not state.protocol.asks or self.conditions is None:
             return False
-        return self.conditions.thaw(transfer.worker) == math.inf
+        return self.conditions.thaw(worker) == math.inf
 
-    def _arrive(self, worker: int, state: TimedWorker, sent: float) -> None:
+    def _arrive(self, number: int, state: TimedWorker, sent: float) -> None:
+        worker, place = self._place(number)
         if sent == EXACT:
-            arrived: Arrived | None = state.waiting.popleft()
+            arrived: Arrived | None = state.waiting[place].popleft()
         elif self.transfers is not None:
-            self.transfers.resume(self.now, worker)  # its worker has thawed
+            self.transfers.resume(self.now, number)  # its worker has thawed
             return
         else:
-            arrived = self.receive(worker, keep=not state.up.instant)
+            arrived = self.receive(number, keep=not state.up.instant)
             if arrived is not None:
                 exact = state.up.send(sent, arrived.size)
                 if exact > self.now:
-                    state.waiting.append(arrived)
-                    self.events.add(exact, ARRIVED, worker, EXACT)
+                    state.waiting[place].append(arrived)
+                    self.events.add(exact, ARRIVED, number, EXACT)
                     return
         if arrived is None:
             self.remove(worker)
             return
-        self._take_in(worker, state, arrived)
+        self._take_in(number, state, arrived)
 
-    def _take_in(self, worker: int, state: TimedWorker, arrived: Arrived) -> None:
-        service = self._service
+    def _take_in(self, number: int, state: TimedWorker, arrived: Arrived) -> None:
+        worker, server = self._ends(number)
+        service = self._services[server]
+        late = service.finished
         service.count(worker, arrived.sizes[0])
         try:
             service.pushed(worker, arrived.push, self.now, self._stage.host_time())
         except ValueError as error:
-            self._stage.refuse(worker, error)
+            self._stage.refuse(number, error)
             self.remove(worker)
             return
         for size in arrived.sizes[1:]:
             service.count(worker, size)
-        if arrived.push.update is not None and self.strikes is not None:
+        if arrived.push.update is not None and self.strikes and not (late or server):
             self.strikes.pushed(worker)
         if state.protocol.asks and worker in self.workers:
-            self.events.add(self.now, ASKED, worker)
+            self.events.add(self.now, ASKED, number)
         else:
-            self._time_silence(worker, state)
+            self._time_silence(number, state)
         self.send_due()
 
-    def receive(self, worker: int, keep: bool) -> Arrived | None:
+    def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Return the next message of a worker, or None if it is gone; see ``Stage.receive``."""
-        early = None if self.conditions is None else self.conditions.early(worker)
-        return self._stage.receive(worker, keep) if early is None else early
+        early = None if self.conditions is None else self.conditions.early(conversation)
+        return self._stage.receive(conversation, keep) if early is None else early
 
     def come_back(self, worker: int, begun: int, up: Line, down: Line) -> None:
-        """Add a worker that was removed and has joined the service again.
+        """Add a worker that was removed and has joined the services again.
 
         Args:
             begun: a number above that of its earlier computations.
         """
-        self.workers[worker] = TimedWorker(self._protocol(), up, down, begun)
+        state = TimedWorker.joining(self._protocol(), self.conversations.servers, up, down)
+        state.begun = begun
+        self.workers[worker] = state
+        for number in self.conversations.of_worker(worker):
+            server = self.conversations.server(number)
+            if self._stopped[server]:  # its last parameters are all that it sends
+                self._send(worker, server)
+                self.events.add(self.now, PARAMETERS, number, STOPPED)
 
     # -- silence, departures and answers
 
-    def _time_silence(self, worker: int, state: TimedWorker) -> None:
+    def _time_silence(self, number: int, state: TimedWorker) -> None:
         """Check a worker's silence when it will have lasted too long, unless a check comes earlier."""
-        deadline = self._service.deadline(worker)
-        if deadline is not None and deadline < state.timed:
-            state.timed = deadline
-            self.events.add(deadline, SILENT, worker)
+        worker, server = self._ends(number)
+        place, deadline = self.conversations.place(number), self._services[server].deadline(worker)
+        if deadline is not None and deadline < state.timed[place]:
+            state.timed[place] = deadline
+            self.events.add(deadline, SILENT, number)
 
-    def _look_at_silence(self, worker: int, state: TimedWorker) -> None:
-        if self.now != state.timed:
+    def _look_at_silence(self, number: int, state: TimedWorker) -> None:
+        (worker, server), place = self._ends(number), self.conversations.place(number)
+        if self.now != state.timed[place]:
             return  # an earlier check was posted after this one
-        state.timed = math.inf
-        deadline = self._service.deadline(worker)
+        state.timed[place] = math.inf
+        deadline = self._services[server].deadline(worker)
         if deadline is None or deadline > self.now:
-            self._time_silence(worker, state)
+            self._time_silence(number, state)
             return
-        self._service.suspect(worker, self.now)
+        if self._stopped[server]:
+            return
+        self._services[server].suspect(worker, self.now)
         self.send_due()  # others may have waited for the suspected worker
 
     def clear_ahead(self, state: TimedWorker) -> None:
@@ -449,34 +428,61 @@ class StarClock(Stateful):
             self.clear_ahead(state)
         if self.transfers is not None:
             self.transfers.drop(self.now, worker)
-        for arrived in state.waiting:  # sent, but too late to be an update
-            self.count_late(worker, arrived)
-        self._service.leave(worker)
+        for number in self.conversations.of_worker(worker):
+            server = self.conversations.server(number)
+            place = self.conversations.place(number)
+            for arrived in state.waiting[place]:  # sent, but too late to be an update
+                self.count_late(number, arrived)
+            self._services[server].leave(worker)
         self.send_due()
 
     def send_due(self) -> None:
-        """Send parameters to the workers that are due."""
-        for worker in self._service.due(self._has_room, self.now):
-            size = self._stage.answer(worker)
-            self._service.sent(worker, self.now)
-            state = self.workers[worker]
-            self._time_silence(worker, state)
-            version = self._service.half.version
-            if self.transfers is not None:
-                transfer = Transfer(worker, up=False, size=size, version=version)
-                self.transfers.begin(self.now, transfer)
-                continue
-            arrival = state.down.send(self.now, size)
-            self.events.add(arrival, PARAMETERS, worker, version)
-            self.announce_room(worker, state)
+        """Send parameters to the workers that are due, and note which servers have finished."""
+        if self.aggregators is not None:
+            self.aggregators.push_due()
+        for server, service in enumerate(self._services):
+            self._send_due(server, service)
+            if service.finished and not self._stopped[server]:
+                self._stop(server)
+
+    def _send_due(self, server: int, service: ParameterService) -> None:
+        for worker in service.due(partial(self._has_room, server), self.now):
+            self._send(worker, server)
+
+    def _send(self, worker: int, server: int) -> None:
+        """Send a worker a server's parameters."""
+        number, service = self.conversations.between(worker, server), self._services[server]
+        size = self._stage.answer(number)
+        service.sent(worker, self.now)
+        state = self.workers[worker]
+        state.gathering.sent(self.conversations.place(number))
+        self._time_silence(number, state)
+        version = service.half.version
+        if self.transfers is not None:
+            transfer = Transfer(number, up=False, size=size, version=version)
+            self.transfers.begin(self.now, transfer)
+            return
+        arrival = state.down.send(self.now, size)
+        self.events.add(arrival, PARAMETERS, number, version)
+        self.announce_room(worker, state)
+
+    def _stop(self, server: int) -> None:
+        """Let no worker wait any more for a server whose updates are complete."""
+        self._stopped[server] = True
+        if self.aggregators is not None:
+            self.aggregators.stop()
+        if not self.finished:
+            for worker in self.workers:
+                number = self.conversations.between(worker, server)
+                self.events.add(self.now, PARAMETERS, number, STOPPED)
 
     def announce_room(self, worker: int, state: TimedWorker) -> None:
         """Have a worker that is sent every version sent the newest when its downlink is free."""
         if self.transfers is None and state.down.free > self.now and not state.protocol.asks:
             self.events.add(state.down.free, FREE, worker)
 
-    def _has_room(self, worker: int) -> bool:
-        """Return True if what a worker was sent before has left its downlink."""
+    def _has_room(self, server: int, worker: int) -> bool:
+        """Return True if what a worker was sent before by a server has left its downlink."""
         if self.transfers is not None:
-            return self.transfers.has_room(worker)
+            return self.transfers.has_room(self.conversations.between(worker, server))
         return self.workers[worker].down.free <= self.now

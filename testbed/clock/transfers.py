@@ -2,7 +2,8 @@
 
 A message takes its bytes on the wire, every header included, divided by the link's rate: that is what
 tc would let pass. A link carries one message after the other; the delay is added and delays nothing
-else. Retransmissions and acknowledgements are left out.
+else. With jitter, each message's delay is drawn, and no message arrives before an earlier one.
+Retransmissions and acknowledgements are left out.
 
 While a link is down, time stands still on it: what is under way arrives that much later, and what is
 sent leaves when the link is up again.
@@ -10,36 +11,46 @@ sent leaves when the link is up again.
 
 from collections.abc import Callable
 
+from testbed.clock.jitter import Jitter
 from testbed.network.segments import wire_bytes
-from testbed.training.settings import Settings
 
 
 class Line:
     """One direction of one link."""
 
-    def __init__(self, rate: int | None, delay: float = 0.0) -> None:
+    def __init__(self, rate: int | None, delay: float = 0.0, jitter: Jitter | None = None) -> None:
         """Make an idle line.
 
         Args:
             rate: in bit/s; None if a message takes no time.
             delay: in seconds.
+            jitter: varies the delay, by no more than the delay; None: nothing does.
         """
         self._rate = self._usual = rate
         self._delay = delay
+        self._jitter = jitter
+        self._jittered: list[tuple[float, float]] = []
+        """Where there is jitter: arrivals of what is under way, and when it left, in seconds."""
         self.free = 0.0
         """The time when everything sent so far has left, in seconds."""
         self.down = 0.0
         """The time when the link is up again, if it is down; in seconds."""
         self._moved = 0.0
-        """The last arrival of a message that a change of the line has moved, in seconds."""
+        """The last arrival of a message that a change of the line has moved, or that was sent with
+        jitter, in seconds."""
 
     @property
     def instant(self) -> bool:
         """True if a message's size does not matter for when it arrives."""
-        return self._rate is None
+        return self._rate is None and self._jitter is None
 
     def earliest(self, now: float, size: int) -> float:
         """Return the earliest time at which a message of at least ``size`` bytes, sent now, arrives."""
+        arrival = self._usual_arrival(now, size)
+        return arrival if self._jitter is None else max(now, arrival + self._jitter.least)
+
+    def _usual_arrival(self, now: float, size: int) -> float:
+        """Return when a message arrives without jitter."""
         if self._rate is None:
             return max(now, self.down) + self._delay
         start = max(now, self.free, self.down)
@@ -47,13 +58,23 @@ class Line:
 
     def send(self, now: float, size: int) -> float:
         """Send a message of ``size`` bytes; return the time at which it arrives."""
-        arrival = self.earliest(now, size)
+        arrival = self._usual_arrival(now, size)
         if self._rate is not None:
             self.free = arrival - self._delay
         elif self.down > now:
             self.free = self.down
-        # Rounding must not let it overtake an earlier message that was moved.
-        return max(arrival, self._moved)
+        return self._sent(now, arrival - self._delay, arrival)
+
+    def _sent(self, now: float, left: float, arrival: float) -> float:
+        """Return when a message arrives that leaves at ``left``; ``arrival`` is without jitter."""
+        if self._jitter is None:
+            # Rounding must not let it overtake an earlier message that was moved.
+            return max(arrival, self._moved)
+        # Jitter must not let it overtake any earlier message, or arrive before it is sent.
+        self._moved = max(now, arrival + self._jitter.draw(), self._moved)
+        self._jittered = [one for one in self._jittered if one[0] > now]
+        self._jittered.append((self._moved, left))
+        return self._moved
 
     def hold(self, now: float, until: float) -> Callable[[float], float]:
         """Take the link down; return a function from old to new arrival times of what is under way."""
@@ -61,6 +82,7 @@ class Line:
         if self.free > now:
             self.free += by
         self.down = max(until, self.down)
+        self._jittered = [(arrival + by, left + by) for arrival, left in self._jittered]
         return self._noting(lambda arrival: arrival + by)
 
     def change(self, now: float, rate: int | None) -> Callable[[float], float]:
@@ -84,7 +106,26 @@ class Line:
             return start + (leaving - start) * ratio if leaving > start else leaving
 
         self.free = later(self.free)
-        return self._noting(lambda arrival: later(arrival - self._delay) + self._delay)
+        moved = self._move_jittered(later)
+        return self._noting(
+            lambda arrival: moved.get(arrival, later(arrival - self._delay) + self._delay)
+        )
+
+    def _move_jittered(self, later: Callable[[float], float]) -> dict[float, float]:
+        """Return new arrivals by the old ones: delays stay as they were drawn, and so does the order.
+
+        Args:
+            later: gives the new time at which a message leaves.
+        """
+        moved: dict[float, float] = {}
+        last = 0.0
+        pairs = []
+        for arrival, left in self._jittered:
+            last = max(last, later(left) + (arrival - left))
+            moved[arrival] = last
+            pairs.append((last, later(left)))
+        self._jittered = pairs
+        return moved
 
     def _noting(self, later: Callable[[float], float]) -> Callable[[float], float]:
         """Wrap ``later`` so that the latest arrival that it gives is noted."""
@@ -101,10 +142,4 @@ class Line:
         """Drop what is being sent: it is lost."""
         self.free = min(self.free, now)
         self._moved = 0.0
-
-
-def lines(settings: Settings, number: int) -> tuple[Line, Line]:
-    """Make a device's uplink and downlink, both idle, with the delays of its whole route."""
-    device, route = settings.device(number), settings.route(number)
-    up_delay, down_delay = (route.up_delay, route.down_delay) if route else (0.0, 0.0)
-    return Line(device.uplink, device.delay + up_delay), Line(device.downlink, down_delay)
+        self._jittered = []

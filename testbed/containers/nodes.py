@@ -59,6 +59,9 @@ class _ContainerNodes:
     def network(self, device: str) -> int:
         return self._fleet[device].network
 
+    def containers(self) -> Mapping[str, int]:
+        return {device: self._fleet[device].first for device in self._planned}
+
     def freeze(self, device: str) -> None:
         self._fleet.freeze(device)
 

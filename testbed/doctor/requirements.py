@@ -49,10 +49,14 @@ def _check_nodes(plans: list[Plan]) -> None:
     if plans[0].spec.devices.runtime == "docker":
         containers.check(plans)
     if any(link.needs_netem for plan in plans for link in plan.links):
-        remedy = "remove delay and loss from the experiment"
-        if any(plan.spec.network.graph is not None for plan in plans):
+        remedy = "remove delay, jitter and loss from the experiment"
+        spec = plans[0].spec
+        parts = spec.network, spec.network.server, *spec.network.clusters, *spec.devices.classes
+        if any(part is not None and part.profile is not None for part in parts):
+            remedy += " (`delay: 0s`, `jitter: 0s`, `loss: 0%` beside a profile, whose rates stay)"
+        if spec.network.graph is not None:
             remedy += " and set network.graph.delay to 0s, which leaves its lengths out"
-        _check_netem("network.delay and network.loss", remedy)
+        _check_netem("delay, jitter and loss of links", remedy)
     _check_faults(plans)
     if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)

@@ -6,11 +6,10 @@ process that had read Parquet worked.) An error in a file is reported with its r
 is skipped or repaired.
 """
 
-import csv
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from testbed.durations.laws import QuantileLaw
 from testbed.errors import SpecError
+from testbed.trace_files import parse_seconds, read_rows
 
 Order: TypeAlias = Literal["sequence", "random"]
 SECONDS = "seconds"
@@ -142,21 +142,12 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _read_csv(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
     seconds: list[float] = []
     names: list[str] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, skipinitialspace=True)
-            heading = [column.strip() for column in next(reader, [])]
-            at = _columns(path, heading)
-            for row in filter(None, reader):  # an empty line is no row
-                where = f"the trace {path}, line {reader.line_num}"
-                if len(row) != len(heading):
-                    raise SpecError(f"{where}, has {len(row)} columns and not {len(heading)}")
-                seconds.append(parse_seconds(row[at[0]], where))
-                if len(at) == 2:
-                    names.append(_name(row[at[1]].strip(), where))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise SpecError(f"the trace {path} is neither CSV in UTF-8 nor Parquet: {error}") from None
-    return np.array(seconds, np.float64), names if len(at) == 2 else None
+    check = partial(_columns, path)
+    for where, cells in read_rows(path, check, is_no="neither CSV in UTF-8 nor Parquet"):
+        seconds.append(parse_seconds(cells[SECONDS], where))
+        if DEVICE in cells:
+            names.append(_name(cells[DEVICE], where))
+    return np.array(seconds, np.float64), names or None
 
 
 def _read_parquet(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
@@ -191,23 +182,6 @@ def _columns(path: Path, heading: Sequence[str]) -> list[int]:
         has = f"its columns are {', '.join(heading)[:100]}" if heading else "it has no columns"
         raise SpecError(f"the trace {path} has no column '{SECONDS}': {has}")
     return [heading.index(name) for name in (SECONDS, DEVICE) if name in heading]
-
-
-def parse_seconds(value: object, where: str) -> float:
-    """Return the seconds in a cell of a trace.
-
-    Raises:
-        SpecError: it is not a number, 0 or more; the message begins with ``where``.
-    """
-    try:
-        # Python alone reads 1_000 as a number.
-        seconds = math.nan if "_" in str(value) else float(str(value))
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        shown = "empty" if value in (None, "") else f"'{str(value)[:40]}'"
-        raise SpecError(f"{where}: {shown} is not a number of seconds, 0 or more")
-    return seconds
 
 
 def _name(value: object, where: str) -> str:

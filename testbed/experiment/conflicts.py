@@ -8,10 +8,14 @@ from typing import Any
 from testbed.algorithms import ALGORITHMS, is_served
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
+from testbed.experiment.aggregator_conflicts import of_aggregators
 from testbed.experiment.contents import Contents
 from testbed.experiment.labels import RESERVED, check_name
-from testbed.experiment.network_conflicts import of_shared_links
+from testbed.experiment.network_conflicts import of_links, of_rate_traces, of_shared_links
 from testbed.experiment.sections.section import Conflict
+from testbed.experiment.sections.timing import DrawnSpec
+from testbed.experiment.server_conflicts import of_servers
+from testbed.network.links import Shape
 
 
 def conflicts(contents: Contents) -> list[Conflict]:
@@ -29,7 +33,12 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *_suspicion(contents),
         *fault_conflicts.of_faults(contents),
         *devices,
+        *_hardware(contents),
+        *of_links(contents),
         *of_shared_links(contents),
+        *of_rate_traces(contents),
+        *of_servers(contents),
+        *of_aggregators(contents),
         *contents.partition.conflicts(contents.devices.classes),
     ]
 
@@ -65,7 +74,7 @@ def _data(contents: Contents) -> list[Conflict]:
 
 def _clock(contents: Contents) -> list[Conflict]:
     if contents.clock == "virtual":
-        return _standstill(contents) + _losses(contents)
+        return _standstill(contents)
     if contents.engine == "emulation":
         return []
     text = "a simulation has only the virtual clock: take this out, or make it virtual"
@@ -76,10 +85,8 @@ def _standstill(contents: Contents) -> list[Conflict]:
     """Return a conflict for each class whose devices take no time, so that no virtual time passes."""
     found: list[Conflict] = []
     for i, one in enumerate(contents.devices.classes or (None,)):
-        links = {key: getattr(contents.network, key) for key in ("uplink", "downlink", "delay")}
-        if one is not None:
-            links = {key: one.of(key, general) for key, general in links.items()}
-        if any(part.takes_time for part in contents.times_of(one)) or any(links.values()):
+        links = contents.link_of(one).first_shapes()
+        if any(part.takes_time for part in contents.times_of(one)) or any(map(_takes_time, links)):
             continue
         text = (
             f"nothing takes any time{' there' if one else ''}, and the virtual clock would not "
@@ -90,16 +97,8 @@ def _standstill(contents: Contents) -> list[Conflict]:
     return found
 
 
-def _losses(contents: Contents) -> list[Conflict]:
-    losses: list[tuple[tuple[Any, ...], float | None]] = [
-        (("network", "loss"), contents.network.loss)
-    ]
-    losses += [
-        (("devices", "classes", i, "loss"), one.loss)
-        for i, one in enumerate(contents.devices.classes)
-    ]
-    text = "nothing is lost under the virtual clock: take it out, or use `clock: wall`"
-    return [(path, text) for path, loss in losses if loss]
+def _takes_time(shape: Shape) -> bool:
+    return shape.rate is not None or shape.delay > 0
 
 
 def _algorithms(contents: Contents) -> list[Conflict]:
@@ -113,6 +112,24 @@ def _algorithms(contents: Contents) -> list[Conflict]:
         except SpecError as error:
             found.append((("algorithms", i), str(error)))
     return found
+
+
+def _hardware(contents: Contents) -> list[Conflict]:
+    """Return a conflict for hardware whose computing takes no longer than that of any other."""
+    compute, devices = contents.compute, contents.devices
+    if isinstance(compute, DrawnSpec) and compute.takes_time:
+        return []
+    named: list[tuple[tuple[Any, ...], bool]] = [(("devices", "hardware"), bool(devices.hardware))]
+    named += [
+        (("devices", "classes", i, "hardware"), bool(one.hardware) and one.compute is None)
+        for i, one in enumerate(devices.classes)
+    ]
+    text = (
+        "it multiplies the mean of `compute` at the top of the file, which has none: give it the time "
+        "of a gradient on a server's core, for example `compute: {distribution: gamma, variation: 0.1, "
+        "mean: 20ms}`"
+    )
+    return [(path, text) for path, is_named in named if is_named]
 
 
 def _evaluation(contents: Contents) -> list[Conflict]:

@@ -4,11 +4,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms import ALGORITHMS, is_aggregated, is_served, served
 from testbed.algorithms.interface import Conditions, Options
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, ShortForm
+from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_name
+from testbed.experiment.profiles.hardware import HARDWARE
 from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
 from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
@@ -31,6 +33,7 @@ from testbed.experiment.sections.timing import (
     PlainSpec,
     WaitingSpec,
 )
+from testbed.network.links import Shape
 
 AlgorithmSpec: TypeAlias = Annotated[Options, ChosenByValue("name"), ShortForm(tuple(ALGORITHMS))]
 """The options of any algorithm in the registry."""
@@ -144,6 +147,8 @@ class Contents(Section):
         devices = self.devices
         if "suspect_after" in devices.model_fields_set or not is_served(options.name):
             return devices.suspect_after
+        if is_aggregated(options.name):
+            return None
         return SUSPECT_AFTER if served(options.name).synchronous(options) else None
 
     def conditions(self, options: Options) -> Conditions:
@@ -156,15 +161,38 @@ class Contents(Section):
             self.devices.workers,
             self.training.batch_size,
             self.training.updates,
-            self.network.uplink,
+            self.link_of(None).up.rate,
             self.gradient_time,
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
-        """Return the sections ``compute`` and ``waiting`` of a class; of all devices if it is None."""
+        """Return the sections ``compute`` and ``waiting`` of a class; of all devices if it is None.
+
+        Hardware multiplies the mean of the general time to compute.
+        """
+        hardware = (
+            self.devices.hardware if one is None else one.of("hardware", self.devices.hardware)
+        )
+        compute = self.compute
+        if hardware is not None and isinstance(compute, DrawnSpec):
+            # To the nanosecond: rounding errors would make long texts.
+            mean = round(compute.mean * HARDWARE[hardware].factor, 9)
+            compute = compute.model_copy(update={"mean": mean})
         if one is None:
-            return self.compute, self.waiting
-        return one.of("compute", self.compute), one.of("waiting", self.waiting)
+            return compute, self.waiting
+        return one.of("compute", compute), one.of("waiting", self.waiting)
+
+    def shapes_of(self, one: DeviceClassSpec | None) -> tuple[Shape, Shape]:
+        """Return the uplink and the downlink of a class's devices; of all devices if it is None.
+
+        A direction that follows a trace has no rate.
+        """
+        link = self.link_of(one)
+        return link.up, link.down
+
+    def link_of(self, one: DeviceClassSpec | None) -> DeviceLink:
+        """Return the link of a class's devices, with its traces; of all devices if it is None."""
+        return link_of(*([] if one is None else [one]), self.network)
 
     @property
     def gradient_time(self) -> float | None:

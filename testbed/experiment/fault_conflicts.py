@@ -42,6 +42,16 @@ def of_faults(contents: Contents) -> list[Conflict]:
         place = ("faults",) if contents.faults else ("devices", "classes")
         text = f"only runs with a server have faults, and '{peers[0]}' has none: take one out"
         return [(place, text)]
+    if peers and any(
+        getattr(one, key) is not None
+        for one in (contents.devices, *classes)
+        for key in ("arrives", "leaves", "presence")
+        if hasattr(one, key)
+    ):
+        text = (
+            f"only runs with a server have devices that arrive and leave, and '{peers[0]}' has none"
+        )
+        return [(("devices",), f"{text}: take one out")]
     found = [
         (("faults", i, *path), text)
         for i, fault in enumerate(contents.faults)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -168,6 +168,8 @@ _SHARE = _Quantity(
     written=_PERCENTAGE.written,
     example="30%",
 )
+UNLIMITED: Final = "unlimited"
+"""A link's rate that is no limit, which is not the same as none given: it replaces another one."""
 _LONGEST_DURATION = 10**9
 _LARGEST_INTEGER = 2**63 - 1
 
@@ -195,13 +197,38 @@ def parse_rate(value: object) -> int:
     Raises:
         ValueError: not a rate, above 2^63 - 1 or below 8 bit/s (tc counts whole bytes/s; 0 blocks).
     """
-    rate = round(_RATE.read(value))
+    exact = _RATE.read(value)
+    if exact == 0:
+        raise ValueError(
+            "at a rate of 0 nothing would pass, so that a device could never send or be answered: for "
+            "a link without a limit write `unlimited`; for a link that is down for a time use a fault, "
+            "`how: stop-network`"
+        )
+    rate = round(exact)
     if not 8 <= rate <= _LARGEST_INTEGER:
         raise ValueError(
             f"'{value}' is not a possible rate: it must be at least 8bit (and at most 2^63 - 1); "
-            "for a link that is not shaped, leave the rate out"
+            "for a link without a limit, write `unlimited`"
         )
     return rate
+
+
+def parse_limit(value: object) -> int | Literal["unlimited"]:
+    """Return the bit/s of a link's rate, or ``unlimited``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(value, str) and not any(map(str.isdecimal, value)):
+        if value.strip().casefold() == UNLIMITED:
+            return UNLIMITED
+        raise ValueError(f"'{value[:_LONGEST]}' is not a rate: {_RATE.accepted}, or `unlimited`")
+    return parse_rate(value)
+
+
+def format_limit(rate: int | Literal["unlimited"]) -> str:
+    """Return the shortest text for a link's rate."""
+    return rate if isinstance(rate, str) else format_rate(rate)
 
 
 def format_rate(rate: int) -> str:
@@ -270,6 +297,15 @@ Rate: TypeAlias = Annotated[
     _RATE.schema(minimum=8),
 ]
 """A rate in bit/s, at least 8."""
+
+_RATE_SCHEMA = _RATE.schema(minimum=8).json_schema or {}
+Limit: TypeAlias = Annotated[
+    int | Literal["unlimited"],
+    BeforeValidator(parse_limit),
+    PlainSerializer(format_limit, return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"const": UNLIMITED}, _RATE_SCHEMA]}),
+]
+"""A link's rate in bit/s, at least 8, or ``unlimited``."""
 
 Size: TypeAlias = Annotated[
     int,

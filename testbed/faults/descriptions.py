@@ -32,8 +32,17 @@ def describe(record: Mapping[str, Any], names: Sequence[str]) -> str:
     who = ", ".join(names[:_FEW])
     if len(names) > _FEW:
         who += f" and {len(names) - _FEW} more"
+    if record.get("away"):
+        return f"{who}: {_presence(record)}"
     if record["phase"] == "end":
         return f"{who}: {_OVER[record['fault']]}"
     seconds = record["duration"]
     how_long = "for good" if seconds is None else f"for {seconds:g} s"
     return f"{who}: {_BEGUN[record['fault']]} {how_long}"
+
+
+def _presence(record: Mapping[str, Any]) -> str:
+    """Describe an arrival or a departure."""
+    if record["phase"] == "end":
+        return "arrived"
+    return "left" if record["away"] == "left" else "not there yet"

@@ -6,7 +6,8 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 Kind: TypeAlias = Literal["freeze", "kill", "stop-network", "partition", "slow", "corrupt"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_OPTIONS = ("factor", "uplink", "downlink", "cpus", "share")
+Absence: TypeAlias = Literal["", "not-arrived", "left"]
+_OPTIONS = ("factor", "uplink", "downlink", "cpus", "share", "away")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Fault:
         uplink, downlink: slow: rates of the link in bit/s; None: as before.
         cpus: slow: processors that the device may use; None: as before.
         share: corrupt: the share of the frames, from 0 to 1.
+        away: kill: why the device is not there, if that is no fault.
     """
 
     rule: int
@@ -33,6 +35,7 @@ class Fault:
     downlink: int | None = None
     cpus: float | None = None
     share: float = 0.0
+    away: Absence = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object without the options that are at their defaults."""

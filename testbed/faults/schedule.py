@@ -5,10 +5,12 @@
 - In time: once, or again and again with exponential times from the end of one fault to the beginning of
   the next; drawn on demand, from a stream of each rule and device.
 - At an iteration, and as a trace says.
+- Devices that arrive and leave are in it as well (``testbed.faults.presence``).
 """
 
 import heapq
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import numpy as np
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
+from testbed.faults.presence import absences
 from testbed.streams import stream
 
 
@@ -43,7 +46,7 @@ class Schedule:
         self.rules = len(rules)
         self._seed = seed
         self._all = rules
-        self._of_time = [rule for rule in rules if "time" in rule or "mean_time" in rule]
+        self._of_time = [rule for rule in rules if {"time", "mean_time", "presence"} & rule.keys()]
         self._rows: list[TimedFault] = []
         self._iterations: dict[int, list[tuple[tuple[int, ...], Fault]]] = {}
         self._after_pushes: list[_AfterPushes | None] = [None] * workers
@@ -78,7 +81,13 @@ class Schedule:
 
     @property
     def longest_absence(self) -> float:
-        """The longest time for which a killed worker is away, in seconds; 0 if none comes back."""
+        """The longest time for which a killed worker is away, in seconds; 0 if none comes back.
+
+        It is infinite where a law draws it.
+        """
+        drawn = (rule.get("presence", {}) for rule in self._all)
+        if any(one.get("arrives") or one.get("returns") for one in drawn):
+            return math.inf
         return max(
             (
                 fault.duration or 0.0
@@ -110,6 +119,10 @@ class Schedule:
 
     def _timed_by(self, rule: Mapping[str, Any]) -> Iterator[Iterator[TimedFault]]:
         fault, devices = Fault(**rule["fault"]), tuple(rule["devices"])
+        if "presence" in rule:
+            for own in absences(rule, self._seed, len(self._after_pushes)):
+                yield (TimedFault(time, (device,), absence) for time, device, absence in own)
+            return
         if "time" in rule:
             yield iter([TimedFault(rule["time"], devices, fault)])
             return
@@ -167,5 +180,6 @@ def _repeatedly(
         time += fault.duration + float(generator.exponential(mean))
 
 
-def _order(timed: TimedFault) -> tuple[float, int, tuple[int, ...]]:
-    return timed.time, timed.fault.rule, timed.devices
+def _order(timed: TimedFault) -> tuple[float, bool, int, tuple[int, ...]]:
+    # Absences come first, so that those at the beginning are before training.
+    return timed.time, not timed.fault.away, timed.fault.rule, timed.devices

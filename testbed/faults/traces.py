@@ -4,14 +4,14 @@ A file is read once, when the plan is made; the roles get its content. An error 
 line; nothing is skipped or repaired.
 """
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from testbed.durations.traces import parse_seconds
 from testbed.errors import SpecError
 from testbed.faults.fault import Kind
+from testbed.trace_files import check_names, parse_seconds, read_rows
 
 PLAIN: tuple[Kind, ...] = ("freeze", "kill", "stop-network", "partition")
 """The kinds of faults that need no options, which a row may name."""
@@ -46,32 +46,14 @@ def load_trace(path: Path, devices: Mapping[str, int]) -> list[TraceRow]:
     Raises:
         SpecError: the file cannot be read, or a row makes no sense.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, skipinitialspace=True)
-            heading = [column.strip() for column in next(reader, [])]
-            _check(path, heading)
-            rows = [
-                _row(row, heading, devices, f"the trace {path}, line {reader.line_num}")
-                for row in reader
-                if row  # an empty line is no row
-            ]
-    except OSError as error:
-        reason = error.strerror or error
-        raise SpecError(f"the trace {path} cannot be read: {reason}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise SpecError(f"the trace {path} is not CSV in UTF-8: {error}") from None
+    rows = [_row(cells, devices, where) for where, cells in read_rows(path, partial(_check, path))]
     if not rows:
         raise SpecError(f"the trace {path} has no rows: give it one for each fault")
     return rows
 
 
 def _check(path: Path, heading: Sequence[str]) -> None:
-    for name in heading:
-        if name not in _COLUMNS or heading.count(name) > 1:
-            known = f", which is none of {', '.join(_COLUMNS)}"
-            text = " more than once" if name in _COLUMNS else known
-            raise SpecError(f"the trace {path} has the column '{name}'{text}")
+    check_names(path, heading, _COLUMNS)
     if ("time" in heading) == ("iteration" in heading) or "device" not in heading:
         raise SpecError(
             f"the trace {path} needs a column device, and either time or iteration: it has "
@@ -79,12 +61,7 @@ def _check(path: Path, heading: Sequence[str]) -> None:
         )
 
 
-def _row(
-    row: Sequence[str], heading: Sequence[str], devices: Mapping[str, int], where: str
-) -> TraceRow:
-    if len(row) != len(heading):
-        raise SpecError(f"{where}, has {len(row)} columns and not {len(heading)}")
-    cells = {name: cell.strip() for name, cell in zip(heading, row, strict=True)}
+def _row(cells: Mapping[str, str], devices: Mapping[str, int], where: str) -> TraceRow:
     device = devices.get(cells["device"])
     if device is None:
         names = list(devices)

@@ -1,7 +1,7 @@
 """Events that the agent reports to the orchestrator, some of them for the fork server."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
 from testbed.messages.codec import Codec
@@ -95,11 +95,13 @@ class IngressRead:
 
     Attributes:
         ingress: the sum over the counted devices: ``time``, ``bytes``, ``frames`` and ``dropped``.
-        egress: the same for the server's egress; None without metrics, or without a server.
+        egress: the same for the servers' egress; None without metrics, or without a server.
+        of_each: the bytes of each server; None if there are not several.
     """
 
     ingress: Mapping[str, float]
     egress: Mapping[str, float] | None = None
+    of_each: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,16 @@ class CountersSampled:
     """The counters of links were read; ``raw`` holds their rows of ``traffic.counters.COUNTS``.
 
     A sample of many links takes several messages.
+    """
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBytesRead:
+    """The bytes of the whole run over links; ``raw`` holds rows of ``telemetry.records.LINK``.
+
+    Those of many links take several messages.
     """
 
     raw: bytes
@@ -153,10 +165,11 @@ class TrafficStopped:
     """The link has become quiet, and the capture has ended.
 
     Attributes:
-        capture: the capture's last report; None without a capture.
+        capture: the last report of the observed device's capture; None without a capture.
         counter: the counter of the observed device; the keys are those of ``IngressRead.ingress``.
         ingress, egress: as in ``IngressRead``.
         ingress_of_each: the bytes that entered each counted device.
+        others: ``capture`` and ``counter`` of each further server.
     """
 
     capture: dict[str, Any] | None
@@ -164,6 +177,7 @@ class TrafficStopped:
     ingress: Mapping[str, float]
     ingress_of_each: Mapping[str, int]
     egress: Mapping[str, float] | None = None
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +205,7 @@ Event: TypeAlias = (
     | NetworkBuilt
     | IngressRead
     | CountersSampled
+    | LinkBytesRead
     | UplinksSampled
     | ProcessesSampled
     | DeviceFrozen

@@ -1,7 +1,8 @@
 """Reports of the roles (server, workers, peers and their coordinator, evaluator) to the orchestrator.
 
 Moments that are called ``host_time`` are seconds of CLOCK_MONOTONIC; those called ``run_time`` are
-seconds of the run's clock since training began. Devices are named by their numbers.
+seconds of the run's clock since training began. Devices are named by their numbers. ``server`` is the
+index of the server that reports, of several; 0 where there is only one, or none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,15 @@ from testbed.messages.codec import Codec
 class ServerListening:
     """The server waits for connections, or the coordinator for its peers."""
 
+    server: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class DevicesConnected:
     """A further device is connected; ``count`` devices are by now."""
 
     count: int
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class TrainingBegun:
     """Training has begun, or goes on in a resumed run."""
 
     host_time: float
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class UpdatesApplied:
 
     version: int
     raw: bytes
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class DiagnosticsReported:
     version: int
     count: int
     raw: bytes
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class EvaluationDue:
     Attributes:
         payload_bytes, message_bytes: the ledgers' totals at this version.
         after_restoration: True from a restored server, which cannot know whether it was reported.
+        local_payload_bytes, local_message_bytes: those of the worker on the server's own machine.
     """
 
     version: int
@@ -65,6 +73,9 @@ class EvaluationDue:
     payload_bytes: int
     message_bytes: int
     after_restoration: bool = False
+    server: int = 0
+    local_payload_bytes: int = 0
+    local_message_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,7 @@ class EvaluationLeftOut:
 
     version: int
     reason: str
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +156,7 @@ class ConnectionClosed:
     sent_bytes: int
     unsent_bytes: int
     reason: str | None
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +227,7 @@ class TrainingEnded:
     """Training has ended at ``version``, and the server says so to all devices."""
 
     version: int
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +243,7 @@ class FinalParameters:
 
     start: int
     raw: bytes
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +253,16 @@ class ServerFinished:
     Attributes:
         payload_bytes, message_bytes: the totals of its ledger.
         peers: the ledgers of peers by name; empty for a server.
+        local_payload_bytes, local_message_bytes: those of the worker on the server's own machine.
     """
 
     version: int
     payload_bytes: int
     message_bytes: int
     peers: Mapping[str, dict[str, Any]]
+    server: int = 0
+    local_payload_bytes: int = 0
+    local_message_bytes: int = 0
 
 
 RoleReport: TypeAlias = (

@@ -70,7 +70,7 @@ class SetLink:
 
 @dataclass(frozen=True, slots=True)
 class SetPartition:
-    """Cut devices off from the server (``cut``), or connect them again."""
+    """Cut devices off from all servers (``cut``), or connect them again."""
 
     devices: Sequence[str]
     cut: bool
@@ -83,6 +83,16 @@ class SetRates:
     device: str
     uplink: int | None
     downlink: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTracedRates:
+    """Set the rates that traces give links, by device: uplink and downlink in bit/s.
+
+    0: nothing passes; None: as planned. A rate of ``SetRates`` limits them.
+    """
+
+    rates: Mapping[str, Sequence[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,9 @@ class StopTraffic:
     """Wait until the link is quiet, end the capture, and report the last counters."""
 
 
-ImpairmentRequest: TypeAlias = SetLink | SetPartition | SetRates | SetCorruption | LimitProcessors
+ImpairmentRequest: TypeAlias = (
+    SetLink | SetPartition | SetRates | SetTracedRates | SetCorruption | LimitProcessors
+)
 """A request that applies a fault to a link or a node, or undoes it."""
 Request: TypeAlias = (
     LoadRoles

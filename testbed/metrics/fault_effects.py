@@ -43,10 +43,10 @@ class FaultEffects:
         numbers = np.array([number for number in devices if number >= 0], np.int64)
         if kind == "kill":
             self.suspected[numbers] = False  # the next incarnation is not suspected
-        if begins:
+        if begins and not record.get("away"):
             self.struck[kind] = self.struck.get(kind, 0) + len(devices)
-            if kind == "kill":
-                self._active["freeze"][numbers] = 0  # a killed worker is no longer frozen
+        if begins and kind == "kill":
+            self._active["freeze"][numbers] = 0  # a killed worker is no longer frozen
         count = self._active.setdefault(kind, np.zeros_like(self._active[KINDS[0]]))
         count[numbers] = np.maximum(count[numbers] + (1 if begins else -1), 0)
         return numbers, begins

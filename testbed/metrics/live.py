@@ -42,7 +42,7 @@ from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
-from testbed.telemetry.board import Board, evaluator_line, hub_line, lines_of
+from testbed.telemetry.board import Board, evaluator_line, further_lines, hub_line, lines_of
 from testbed.telemetry.records import UPDATE
 from traffic.counters import COUNTS
 
@@ -70,7 +70,7 @@ class LiveRun:
         self._numbers = plan.workers
         emulated = plan.spec.engine == "emulation"
         workers = plan.settings.workers
-        self.board = Board.create(lines_of(workers)) if emulated else None
+        self.board = Board.create(lines_of(workers, plan.settings.servers)) if emulated else None
         self._devices = LiveDevices(self._state.classes, self.board)
         self._training: float | None = None
         self._host_seconds = 0.0
@@ -85,7 +85,12 @@ class LiveRun:
         self._next_look = 0.0
 
     def _uplink_meter(self) -> UplinkMeter:
-        rates = [self._plan.network.link(name).uplink.rate for name in self._numbers]
+        # A rate that follows a trace is no capacity to measure against.
+        traced = [bool(self._plan.settings.rate_traces(i)[0]) for i in self._numbers.values()]
+        rates = [
+            None if has_trace else self._plan.network.link(name).uplink.rate
+            for name, has_trace in zip(self._numbers, traced, strict=True)
+        ]
         return UplinkMeter(self._state.classes, rates)
 
     # -- calls by the orchestrator
@@ -132,12 +137,12 @@ class LiveRun:
             match report:
                 case UpdatesApplied():
                     self._add_updates(np.frombuffer(report.raw, UPDATE))
-                case DiagnosticsReported(_, count, raw):
+                case DiagnosticsReported(_, count, raw, server=0):
                     self._diagnose(np.frombuffer(raw).reshape(count, -1)[-1])
                 case EvaluationDue(after_restoration=False):
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
                     self._take_virtual_time(report.run_time)
-                case TrainingBegun(host_time):
+                case TrainingBegun(host_time, server=0):
                     self._training = host_time
                 case ServerFinished():
                     self._over = True
@@ -289,12 +294,13 @@ class LiveRun:
         seconds = board.processor_seconds()
         state.processor["workers"] = float(seconds[:workers].sum())
         state.processor[EVALUATOR_NAME] = float(seconds[evaluator_line(workers)])
-        hub = float(seconds[hub_line(workers)])
+        servers = self._plan.settings.servers
+        hub = float(sum(seconds[hub_line(workers, index)] for index in range(servers)))
         if not self._plan.served:
             state.processor["orchestrator"] += hub
             return
         state.processor[SERVER_NAME] = hub
-        line = board.of_server()
+        line = board.of_server(further_lines(workers, servers))
         state.queue = (line["queue"] / 1e9, line["queued"])
         state.apply = (line["apply"] / 1e9, line["applied"])
         state.egress |= {

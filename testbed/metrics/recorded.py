@@ -5,6 +5,7 @@ is None or empty, and is not exported.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,10 @@ import yaml
 from pydantic import ValidationError
 
 from testbed.algorithms import is_served
-from testbed.device_names import SERVER_NUMBER
+from testbed.device_names import SERVER_NUMBER, is_server
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
-from testbed.experiment.units import parse_rate
+from testbed.experiment.units import UNLIMITED, parse_limit
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.records import Event
 from testbed.results.reading.run import Run
@@ -89,15 +90,22 @@ class Recorded:
 
     @property
     def uplink_rates(self) -> list[int | None]:
-        """Each worker's uplink rate in bit/s; None if not shaped, as under the virtual clock."""
+        """Each worker's uplink rate in bit/s; None if not shaped, or traced, or virtual."""
         if self.run.manifest.clock == "virtual":
             return [None] * self.workers
         text = self.spec["network"].get("uplink")
-        of_all = None if text is None else parse_rate(text)
+        of_all = None if text is None else parse_limit(text)
+        trace = self.spec["network"].get("trace") or {}
+        if "uplink" in (trace.get("content") or {}):  # in place of what a profile gives
+            of_all = None
         section = self._devices
         if section is None or not section.classes:
-            return [of_all] * self.workers
-        of_class = [kind.of("uplink", of_all) for kind in section.classes]
+            return [None if of_all == UNLIMITED else of_all] * self.workers
+        of_class = [
+            None if kind.trace and kind.trace.trace("uplink") else kind.of("uplink", of_all)
+            for kind in section.classes
+        ]
+        of_class = [None if rate == UNLIMITED else rate for rate in of_class]
         return [of_class[i] for i in section.class_of(self.run.manifest.seed)]
 
     @cached_property
@@ -121,9 +129,12 @@ class Recorded:
     def evaluated(self) -> Moments:
         """The moment, by the host's clock, at which the version of each evaluation was reached."""
         iterations = self.run.evaluations.iteration
-        reached = np.searchsorted(np.maximum.accumulate(self.updates["iteration"]), iterations)
-        times = np.append(self.updates["host_time"], np.inf)
-        return np.where(iterations == 0, 0.0, times[reached])
+        latest = np.zeros(len(iterations))
+        for server in range(int(self.updates["server"].max(initial=0)) + 1):
+            rows = self.updates[self.updates["server"] == server]
+            reached = np.searchsorted(np.maximum.accumulate(rows["iteration"]), iterations)
+            latest = np.maximum(latest, np.append(rows["host_time"], np.inf)[reached])
+        return np.where(iterations == 0, 0.0, latest)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -135,12 +146,12 @@ class Recorded:
         return content
 
     @cached_property
-    def ledgers(self) -> Ledgers | None:
-        """The ledgers of the run's traffic; None for a simulation."""
+    def ledgers(self) -> Sequence[Ledgers]:
+        """The ledgers of the run's traffic, by server; none for a simulation."""
         try:
-            return Ledgers.load(self.run.directory / "traffic")
+            return Ledgers.load_all(self.run.directory / "traffic")
         except TrafficError:
-            return None
+            return ()
 
     @cached_property
     def counters(self) -> dict[str, npt.NDArray[np.void]]:
@@ -148,7 +159,7 @@ class Recorded:
 
         Empty if there are none, or if the moment at which training began is not known.
         """
-        began = self.ledgers.began_monotonic if self.ledgers else None
+        began = self.ledgers[0].began_monotonic if self.ledgers else None
         if began is None:
             return {}
         names = list(COUNTS.names or ())
@@ -231,7 +242,7 @@ class Recorded:
 
 def _number(device: str) -> int:
     """Return a worker's or peer's number; -1 for the server."""
-    return SERVER_NUMBER if device == "server" else int(device.rpartition("-")[2])
+    return SERVER_NUMBER if is_server(device) else int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:

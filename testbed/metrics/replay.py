@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.device_names import is_server
 from testbed.errors import SpecError
 from testbed.metrics.fault_effects import FaultEffects
 from testbed.metrics.initial import of_recorded
@@ -56,7 +57,8 @@ class ReplayedRun:
     def _counted_devices(self) -> list[npt.NDArray[np.void]]:
         """Return the counters' samples for the devices whose traffic is the run's ingress."""
         counters = self._recorded.counters
-        names = ["server"] if self._served else list(self._state.worker_names)
+        servers = [name for name in counters if is_server(name)]
+        names = servers if self._served else list(self._state.worker_names)
         return [counters[name] for name in names if name in counters]
 
     def _wire_points(self) -> tuple[Any, Any]:
@@ -211,8 +213,8 @@ class ReplayedRun:
             state.capture = (capture["records"], capture["dropped"])
         if not self._served:
             state.egress |= state.ingress
-        elif self._recorded.ledgers is not None and summary.get("ingress_after_drain"):
-            connections = self._recorded.ledgers.connections
+        elif self._recorded.ledgers and summary.get("ingress_after_drain"):
+            connections = [c for one in self._recorded.ledgers for c in one.connections]
             state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
         if summary["ended"] != "running":
             state.devices = {name: np.zeros_like(state.lost) for name in STATES}

@@ -168,17 +168,19 @@ class RunState:
         self.suspected = self.classes.count(np.flatnonzero(effects.suspected))
 
     def add_updates(self, rows: npt.NDArray[Any]) -> None:
-        """Count rows of ``telemetry.records.UPDATE``."""
-        applied = rows["applied"]
-        done = rows[applied]
+        """Count rows of ``telemetry.records.UPDATE``; of several servers, the first's updates."""
+        first = rows["server"] == 0
+        done = rows[rows["applied"] & first]
         self.updates += len(done)
-        self.dropped += len(rows) - len(done)
-        self.class_updates += self.classes.count(done["worker"])
+        self.dropped += int(first.sum()) - len(done)
         self.staleness.add(done["staleness"])
         for layer in self._pushed:
             self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
         self.raise_ingress(**self._pushed)
         count = len(self.worker_names)
+        # What an aggregator pushes is none of its workers' pushes.
+        done, rows = (some[some["worker"] < count] for some in (done, rows))
+        self.class_updates += self.classes.count(done["worker"])
         self.worker_updates += np.bincount(done["worker"], minlength=count)
         sizes = np.bincount(rows["worker"], rows["message_bytes"], minlength=count)
         self.worker_message_bytes += sizes.astype(np.int64)

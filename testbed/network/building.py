@@ -11,6 +11,7 @@ own is counted as traffic of the devices.
 """
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from testbed.network.fair_queues import SUPER_FRAME, share_fairly
 from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE, PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
-from testbed.network.shaping import count_ingress, packed_egress
+from testbed.network.shaping import count_egress, count_ingress, packed_egress
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
@@ -29,6 +30,9 @@ DEVICE_INDEX = 2
 """The kernel index of a device's only interface (1 is lo); link i's interface in a router has this
 index + i. Indices are chosen here: looking each one up by name would list all the others, and building
 the network would take time quadratic in its size."""
+
+_LEAST_SUPER_FRAME = 3_028
+"""Two frames: the kernel makes no smaller super-frames than of one segment."""
 
 LINKS_PER_CHECK = 50
 """Links built between two calls of ``abandoned``."""
@@ -44,11 +48,16 @@ class Queues:
             a link's rate.
         fair: the directions whose rate is shared fairly, with the senders and receivers (devices) that
             share it.
+        observed: the devices that those apart talk to.
+        local: for a counted device the one on the same machine, whose traffic with it crosses no link
+            and is counted separately, too.
     """
 
     counted: Sequence[str] = ()
     apart: Sequence[str] = ()
     fair: Mapping[Direction, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    observed: Sequence[str] = ()
+    local: Mapping[str, str] = field(default_factory=dict)
 
 
 NO_QUEUES = Queues()
@@ -91,7 +100,9 @@ class _Builder:
         self._network = network
         self._namespaces = namespaces
         self._queues = queues
+        self._also_observed = _also_observed(network, queues)
         self._routers: dict[str, Requests] = {}
+        self._super_frame = _super_frame(network, queues)
         for router in network.routers:
             with inside_network(namespaces[router]):
                 _prepare_router()
@@ -118,8 +129,8 @@ class _Builder:
             device = Requests()
         router.carry_out()
         with contextlib.closing(device):
-            if self._queues.fair:
-                device.limit_super_frames(far, SUPER_FRAME)
+            if self._super_frame is not None:
+                device.limit_super_frames(far, self._super_frame)
             self._set_up_far_end(device, far, link)
 
     def _set_up_far_end(self, node: Requests, interface: int, link: Link) -> None:
@@ -132,11 +143,20 @@ class _Builder:
         node.carry_out()
 
     def _packed(self, link: Link, *, up: bool) -> bytes:
-        """Return the requests for the shape of one direction; none if ``add_classes`` shapes it."""
-        has_classes = (link.index, up) in self._queues.fair or (
-            not up and link.node in self._queues.counted
+        """Return the requests for the shape of one direction.
+
+        There are none if ``add_classes`` shapes it, or if nothing there is shaped or counted.
+        """
+        direction = link.index, up
+        has_classes = (
+            direction in self._queues.fair
+            or direction in self._also_observed
+            or (not up and link.node in self._queues.counted)
         )
-        return b"" if has_classes else packed_egress(link.uplink if up else link.downlink)
+        shape = link.uplink if up else link.downlink
+        if has_classes or (link.node in self._queues.apart and not shape.shapes):
+            return b""
+        return packed_egress(shape)
 
     def add_routes(self) -> None:
         """Give the routers the routes to the devices that are no neighbours of theirs."""
@@ -156,6 +176,7 @@ class _Builder:
         network, queues = self._network, self._queues
         address = {device: network.link(device).address for device in network.devices}
         apart = [address[device] for device in queues.apart]
+        local = {device: address[beside] for device, beside in queues.local.items()}
         for (index, up), pairs in queues.fair.items():
             link = network.links_by_index[index]
             shape = network.shape((index, up))
@@ -166,7 +187,13 @@ class _Builder:
             link = network.link(device)
             if (link.index, False) not in queues.fair:
                 with self._inside_end(link, up=False) as interface, IPRoute() as netlink:
-                    count_ingress(netlink, interface, apart, link.downlink.rate)
+                    others = [*apart, local[device]] if device in local else apart
+                    count_ingress(netlink, interface, others, link.downlink)
+        for index, up in self._also_observed:
+            link = network.links_by_index[index]
+            with self._inside_end(link, up) as interface, IPRoute() as netlink:
+                others = [*apart, local[link.node]] if up and link.node in local else apart
+                count_egress(netlink, interface, others)
 
     @contextlib.contextmanager
     def _inside_end(self, link: Link, up: bool) -> Iterator[int]:
@@ -174,6 +201,37 @@ class _Builder:
         node = link.node if up else link.router
         with inside_network(self._namespaces[node]):
             yield DEVICE_INDEX + (link.index if node in self._routers else 0)
+
+
+def _super_frame(network: Network, queues: Queues) -> int | None:
+    """Return the most bytes that a device may hand over at once; None for the kernel's own limit.
+
+    A queue drops a super-frame for which it has no room as a whole, so that several have to fit in.
+    """
+    asked = [shape.queue for link in network.links for shape in (link.uplink, link.downlink)]
+    limits = [SUPER_FRAME] * bool(queues.fair)
+    limits += [max(_LEAST_SUPER_FRAME, queue // 4) for queue in asked if queue is not None]
+    return min(limits, default=None)
+
+
+def _also_observed(network: Network, queues: Queues) -> tuple[Direction, ...]:
+    """Return the directions without a shape that also the traffic of devices passes that only observe.
+
+    It gets a class of its own there. The last link of its way to a counted device is not among them.
+    """
+    own = {network.link(device).index for device in queues.apart}
+    counted = {(network.link(device).index, False) for device in queues.counted}
+    passed = {
+        direction
+        for one, other in itertools.product(queues.apart, queues.observed)
+        for direction in (*network.route(one, other), *network.route(other, one))
+        if direction[0] not in own
+    }
+    return tuple(
+        direction
+        for direction in sorted(passed - counted - queues.fair.keys())
+        if not network.shape(direction).shapes
+    )
 
 
 def _gateway(router: str, link: Link) -> str:

@@ -10,9 +10,10 @@ Segmentation offload hands a link up to 64 KiB at once, which is as much as many
 devices that send over shared links have smaller super-frames (``SUPER_FRAME``).
 """
 
+import functools
 from collections.abc import Sequence
 
-from pyroute2 import IPRoute
+from pyroute2 import IPBatch, IPRoute
 
 from testbed.network.links import MOST_PAIRS, Shape
 from testbed.network.shaping import (
@@ -21,10 +22,12 @@ from testbed.network.shaping import (
     SOURCE,
     UNCOUNTED,
     UNLIMITED,
+    Egress,
+    How,
     add_filter,
+    add_leaves,
     add_root,
     set_class,
-    set_netem,
 )
 
 SUPER_FRAME = 16_000
@@ -34,8 +37,8 @@ With up to 64 KiB, flows of 212 kB took up to 46 % more or less time than with e
 this, up to 12 %.
 """
 _FIRST = 0x0001_1000
-_FIRST_NETEM = 0x1000_0000
-_NEXT_NETEM = 0x0001_0000
+_FIRST_NETEM, _FIRST_QUEUE = 0x1000_0000, 0x4000_0000
+_NEXT = 0x0001_0000
 
 
 def share_fairly(
@@ -52,7 +55,8 @@ def share_fairly(
 
     Args:
         interface: has no discipline of its own yet.
-        shape: its rate is shared; delay and loss need the kernel's netem.
+        shape: its rate is shared; each pair has a queue of its length. Delay, jitter and loss need the
+            kernel's netem.
         pairs: source and destination of the connections, IPv4, at most ``MOST_PAIRS``.
         apart: addresses from which and to which everything passes without a limit, as ``UNCOUNTED``.
 
@@ -68,25 +72,68 @@ def share_fairly(
     for address in apart:
         for place in (SOURCE, DESTINATION):
             add_filter(netlink, interface, UNCOUNTED, {place: address})
-    most = shape.rate // 8 if shape.rate else UNLIMITED
-    each = max(1, most // (len(pairs) + 1))
-    for number in range(len(pairs) + 1):
+    _set_shares(netlink, "add", interface, shape.rate, len(pairs))
+    for below, netem, queue in _places(len(pairs)):
+        add_leaves(netlink, interface, shape, below, (netem, queue))
+    for number, (source, destination) in enumerate(pairs, 1):
+        addresses = {SOURCE: source, DESTINATION: destination}
+        add_filter(netlink, interface, _FIRST + number, addresses)
+
+
+class FairEgress(Egress):
+    """The egress of an interface shaped by ``share_fairly``, whose shape changes while it sends."""
+
+    def __init__(self, interface: int, shape: Shape, pairs: int) -> None:
+        """Take over an interface that so many pairs of addresses share."""
+        super().__init__(interface, shape)
+        self._pairs = pairs
+
+    def _packed_rate(self, rate: int) -> bytes:
+        return _packed_shares(rate, self._pairs)
+
+    def _set_rate(self, netlink: IPRoute, rate: int | None) -> None:
+        super()._set_rate(netlink, rate)
+        _set_shares(netlink, "change", self._interface, rate, self._pairs)
+
+    @property
+    def _places(self) -> Sequence[tuple[int, int, int]]:
+        return _places(self._pairs)
+
+
+@functools.lru_cache(maxsize=4096)
+def _packed_shares(rate: int, pairs: int) -> bytes:
+    """Return the requests that change the rate of an interface that pairs share."""
+    with IPBatch() as packed:
+        set_class(packed, "change", 0, COUNTED, rate)
+        _set_shares(packed, "change", 0, rate, pairs)
+        return bytes(packed.batch)
+
+
+def _set_shares(netlink: IPRoute, how: How, interface: int, rate: int | None, pairs: int) -> None:
+    """Add or change the class of each pair, and of what belongs to none.
+
+    The kernel lets a class have its ``rate`` whatever the class above it has, so all change together.
+    """
+    most = rate // 8 if rate else UNLIMITED
+    for number in range(pairs + 1):
         netlink.tc(
-            "add-class",
+            f"{how}-class",
             "htb",
             interface,
             _FIRST + number,
             parent=COUNTED,
-            rate=each,
+            rate=max(1, most // (pairs + 1)),
             ceil=most,
             # A class alone may send as much at once as the link, and no more than the others may.
             burst=SUPER_FRAME,
             cburst=SUPER_FRAME,
             quantum=SUPER_FRAME,
         )
-        if shape.needs_netem:
-            below = _FIRST + number, _FIRST_NETEM + number * _NEXT_NETEM
-            set_netem(netlink, "add", interface, shape, below)
-    for number, (source, destination) in enumerate(pairs, 1):
-        addresses = {SOURCE: source, DESTINATION: destination}
-        add_filter(netlink, interface, _FIRST + number, addresses)
+
+
+def _places(pairs: int) -> list[tuple[int, int, int]]:
+    """Return the classes, with the handles of the emulator and the queue below each."""
+    return [
+        (_FIRST + number, _FIRST_NETEM + number * _NEXT, _FIRST_QUEUE + number * _NEXT)
+        for number in range(pairs + 1)
+    ]

@@ -31,10 +31,14 @@ class Network:
     Attributes:
         links: the devices' first.
         others: names of routers, besides those to which a link leads.
+        delays: seconds of the uplink and the downlink of each link, by which routes are chosen; empty
+            if those are the delays of the links' shapes. Under the virtual clock links have no shapes,
+            and routes are the same.
     """
 
     links: tuple[Link, ...]
     others: tuple[str, ...] = ()
+    delays: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Check that there are routes between all nodes.
@@ -63,6 +67,16 @@ class Network:
         return {link.index: link for link in self.links}
 
     @cached_property
+    def _lengths(self) -> Mapping[Direction, int]:
+        """The delay of each direction in nanoseconds."""
+        delays = self.delays or [(link.uplink.delay, link.downlink.delay) for link in self.links]
+        return {
+            (link.index, up): round(delay * 1e9)
+            for link, both in zip(self.links, delays, strict=True)
+            for up, delay in zip((True, False), both, strict=True)
+        }
+
+    @cached_property
     def _of_device(self) -> Mapping[str, Link]:
         return {link.node: link for link in self.links if link.node not in self.routers}
 
@@ -87,6 +101,14 @@ class Network:
             return ()
         between = self._ways(first.router)[last.router]
         return ((first.index, True), *between, (last.index, False))
+
+    def path(self, one: str, other: str) -> tuple[str, ...]:
+        """Return the names of the routers between two devices, on the way from the first."""
+        names = []
+        for index, up in self.route(one, other)[:-1]:
+            link = self.links_by_index[index]
+            names.append(link.router if up else link.node)
+        return tuple(names)
 
     def delay(self, one: str, other: str) -> float:
         """Return the delay between two routers in seconds, of all links on the way together."""
@@ -130,7 +152,7 @@ class Network:
             ways[router] = way
             for other, direction in self._beside[router]:
                 if other not in ways:
-                    longer = delay + round(self.shape(direction).delay * 1e9)
+                    longer = delay + self._lengths[direction]
                     length = longer, count + 1, (*indices, direction[0])
                     heapq.heappush(nearest, (length, other, (*way, direction)))
         return ways

@@ -22,19 +22,25 @@ CORE = "core"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The rate, delay, loss and damage of one direction of a link.
+    """The rate, delay, loss, queue and damage of one direction of a link.
 
     Attributes:
         rate: bit/s, or None for as fast as the host can.
         delay: seconds added to every packet; needs the kernel's netem.
         loss: fraction of packets lost, 0 to 1; needs the kernel's netem.
         corrupt: fraction of packets in which a bit is flipped, 0 to 1; needs netem, too.
+        jitter: seconds by which a packet's delay is longer or shorter, at most ``delay``; uniform, and
+            packets stay in order. Needs netem, too.
+        queue: bytes of frames that wait for the rate, beyond which packets are dropped; None: the
+            kernel's own limit, 1,000 packets.
     """
 
     rate: int | None = None
     delay: float = 0.0
     loss: float = 0.0
     corrupt: float = 0.0
+    jitter: float = 0.0
+    queue: int | None = None
 
     @property
     def shapes(self) -> bool:

@@ -7,7 +7,8 @@ neighbour together with the interface. Until both are back a black hole replaces
 nothing answers for the device: an ICMP message from the router would be traffic on the server's link.
 
 A cut leaves links up: rules of the router's routing drop the packets between a device and the server,
-in both directions and without an ICMP error.
+in both directions and without an ICMP error. Where a trace's rate is 0, a rule drops what passes in one
+direction; packets that the router has queued for the device already still leave.
 
 TCP retransmits what it had sent, at intervals that double while there is no answer: after an outage a
 connection may stay idle for as long again as the outage lasted.
@@ -52,3 +53,15 @@ def set_cut(device: str, server: str, *, cut: bool) -> None:
                 action="FR_ACT_BLACKHOLE",
                 priority=_BEFORE_MAIN_TABLE,
             )
+
+
+def set_silent(device: str, *, up: bool, silent: bool) -> None:
+    """Begin or stop dropping all packets from a device (``up``) or to it; call it inside its router."""
+    end = {"src": device, "src_len": 32} if up else {"dst": device, "dst_len": 32}
+    with IPRoute() as router:
+        router.rule(
+            "add" if silent else "del",
+            **end,
+            action="FR_ACT_BLACKHOLE",
+            priority=_BEFORE_MAIN_TABLE,
+        )

@@ -2,11 +2,14 @@
 
 A rate is an HTB class: it charges every packet for its bytes on a link of MTU 1,500, headers of each
 frame included, although segmentation offload hands it up to 64 KiB at once. It may go into debt by one
-such packet, so that the long-term rate is exact. Delay, loss and damage are a netem below it.
+such packet, so that the long-term rate is exact. Delay, jitter, loss and damage are a netem below it.
+The length of a queue is that of a bfifo, which counts bytes, since a packet of segmentation offload may
+have 64 KiB. It is below netem, if there is one: netem holds what is delayed, bfifo what waits for the
+rate.
 
-Traffic to the parameter server (or to a peer) is counted by the same kind of class on the core's end of
-its link: one class for the workers, with the downlink's rate if it has one, and one without a limit
-for the devices that only observe.
+Every direction of a link has such a class, with or without a rate, since it counts what passes as
+frames of an MTU of 1,500. On the way of devices that only observe there are two: one for all others,
+with the rate if there is one, and one without a limit for theirs.
 
 ``building`` builds links with the requests of ``packed_egress``; ``Egress`` changes a link later.
 """
@@ -14,7 +17,9 @@ for the devices that only observe.
 import contextlib
 import functools
 import ipaddress
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from pyroute2 import IPBatch, IPRoute
@@ -24,6 +29,7 @@ from pyroute2.netlink.rtnl import RTM_NEWQDISC
 from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
 
 from testbed.network.links import Shape
+from testbed.network.netlink import Requests
 
 ROOT = 0x0001_0000
 """Handle 1:, the HTB at the root of an interface's egress."""
@@ -33,6 +39,10 @@ UNCOUNTED = 0x0001_0020
 """Class 1:20, for the traffic of devices that only observe."""
 _NETEM = 0x0010_0000
 """Handle 10:, the network emulator below a class."""
+_QUEUE = 0x0020_0000
+"""Handle 20:, the queue below a class or its network emulator."""
+_IN_ORDER = 2**32 - 1
+"""Bytes per second, 34 Gbit/s. A netem with a rate keeps packets in order, whatever their jitter."""
 _CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""
 _ETHERTYPE_IPV4 = 0x0800
@@ -41,95 +51,123 @@ UNLIMITED = 125_000_000_000
 _FRAME = 1514
 SOURCE, DESTINATION = 12, 16
 """Offsets of the addresses in an IPv4 header."""
-_How: TypeAlias = Literal["add", "change"]
+How: TypeAlias = Literal["add", "change"]
+_AS_IT_IS = Shape()
 
 
 def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
-    """Shape an interface's egress; nothing is installed if ``shape`` asks for nothing."""
-    if not shape.shapes:
-        return
+    """Shape an interface's egress and count it; without a rate everything passes."""
     add_root(netlink, interface)
     set_class(netlink, "add", interface, COUNTED, shape.rate)
-    if shape.needs_netem:
-        set_netem(netlink, "add", interface, shape)
+    add_leaves(netlink, interface, shape)
 
 
 @functools.cache
 def packed_egress(shape: Shape) -> bytes:
     """Return the requests of ``shape_egress`` for any interface, for ``requests.Requests.shape``."""
-    if not shape.shapes:
-        return b""
     with IPBatch() as packed:
         add_root(packed, 0)
         set_class(packed, "add", 0, COUNTED, shape.rate)
         requests = bytes(packed.batch)
-    if shape.needs_netem:
-        message = _netem("add", 0, shape)
+    for message in _leaves(0, shape):
         message.encode()
         requests += bytes(message.data)
     return requests
 
 
+@functools.lru_cache(maxsize=4096)
+def _packed_rate(rate: int) -> bytes:
+    """Return the request that changes the rate of a shaped interface, for ``Requests.shape``."""
+    with IPBatch() as packed:
+        set_class(packed, "change", 0, COUNTED, rate)
+        return bytes(packed.batch)
+
+
 class Egress:
     """The egress of an interface whose shape changes while it sends.
 
-    A change drops no packet. An interface that was shaped once keeps its discipline, so that packets
-    that wait in it are sent; without a rate the discipline lets everything pass.
+    A change drops no packet, but for those in a queue with a length, as it gets its first netem.
+    The interface keeps its discipline, so that packets that wait in it are sent, and goes on counting;
+    without a rate the discipline lets everything pass. The length of the queue does not change.
     """
 
     def __init__(self, interface: int, shape: Shape) -> None:
         """Take over an interface that has this shape: the star was built with it."""
         self._interface = interface
         self._shape = shape
-        self._disciplined, self._emulated = shape.shapes, shape.needs_netem
+        self._emulated = shape.needs_netem
 
     @property
     def shape(self) -> Shape:
         """The present shape."""
         return self._shape
 
+    def add_rate(self, requests: Requests, rate: int) -> None:
+        """Add the change of the rate of an interface that has one to requests, which are quick."""
+        if self._shape.rate not in (None, rate):
+            self._shape = replace(self._shape, rate=rate)
+            requests.shape(self._interface, self._packed_rate(rate))
+
+    def _packed_rate(self, rate: int) -> bytes:
+        """Return the request that changes the rate, for ``Requests.shape``."""
+        return _packed_rate(rate)
+
+    def _set_rate(self, netlink: IPRoute, rate: int | None) -> None:
+        set_class(netlink, "change", self._interface, COUNTED, rate)
+
+    @property
+    def _places(self) -> Sequence[tuple[int, int, int]]:
+        """The classes that packets wait in, with the handles of the emulator and queue below each."""
+        return ((COUNTED, _NETEM, _QUEUE),)
+
     def change(self, netlink: IPRoute, shape: Shape) -> None:
         """Change the shape of the egress from now on."""
         before, self._shape = self._shape, shape
         if before == shape:
             return
-        if not self._disciplined:
-            shape_egress(netlink, self._interface, shape)
-        else:
-            if before.rate != shape.rate:
-                set_class(netlink, "change", self._interface, COUNTED, shape.rate)
-            if self._emulated or shape.needs_netem:
-                how: _How = "change" if self._emulated else "add"
-                set_netem(netlink, how, self._interface, shape)
-        self._disciplined = self._disciplined or shape.shapes
+        if before.rate != shape.rate:
+            self._set_rate(netlink, shape.rate)
+        for below, netem, queue in self._places:
+            if self._emulated:
+                set_netem(netlink, "change", self._interface, shape, (below, netem))
+            elif shape.needs_netem:
+                if shape.queue is not None:  # the kernel adds nothing where it was told to queue
+                    netlink.tc("del", None, self._interface, queue, parent=below)
+                add_leaves(netlink, self._interface, shape, below, (netem, queue))
         self._emulated = self._emulated or shape.needs_netem
 
 
 def count_ingress(
-    netlink: IPRoute, interface: int, uncounted: Iterable[str], rate: int | None = None
+    netlink: IPRoute, interface: int, uncounted: Iterable[str], shape: Shape = _AS_IT_IS
 ) -> None:
     """Count what a router's interface sends to a device, except from some IPv4 source addresses.
 
     Args:
         uncounted: these addresses, whose traffic goes to ``UNCOUNTED``.
-        rate: limit for the counted traffic in bit/s; None for no limit.
+        shape: of the counted traffic.
     """
-    _count(netlink, interface, uncounted, SOURCE, rate)
+    _count(netlink, interface, uncounted, (SOURCE,), shape)
 
 
 def count_egress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
-    """Count what a device's interface sends, except to some IPv4 destination addresses."""
-    _count(netlink, interface, uncounted, DESTINATION, None)
+    """Count what an interface sends, except to or from some IPv4 addresses."""
+    _count(netlink, interface, uncounted, (SOURCE, DESTINATION), _AS_IT_IS)
 
 
 def _count(
-    netlink: IPRoute, interface: int, uncounted: Iterable[str], place: int, rate: int | None
+    netlink: IPRoute,
+    interface: int,
+    uncounted: Iterable[str],
+    places: Iterable[int],
+    shape: Shape,
 ) -> None:
     add_root(netlink, interface)
-    set_class(netlink, "add", interface, COUNTED, rate)
+    set_class(netlink, "add", interface, COUNTED, shape.rate)
+    add_leaves(netlink, interface, shape)
     set_class(netlink, "add", interface, UNCOUNTED, None)
     for address in uncounted:
-        add_filter(netlink, interface, UNCOUNTED, {place: address})
+        for place in places:
+            add_filter(netlink, interface, UNCOUNTED, {place: address})
 
 
 def add_filter(netlink: IPRoute, interface: int, target: int, addresses: Mapping[int, str]) -> None:
@@ -185,7 +223,7 @@ def add_root(netlink: IPRoute, interface: int, default: int = COUNTED) -> None:
     netlink.tc("add", "htb", interface, ROOT, default=default & 0xFFFF)
 
 
-def set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: int | None) -> None:
+def set_class(netlink: IPRoute, how: How, interface: int, handle: int, rate: int | None) -> None:
     """Add or change an HTB class; ``rate`` in bit/s, None for no limit."""
     most = rate // 8 if rate else UNLIMITED
     most_at_once = bucket(rate)
@@ -203,33 +241,79 @@ def set_class(netlink: IPRoute, how: _How, interface: int, handle: int, rate: in
     )
 
 
-def set_netem(
+def add_leaves(
     netlink: IPRoute,
-    how: _How,
     interface: int,
     shape: Shape,
-    below: tuple[int, int] = (COUNTED, _NETEM),
+    below: int = COUNTED,
+    handles: tuple[int, int] = (_NETEM, _QUEUE),
 ) -> None:
-    """Add or change a network emulator; ``below`` are its class and its own handle."""
-    netlink.nlm_request_batch([_netem(how, interface, shape, below)])
+    """Add what holds the packets of a class: a network emulator, and a queue of a length, if asked for.
+
+    Args:
+        below: the class's handle.
+        handles: those of the network emulator and of the queue.
+    """
+    if messages := _leaves(interface, shape, below, handles):
+        netlink.nlm_request_batch(messages)
 
 
-def _netem(
-    how: _How, interface: int, shape: Shape, below: tuple[int, int] = (COUNTED, _NETEM)
-) -> tcmsg:
+def set_netem(
+    netlink: IPRoute,
+    how: How,
+    interface: int,
+    shape: Shape,
+    place: tuple[int, int] = (COUNTED, _NETEM),
+) -> None:
+    """Add or change the network emulator of a class; ``place`` are their handles."""
+    netlink.nlm_request_batch([_netem(how, interface, shape, place)])
+
+
+def _leaves(
+    interface: int,
+    shape: Shape,
+    below: int = COUNTED,
+    handles: tuple[int, int] = (_NETEM, _QUEUE),
+) -> list[tcmsg]:
+    netem, queue = handles
+    messages = []
+    if shape.needs_netem:
+        messages.append(_netem("add", interface, shape, (below, netem)))
+        below = netem | 1  # its only class
+    if shape.queue is not None:
+        options = struct.pack("=I", shape.queue)
+        messages.append(_discipline("add", "bfifo", interface, (below, queue), options))
+    return messages
+
+
+def _netem(how: How, interface: int, shape: Shape, below: tuple[int, int]) -> tcmsg:
     """Return the request to add or change the network emulator of a class.
 
     The message is made by hand: pyroute2 leaves out a share of 0, and a change keeps every setting
     that is not in the message, so that damage would never end.
     """
     options = sched_netem.get_parameters(
-        {"delay": round(shape.delay * 1e6), "loss": shape.loss * 100, "limit": 100_000}
+        {
+            "delay": round(shape.delay * 1e6),
+            "jitter": round(shape.jitter * 1e6),
+            "loss": shape.loss * 100,
+            "limit": 100_000,
+        }
     )
     share = {"prob_corrupt": round(shape.corrupt * _CERTAIN), "corr_corrupt": 0}
     options["attrs"].append(["TCA_NETEM_CORRUPT", share])
+    if shape.jitter:
+        rate = {"rate": _IN_ORDER, "packet_overhead": 0, "cell_size": 0, "cell_overhead": 0}
+        options["attrs"].append(["TCA_NETEM_RATE", rate])
+    return _discipline(how, "netem", interface, below, options)
+
+
+def _discipline(
+    how: How, kind: str, interface: int, below: tuple[int, int], options: object
+) -> tcmsg:
     message = tcmsg()
     message["index"], (message["parent"], message["handle"]) = interface, below
-    message["attrs"] = [["TCA_KIND", "netem"], ["TCA_OPTIONS", options]]
+    message["attrs"] = [["TCA_KIND", kind], ["TCA_OPTIONS", options]]
     flags = NLM_F_REQUEST | NLM_F_ACK
     flags |= NLM_F_CREATE | NLM_F_EXCL if how == "add" else NLM_F_REPLACE
     message["header"] = {"type": RTM_NEWQDISC, "flags": flags}

@@ -50,6 +50,11 @@ _STEPS = 16
 """Packets beyond the bucket, at least, unless the frames would be smaller than ``SMALL``."""
 _MOST_FRAMES = 40
 """Frames in a super-frame, at most: 40 full segments fit into a datagram."""
+_FILLED = 0.25
+"""Share of a queue with a length that the packets beyond the bucket fill, at most; small packets for
+the loss may fill as much again."""
+_SUPER_FRAMES = 8
+"""Super-frames for which a queue of known length has room, at least: it drops one as a whole."""
 _MOST_TRIALS = 1500
 _EXPECTED_LOSSES = 15
 _FEWEST = 4
@@ -165,6 +170,8 @@ def compose(shape: Shape) -> Train:
         payloads = (small,) * (_LEADING + trials + _TRAILING)
         return Train(payloads, _on_wire(payloads), 0, 0, shape.delay, 0.0)
     window = min(shape.rate / 8 * DURATION, MOST_BYTES)
+    if shape.queue is not None:  # more would be dropped: packets come faster than they leave
+        window = min(window, shape.queue * _FILLED * (1 - shape.loss))
     most_at_once = bucket(shape.rate)
     full = SEGMENT + HEADERS
     size = max(SMALL, math.floor(min(full, window / _STEPS)))
@@ -174,6 +181,8 @@ def compose(shape: Shape) -> Train:
     # In addition to the expected losses, three standard deviations of them.
     frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
     together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
+    if shape.queue is not None:
+        together = min(together, max(1, shape.queue // (_SUPER_FRAMES * full)))
     count = math.ceil(frames / together)
     # Small packets for the loss come first: sending them may take longer than the link needs.
     more = min(max(0, trials - count), math.floor(window / SMALL))
@@ -254,15 +263,16 @@ def _slope(time: npt.NDArray[np.float64], passed: npt.NDArray[np.int64], asked: 
 def off(asked: Shape, measured: Measured) -> list[str]:
     """Return which of ``rate``, ``delay`` and ``loss`` are off by more than ``TOLERANCE``.
 
-    A delay may also be longer by ``HOST_DELAY``. A loss is off only if its whole confidence
-    interval lies outside.
+    A delay may also be longer or shorter by the jitter, and longer by ``HOST_DELAY``. A loss is off
+    only if its whole confidence interval lies outside.
     """
     found = []
     if asked.rate is not None:
         found += ["rate"] * _rate_is_off(asked.rate, measured)
     if measured.delay is not None:
-        longest = (1 + TOLERANCE) * asked.delay + HOST_DELAY
-        found += ["delay"] * (not (1 - TOLERANCE) * asked.delay <= measured.delay <= longest)
+        longest = (1 + TOLERANCE) * (asked.delay + asked.jitter) + HOST_DELAY
+        shortest = (1 - TOLERANCE) * (asked.delay - asked.jitter)
+        found += ["delay"] * (not shortest <= measured.delay <= longest)
     low, high = interval(measured.lost, measured.packets)
     too_many = low > max((1 + TOLERANCE) * asked.loss, HOST_LOSS)
     found += ["loss"] * (too_many or high < (1 - TOLERANCE) * asked.loss)

@@ -49,7 +49,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
-        _mount_proc()
+        linux.mount_proc()
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
         role = load()
@@ -184,9 +184,5 @@ def _contain(device: str, descriptors: Sequence[int]) -> None:
     os.close(network)
     linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
-    _mount_proc()
+    linux.mount_proc()
     socket.sethostname(device)
-
-
-def _mount_proc() -> None:
-    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)

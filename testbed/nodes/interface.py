@@ -51,6 +51,9 @@ class Nodes(Protocol):
     def network(self, device: str) -> int:
         """Return the descriptor of a node's network namespace."""
 
+    def containers(self) -> Mapping[str, int]:
+        """Return the id of the first process of each node that is a container, in the agent's /proc."""
+
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         """Start a role in a node."""
 

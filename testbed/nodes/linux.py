@@ -21,7 +21,9 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,6 +66,25 @@ def die_with_parent(signal_number: int, parent: int | None = None) -> None:
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
     if parent is not None and os.getppid() != parent:
         os._exit(1)
+
+
+def become_subreaper() -> None:
+    """Make this process, not the first one, the parent of what its descendants leave behind."""
+    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def show_own_proc() -> None:
+    """Let other processes of this user read this process's /proc, as it is before a change of user.
+
+    The kernel hides that of a process that has gained capabilities, as one does that makes a user
+    namespace. Children inherit the setting.
+    """
+    _checked(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+
+
+def mount_proc() -> None:
+    """Mount the /proc of this process's pid namespace."""
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def give_up_privileges(user: int, group: int) -> None:

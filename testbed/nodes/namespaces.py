@@ -47,6 +47,9 @@ class NamespaceNodes:
     def network(self, device: str) -> int:
         return self._networks[device]
 
+    def containers(self) -> Mapping[str, int]:
+        return {}
+
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         descriptors = [self._networks[device]]
         if self._group:

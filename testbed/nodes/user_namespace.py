@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.nodes.linux import CLONE_NEWUSER, unshare
+from testbed.nodes.linux import CLONE_NEWUSER, show_own_proc, unshare
 
 REMEDY = (
     "run it as root, or let ordinary users make user namespaces "
@@ -16,7 +16,8 @@ REMEDY = (
 def enter_user_namespace() -> None:
     """Make this process root in a user namespace of its own, unless it is root already.
 
-    The calling process must have one thread. Files it makes still belong to the calling user.
+    The calling process must have one thread. Files it makes still belong to the calling user, whose
+    other processes may enter the namespace (``testbed exec``).
 
     Raises:
         HostError: the kernel or its settings forbid user namespaces.
@@ -30,7 +31,15 @@ def enter_user_namespace() -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
         Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+        show_own_proc()
     except OSError as error:
         raise HostError(
             f"this user may not make a user namespace ({error.strerror}): {REMEDY}"
         ) from error
+
+
+def become_root_inside() -> None:
+    """Become the root of the user namespace that this process has entered, which another has made."""
+    if os.geteuid() != 0:  # the host's root has no number in an ordinary user's namespace
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)

@@ -1,11 +1,11 @@
 """Handle the events of the agent: the progress of set-up, exits of processes, and the traffic."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
 from testbed.messages.events import (
     CountersSampled,
     DeviceFrozen,
@@ -14,6 +14,7 @@ from testbed.messages.events import (
     IngressRead,
     LastSampleTaken,
     LibrariesLoaded,
+    LinkBytesRead,
     LinksCounted,
     LinksProbed,
     NetworkBuilt,
@@ -39,6 +40,8 @@ from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.ending import EndError
+from testbed.runs.link_bytes import LinkCounts
+from testbed.telemetry.records import LINK
 from testbed.telemetry.texts import BUILT, DIED, MADE
 from traffic.counters import COUNTS
 
@@ -105,6 +108,7 @@ class AgentEvents:
             CountersSampled: self._counters_sampled,
             IngressRead: self._ingress_read,
             TrafficStopped: self._traffic_stopped,
+            LinkBytesRead: self._link_bytes_read,
             LastSampleTaken: self._last_sample_taken,
             **dict.fromkeys(_FOR_OTHERS, lambda _: None),
         }
@@ -153,10 +157,7 @@ class AgentEvents:
         if not (self._setup.loaded and self._setup.built):
             return
         self._records.progress.phase = "devices"
-        hub = self._devices.hub
-        self._devices.start(
-            hub, {"role": hub, "number": SERVER_NUMBER} | self._restoration.arguments()
-        )
+        self._devices.start_hubs(self._restoration.arguments())
 
     # -- processes
 
@@ -171,12 +172,15 @@ class AgentEvents:
         if event.status == 0:
             return
         if self._injection.exited(device):
-            records.ledgers.server_kills += device == devices.hub
+            records.ledgers[0].server_kills += device == devices.hubs[0]
             return
         how, log = devices.reason_of_exit(event), records.processes_log
-        if device == devices.hub:
+        if device == COORDINATOR_NAME and self._plan.served:
+            raise EndError("failed", f"the coordinator of the servers died: {how}; see {log}")
+        if device in devices.hubs:
             what = "parameter server" if self._plan.served else "coordinator of the peers"
-            raise EndError("failed", f"the {what} died: {how}; see {log}")
+            which = f" {device}" if len(devices.hubs) > 1 else ""
+            raise EndError("failed", f"the {what}{which} died: {how}; see {log}")
         if device == self._plan.observed:
             raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
         if device == EVALUATOR_NAME:
@@ -196,16 +200,35 @@ class AgentEvents:
         self._records.log.counters(self._links[part], self._interfaces[part], rows)
 
     def _ingress_read(self, event: IngressRead) -> None:
-        ingress = self._evaluations.ingress
-        ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
-        self._records.progress.wire_bytes = ingress.newest
+        self._counted(event.ingress, event.of_each)
+
+    def _counted(
+        self, ingress: Mapping[str, float], of_each: Mapping[str, int] | None = None
+    ) -> None:
+        """Take a reading of the counters.
+
+        Args:
+            ingress: the sum, with the time.
+            of_each: the bytes of each server; None if there are not several.
+        """
+        found = [of_each[server] for server in self._plan.servers] if of_each else None
+        self._evaluations.ingress.counted(ingress["time"], found or [int(ingress["bytes"])])
+        self._records.progress.wire_bytes = self._evaluations.ingress.newest
 
     def _traffic_stopped(self, event: TrafficStopped) -> None:
-        ledgers = self._records.ledgers
-        ledgers.capture, ledgers.counter = event.capture, event.counter
-        self._evaluations.ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
+        first, *others = self._records.ledgers
+        first.capture, first.counter = event.capture, event.counter
+        for ledgers, server in zip(others, self._plan.servers[1:], strict=True):
+            ledgers.capture = event.others[server]["capture"]
+            ledgers.counter = event.others[server]["counter"]
+        self._counted(event.ingress, event.ingress_of_each if others else None)
         for device, peer in self._records.peers.items():
             peer["wire_bytes"] = event.ingress_of_each[device]
+
+    def _link_bytes_read(self, event: LinkBytesRead) -> None:
+        """Take in one part of what passed the links."""
+        for link, up, *counts in np.frombuffer(event.raw, LINK).tolist():
+            self._records.over_links[link, up] = LinkCounts(*counts)
 
     def _last_sample_taken(self, _: LastSampleTaken) -> None:
         self.traffic_complete = True

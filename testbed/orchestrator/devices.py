@@ -2,9 +2,16 @@
 
 import signal
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME, SERVER_NUMBER
+from testbed.device_names import (
+    COORDINATOR_NAME,
+    EVALUATOR_NAME,
+    SERVER_NUMBER,
+    server_index,
+    server_number,
+)
 from testbed.experiment.units import format_size
 from testbed.messages.events import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
@@ -19,7 +26,7 @@ class Devices:
     """The devices of one run.
 
     Attributes:
-        hub: the name of the server, or of the coordinator of peers.
+        hubs: the names of the servers, or of the coordinator of peers.
         liveness: which devices' processes are alive.
     """
 
@@ -30,7 +37,7 @@ class Devices:
         """Begin without any process."""
         self._plan = plan
         self._records = records
-        self.hub = SERVER_NAME if plan.served else COORDINATOR_NAME
+        self.hubs = plan.servers or (COORDINATOR_NAME,)
         self.liveness = Liveness([*plan.workers, EVALUATOR_NAME])
         self._names = {number: name for name, number in plan.workers.items()}
         self._names[plan.settings.workers] = EVALUATOR_NAME
@@ -45,7 +52,9 @@ class Devices:
         """Return the name of the device that an event is about, if it is about one."""
         if number is None:
             return None
-        return self._names.get(number, self.hub if number == SERVER_NUMBER else None)
+        if number <= SERVER_NUMBER:
+            return self.hubs[server_index(number)]
+        return self._names.get(number)
 
     def ask(self, request: Request) -> None:
         """Send the agent a request."""
@@ -55,6 +64,19 @@ class Devices:
         """Start a device in a role."""
         self.ask(StartRole(device, role))
         self.liveness.started(device)
+
+    def start_hubs(self, arguments: Mapping[str, Any]) -> None:
+        """Start the servers, or the coordinator of peers.
+
+        Args:
+            arguments: of their roles, in addition.
+        """
+        role = "server" if self._plan.served else COORDINATOR_NAME
+        for index, hub in enumerate(self.hubs):
+            self.start(hub, {"role": role, "number": server_number(index), **arguments})
+        if self._plan.served and self._plan.coordinated:
+            own = {"role": COORDINATOR_NAME, "number": SERVER_NUMBER}
+            self.start(COORDINATOR_NAME, own)
 
     def start_evaluator(self) -> None:
         """Start the evaluator."""

@@ -9,6 +9,7 @@ from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEv
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.backlog import Backlog
 from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.records import Records
 from testbed.runs.left_out import LeftOut
 
@@ -17,16 +18,25 @@ class Evaluations:
     """The evaluations of one run; complete ones are written to its records.
 
     Attributes:
-        ingress: the server's ingress, at each evaluation and at the end.
+        ingress: the servers' ingress, at each evaluation and at the end.
         left_out: the evaluations that were due and will not be made.
         missing: the versions whose results the evaluator owes, once it has ended.
     """
 
-    def __init__(self, records: Records, metrics: LiveRun | None, mark: Mark | None) -> None:
-        """Begin without evaluations, or as they were at the checkpoint of a mark."""
+    def __init__(
+        self, records: Records, metrics: LiveRun | None, mark: Mark | None, servers: int = 1
+    ) -> None:
+        """Begin without evaluations, or as they were at the checkpoint of a mark.
+
+        Args:
+            servers: the number of servers; 1 among peers.
+        """
         self._records = records
         self._metrics = metrics
-        self.ingress = Ingress(mark.wire_bytes, mark.forgotten) if mark else Ingress()
+        if mark:
+            self.ingress = IngressOfServers([Ingress(mark.wire_bytes, mark.forgotten)])
+        else:
+            self.ingress = IngressOfServers([Ingress() for _ in range(servers)])
         self.left_out = LeftOut(mark.left_out if mark else ())
         self.missing: list[int] = []
         self._backlog = Backlog()
@@ -38,16 +48,14 @@ class Evaluations:
     def expect(self, report: EvaluationDue) -> None:
         """Note that a version is to be evaluated."""
         ledger: dict[str, Any] = {
-            "run_time": report.run_time,
+            "run_time": report.run_time + self._records.servers.lateness(report.server),
             "payload_bytes": report.payload_bytes,
             "message_bytes": report.message_bytes,
+            **self._records.local_bytes(report),
         }
-        note = (
-            self.ingress.evaluation_due_again
-            if report.after_restoration
-            else self.ingress.evaluation_due
+        self.ingress.evaluation_due(
+            report.server, report.version, report.host_time, ledger, again=report.after_restoration
         )
-        note(report.version, report.host_time, ledger)
 
     def take(self, report: VersionEvaluated) -> None:
         """Note the evaluator's result."""
@@ -91,3 +99,12 @@ class Evaluations:
             "message_bytes": outcome.message_bytes,
             "wire_bytes": self._records.progress.wire_bytes,
         }
+
+    def ingress_of_servers(self) -> list[dict[str, int]]:
+        """Return the part of each server in ``ingress_of_updates``, by index."""
+        if self._records.outcome.ended == "completed":
+            return self.ingress.at_last_evaluation_of_each()
+        return [
+            {**pushed, "wire_bytes": one.newest}
+            for pushed, one in zip(self._records.servers.pushed, self.ingress.each, strict=True)
+        ]

@@ -9,8 +9,10 @@ from testbed.orchestrator.checkpoint_store import CheckpointStore
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.records import Records
 from testbed.planning.plan import Plan
+from testbed.runs import link_bytes
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.settling import settle
+from testbed.telemetry import link_table
 
 
 def write_end(
@@ -33,11 +35,17 @@ def write_end(
         except Exception as error:
             records.fail(error)
             after_drain, ingress = None, evaluations.ingress_of_updates()
-        summary = outcome.summary(plan, ingress, after_drain, log.struck)
+        servers = {}
+        if len(plan.servers) > 1:
+            servers = dict(zip(plan.servers, evaluations.ingress_of_servers(), strict=True))
+        summary = outcome.summary(plan, ingress, after_drain, log.struck, servers)
         summary |= evaluations.left_out.summary()
         summary["traffic"] = _settle(records)
         if records.peers:
             summary["peers"] = records.peers
+        if records.over_links:
+            seconds = outcome.last_update - records.earlier_seconds
+            link_table.write(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
         if evaluations.left_out:
             records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
         if outcome.reason:
@@ -62,7 +70,7 @@ def _settle(records: Records) -> dict[str, Any]:
         records.event("error", reason, None)
         failure = {"ledgers": "all", "device": None, "expected": 0, "found": 0}
         return {
-            "capture": ledgers.capture,
+            "capture": ledgers[0].capture,
             "reconciled": False,
             "differences": [failure | {"reason": reason}],
         }

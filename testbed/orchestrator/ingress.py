@@ -20,6 +20,8 @@ import numpy as np
 
 from testbed.network.segments import wire_bytes as on_the_wire
 
+LOCAL = "local_payload_bytes", "local_message_bytes"
+"""In a co-located server's ledger: the bytes of the worker on its machine, which crossed no link."""
 _NOTHING = {"payload_bytes": 0, "message_bytes": 0}
 
 
@@ -135,20 +137,25 @@ class Ingress:
                 return
             del self._pending[version]
             self._complete.add(version)
-            yield row | {"wire_bytes": self.wire_bytes(row["time"], row["message_bytes"])}
+            yield row | {"wire_bytes": self._wire_bytes_of(row)}
 
     def at_last_evaluation(self) -> dict[str, int]:
         """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
         if self._last is None:
             return {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         known = self._last.get("wire_bytes")  # known for evaluations of an earlier session
+        local = {name: self._last[name] for name in LOCAL if name in self._last}
         return {
             "payload_bytes": self._last["payload_bytes"],
             "message_bytes": self._last["message_bytes"],
-            "wire_bytes": self.wire_bytes(self._last["time"], self._last["message_bytes"])
-            if known is None
-            else known,
+            "wire_bytes": self._wire_bytes_of(self._last) if known is None else known,
+            **local,
         }
+
+    def _wire_bytes_of(self, row: Mapping[str, Any]) -> int:
+        """Return the wire bytes at an evaluation point; see ``wire_bytes``."""
+        over_links = row["message_bytes"] - row.get(LOCAL[1], 0)
+        return self.wire_bytes(row["time"], over_links)
 
     def after_drain(self) -> dict[str, int] | None:
         """Return the same once every connection is closed, late pushes included; None until then."""

@@ -35,6 +35,7 @@ class Liveness:
         self._suspected: set[str] = set()
         self._killed: set[str] = set()
         self._over = self._stopping = math.inf
+        self._spared: frozenset[str] = frozenset()
         self._processes: dict[str, int] = {}
         self._paused: dict[str, float] = {}
         self._looked = -math.inf
@@ -77,16 +78,21 @@ class Liveness:
         self._stopping = moment
         self._processes = dict(processes)
 
-    def over(self, moment: float) -> None:
-        """Note that the server has ended."""
+    def over(self, moment: float, spared: Collection[str] = ()) -> None:
+        """Note that the server has ended, or that all of several servers have said STOP.
+
+        Args:
+            spared: devices that may go on all the same, until the next call.
+        """
         self._over = moment
+        self._spared = frozenset(spared)
 
     def overdue(self, now: float) -> Iterator[tuple[str, float]]:
         """Yield each worker to kill now, once, and how many seconds it had to end."""
         self._look(now)
         if math.isinf(self._over) and not self._paused:
             return  # the common case; this is called in every turn of the orchestrator's loop
-        for device in sorted((self._alive & self._workers) - self._killed):
+        for device in sorted((self._alive & self._workers) - self._killed - self._spared):
             patience = SUSPECTED_TIMEOUT if device in self._suspected else LEAVING_TIMEOUT
             since = self._over
             if device in self._paused:

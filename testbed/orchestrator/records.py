@@ -13,11 +13,14 @@ from testbed.checkpoints.marks import Mark
 from testbed.device_names import SERVER_NAME
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump
-from testbed.messages.reports import ServerFinished
+from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
+from testbed.network.graph import Direction
+from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Progress, Watcher
@@ -33,12 +36,14 @@ class Records:
         processes_log: the file with the output of the run's processes.
         outcome: how the run ended, and what it came to so far.
         progress: what watchers are shown.
-        ledgers: of the traffic.
+        ledgers: of the traffic: those of each server by its index, or those of the observed peer.
+        servers: what the servers have reported.
         deduplication: drops what a restored server reports again.
         training: when training began, in seconds of CLOCK_MONOTONIC; None before.
-        finished: whether the server has finished.
+        finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
-        parameters: the bytes of the final parameters, as far as they are reported.
+        over_links: what passed each direction of a link; empty until the end.
+        earlier_seconds: the seconds of the run's clock that passed in earlier sessions.
     """
 
     def __init__(
@@ -75,16 +80,24 @@ class Records:
         self.processes_log = directory / "processes.log"
         self.outcome = Outcome()
         self.progress = Progress("loading", settings.workers, settings.training.updates)
-        self.ledgers = Ledgers(
-            settings.network.server_address,
-            {link.address: link.node for link in plan.links},
-            plan.spec.traffic.capture,
-        )
+        several = len(plan.servers) > 1
+        self.servers = Servers(settings.servers)
+        self.ledgers = [
+            Ledgers(
+                address,
+                {link.address: link.node for link in plan.links},
+                plan.spec.traffic.capture,
+                of=plan.servers[index] if several else None,
+                local=plan.network.link(local).address if (local := _local(plan, index)) else None,
+            )
+            for index, address in enumerate(settings.network.server_addresses)
+        ]
         self.deduplication = Deduplication(resumption.counts if resumption else None)
         self.training: float | None = None
         self.finished = False
         self.peers: Mapping[str, dict[str, Any]] = {}
-        self.parameters = bytearray()
+        self.over_links: dict[Direction, LinkCounts] = {}
+        self.earlier_seconds = 0.0
         self._just_restored = False
         if resumption is not None:
             self.event("info", resumption.told, None)
@@ -118,11 +131,17 @@ class Records:
     def begin_training(self, when: float, hub: str) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC, as ``hub`` has reported."""
         self.training = when
-        self.ledgers.began = when + time.time() - time.monotonic()
-        self.ledgers.began_monotonic = when
-        self.ledgers.save(self.log.traffic)
+        for ledgers in self.ledgers:
+            ledgers.began = when + time.time() - time.monotonic()
+            ledgers.began_monotonic = when
+        self.save_ledgers()
         self.event("info", TRAINING, hub)
         self.progress.phase = "training"
+
+    def save_ledgers(self) -> None:
+        """Write the ledgers as far as they are known."""
+        for ledgers in self.ledgers:
+            ledgers.save(self.log.traffic)
 
     def add_updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         """Add rows of ``UPDATE``, which led to ``version``."""
@@ -136,25 +155,35 @@ class Records:
             self.event("info", "training goes on", SERVER_NAME)
         self.progress.moved(outcome.host_seconds, version)
 
+    def local_bytes(self, report: EvaluationDue | ServerFinished) -> dict[str, int]:
+        """Return a co-located server's bytes that crossed no link; nothing of any other server."""
+        if not self.ledgers[report.server].local:
+            return {}
+        return {
+            "local_payload_bytes": report.local_payload_bytes,
+            "local_message_bytes": report.local_message_bytes,
+        }
+
     def lose_device(self) -> None:
         """Count a worker or peer that died."""
         self.progress.lost += 1
         self.outcome.workers_lost += 1
 
     def finish(self, report: ServerFinished) -> None:
-        """Take in the server's last report."""
-        self.finished = True
-        self.peers = report.peers
-        self.outcome.updates = report.version
-        vector = np.frombuffer(self.parameters, np.float32)
-        self.outcome.parameters_sha256 = self.log.parameters(vector)
+        """Take in a server's last report."""
+        self.finished = self.servers.finishes(report)
+        if self.finished:
+            self.peers = report.peers
+            self.outcome.updates = self.servers.version
+            self.outcome.parameters_sha256 = self.log.parameters(self.servers.parameters)
 
     def resume(self, kept: Kept, mark: Mark) -> None:
         """Restore the state of an interrupted run at the checkpoint of a mark."""
         rows, outcome = kept.updates, self.outcome
-        self.ledgers.earlier_updates = len(rows)
+        self.ledgers[0].earlier_updates = len(rows)
         if len(rows):
             outcome.took_in(rows, mark.version)
+            self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self.progress.lost = mark.workers_lost
         outcome.accuracies = [row["accuracy"] for row in kept.evaluations]
@@ -166,3 +195,8 @@ class Records:
         self._just_restored = True
         del self.outcome.accuracies[cut_back.evaluations :]
         return cut_back.lost
+
+
+def _local(plan: Plan, index: int) -> str | None:
+    """Return the worker on the machine of a server; None if the server is on its own."""
+    return plan.local.get(plan.servers[index]) if plan.servers else None

@@ -88,7 +88,7 @@ class Restoration:
             suspected=outcome.suspected,
             welcomed=outcome.welcomed,
             workers_lost=outcome.workers_lost,
-            forgotten=dict(self._evaluations.ingress.forgotten),
+            forgotten=dict(self._evaluations.ingress.each[0].forgotten),
             wire_bytes=0,  # until the counter is read
             left_out=list(self._evaluations.left_out),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.device_names import EVALUATOR_NAME
 from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
@@ -42,6 +43,10 @@ from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.runs.ledgers.ledgers import Connection
 from testbed.telemetry.records import UPDATE
+from testbed.telemetry.texts import TRAINING
+
+GRACE = 5.0
+"""Seconds after the last STOP of several servers from which workers that stay are waited for."""
 
 
 class RoleReports:
@@ -104,33 +109,43 @@ class RoleReports:
 
     # -- set-up
 
-    def _server_listening(self, _: ServerListening) -> None:
-        self._records.event("info", "it is ready", self._devices.hub)
-        if self._others_started:
-            return  # this server replaces one that was killed
+    def _server_listening(self, report: ServerListening) -> None:
+        self._records.event("info", "it is ready", self._devices.hubs[report.server])
+        all_listen = self._records.servers.listens(report.server)
+        if self._others_started or not all_listen:
+            return  # this server replaces one that was killed, or another is still to come
         self._others_started = True
         self._devices.start_evaluator()
         if not self._restoration.resumed:  # a restored server reports which workers it expects
             self._devices.start_workers()
 
     def _devices_connected(self, report: DevicesConnected) -> None:
-        self._records.progress.devices = report.count
+        servers = self._records.servers
+        self._records.progress.devices = servers.connected(report.server, report.count)
 
     # -- training
 
     def _training_begun(self, report: TrainingBegun) -> None:
-        self._records.begin_training(report.host_time, self._devices.hub)
+        hub = self._devices.hubs[report.server]
+        if not self._records.servers.begins(report):
+            self._records.event("info", TRAINING, hub)
+            return
+        self._records.begin_training(report.host_time, hub)
         self._injection.training(report.host_time)
 
     def _updates_applied(self, report: UpdatesApplied) -> None:
-        rows = np.frombuffer(report.raw, UPDATE)
+        servers = self._records.servers
+        rows = servers.take(np.frombuffer(report.raw, UPDATE), report.server)
+        version = servers.reached(report.server, report.version)
         self._records.log.updates(rows)
-        self._injection.updates(rows, report.version)
-        self._records.add_updates(rows, report.version)
+        if report.server == 0:  # a worker pushes to all servers at once
+            self._injection.updates(rows, version)
+        self._records.add_updates(rows, version)
 
     def _diagnostics_reported(self, report: DiagnosticsReported) -> None:
         values = np.frombuffer(report.raw).reshape(report.count, -1)
-        self._records.log.diagnostics(values, report.version)
+        if report.server == 0:
+            self._records.log.diagnostics(values, report.version)
 
     def _evaluation_due(self, report: EvaluationDue) -> None:
         self._evaluations.expect(report)
@@ -156,28 +171,37 @@ class RoleReports:
         self._records.event(*self._records.outcome.welcomes(report.run_time), device)
 
     def _connection_closed(self, report: ConnectionClosed) -> None:
-        self._injection.closed(report.worker)
+        if report.server == 0:  # whose rows tell how often a worker has pushed
+            self._injection.closed(report.worker)
         ledger = asdict(report)
+        server = ledger.pop("server")
         number = ledger.pop("worker")
         device = None if number is None else self._devices.name(number)
-        self._records.ledgers.connections.append(Connection(device, **ledger))
+        self._records.ledgers[server].connections.append(Connection(device, **ledger))
 
     # -- the end
 
-    def _training_ended(self, _: TrainingEnded) -> None:
+    def _training_ended(self, report: TrainingEnded) -> None:
+        servers = self._records.servers
+        if not servers.ends(report.server):
+            return  # workers train on with the other servers
         self._devices.training_ended()
         self._injection.release()
+        if servers.count > 1:
+            self._devices.liveness.over(time.monotonic() + GRACE, (EVALUATOR_NAME,))
 
     def _worker_still_connected(self, report: WorkerStillConnected) -> None:
         self._devices.liveness.suspect(self._devices.name(report.worker))
 
     def _final_parameters(self, report: FinalParameters) -> None:
-        self._records.parameters[report.start :] = report.raw
+        self._records.servers.add_parameters(report)
 
     def _server_finished(self, report: ServerFinished) -> None:
-        self._devices.liveness.over(time.monotonic())
-        self._evaluations.ingress.total = {
+        self._evaluations.ingress.each[report.server].total = {
             "payload_bytes": report.payload_bytes,
             "message_bytes": report.message_bytes,
+            **self._records.local_bytes(report),
         }
         self._records.finish(report)
+        if self._records.finished:
+            self._devices.liveness.over(time.monotonic())

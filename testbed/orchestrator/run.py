@@ -11,7 +11,7 @@ import os
 import selectors
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.injection.injection import Injection
+from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.records import Records
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import RoleReports
@@ -111,7 +112,8 @@ class Run:
     def _make_parts(self) -> None:
         """Make what handles the run's messages."""
         plan, records = self._plan, self._records
-        self._evaluations = Evaluations(records, self._metrics, self._store.mark)
+        servers = plan.settings.servers
+        self._evaluations = Evaluations(records, self._metrics, self._store.mark, servers)
         self._devices = Devices(plan, records)
         self._injection = Injection(
             plan.settings,
@@ -122,6 +124,12 @@ class Run:
             log=records.log,
             deduplication=records.deduplication,
             clock=time.monotonic,
+            rates=TracedRates(
+                plan.settings,
+                {number: name for name, number in plan.workers.items()},
+                ask=self._devices.ask,
+                clock=time.monotonic,
+            ),
         )
         self._restoration = Restoration(
             self._store,
@@ -161,13 +169,17 @@ class Run:
         outcome = records.outcome
         try:
             self._restoration.open(opened, self._resumption)
-            # The file has no name, so that nothing of it is left even after a SIGKILL.
-            spill = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by `opened`
-            shared = self._shared(opened.enter_context(spill).fileno())
+            # The files have no names, so that nothing of them is left even after a SIGKILL.
+            spills = [
+                opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()  # noqa: SIM115 - closed by `opened`
+                for _ in range(self._plan.settings.servers)
+            ]
+            shared = self._shared()
             wake_up = opened.enter_context(signals())
-            records.ledgers.save(records.log.traffic)  # for a run that is killed
-            with self._agent_process((*shared.values(), *self._store.descriptors)) as agent:
-                self._ask_for_set_up(shared)
+            records.save_ledgers()  # for a run that is killed
+            handed = (*spills, *shared.values(), *self._store.descriptors)
+            with self._agent_process(handed) as agent:
+                self._ask_for_set_up({SPILL: spills, **shared})
                 self._loop(agent, wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
@@ -177,11 +189,11 @@ class Run:
         except Exception as error:
             records.fail(error)
 
-    def _shared(self, spill: int) -> dict[str, int]:
+    def _shared(self) -> dict[str, int]:
         """Return descriptors of what roles share with this process, by the keys of their arguments."""
         board = self._metrics.board if self._metrics else None
         shared = {BOARD: board, PACES: self._injection.paces}
-        return {SPILL: spill} | {
+        return {
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
         }
 
@@ -212,7 +224,7 @@ class Run:
         if not left:
             event("info", f"{REMOVED}{time.monotonic() - began:.2f} s", None)
 
-    def _ask_for_set_up(self, shared: dict[str, int]) -> None:
+    def _ask_for_set_up(self, shared: Mapping[str, Any]) -> None:
         """Ask the agent to load what roles need, and to make the nodes and the network."""
         plan = self._plan
         settings = {SETTINGS: plan.settings.to_json()}
@@ -220,7 +232,7 @@ class Run:
             "entry": "testbed.roles.entry:load",
             "entry_inside": "testbed.roles.entry:load_alone",
             "shared": "testbed.roles.sharing:Shared.make",
-            "arguments": settings | shared | self._store.arguments,
+            "arguments": {**settings, **shared, **self._store.arguments},
         }
         self._devices.ask(LoadRoles(load, node_plan.chosen(plan)))
         network = node_plan.network(plan, self._records.log.traffic)
@@ -268,7 +280,7 @@ class Run:
             EndError: the run is complete, or its set-up makes no progress.
         """
         self._evaluations.write_complete()
-        self._store.write_marks(self._evaluations.ingress)
+        self._store.write_marks(self._evaluations.ingress.each[0])
         self._records.show_progress()
         late = self._setup.overdue(time.monotonic())
         if self._records.training is None and late:

@@ -17,7 +17,8 @@ def check_data(plan: Plan) -> None:
     settings = plan.settings
     means = zip(*(class_means(plan, purpose) for purpose in PURPOSES), strict=True)
     for i, (device, seconds) in enumerate(zip(settings.kinds_of_devices, means, strict=True)):
-        takes_time = any((*seconds, device.uplink, device.downlink, device.delay))
+        rates = device.uplink, device.downlink, device.up_trace, device.down_trace
+        takes_time = any((*seconds, *rates, device.delay, device.down_delay))
         if settings.timing.clock == "virtual" and not takes_time:
             where = f"devices.classes.{i}" if settings.classes else "clock"
             raise SpecError(

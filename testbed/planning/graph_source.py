@@ -2,24 +2,30 @@
 
 JSON is networkx's node-link format: ``nodes`` with an ``id`` and, maybe, a ``name``; ``edges`` (or
 ``links``) with ``source`` and ``target``. An edge may say its ``rate``, its ``delay`` or its length in
-kilometres (``dist``), as numbers in bit/s, seconds and kilometres, or with units as in an experiment
-file. Attributes of GraphML have the same names.
+kilometres (``dist``), its ``jitter``, its ``loss`` and its ``queue``: as numbers in bit/s, seconds,
+kilometres, shares and bytes, or with units as in an experiment file. Attributes of GraphML have the
+same names.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import SpecError
+from testbed.experiment.sections.directions import SMALLEST_QUEUE, parse_queue
 from testbed.experiment.sections.graph import GraphSpec
-from testbed.experiment.units import parse_duration, parse_rate
+from testbed.experiment.units import UNLIMITED, parse_duration, parse_limit, parse_percentage
 from testbed.network.links import CORE, Shape
 
 KILOMETRES_PER_SECOND = 200_000.0
 """The speed of light in a fibre: two thirds of that in vacuum."""
+
+_COORDINATES = (("Longitude", "Latitude"), ("lon", "lat"), ("x", "y"))
+"""Attributes of nodes that say where they are: Topology Zoo's, and others'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +39,15 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Routers by their names, and the links between them."""
+    """Routers by their names, and the links between them.
+
+    Attributes:
+        positions: of the routers, x to the east and y to the north; empty if not all are known.
+    """
 
     routers: tuple[str, ...]
     edges: tuple[Edge, ...]
+    positions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def read(section: GraphSpec) -> Graph:
@@ -59,6 +70,7 @@ def read(section: GraphSpec) -> Graph:
     found = Graph(
         tuple(names[_key(node, "id")] for node in nodes),
         tuple(_edge(edge, names, section) for edge in edges),
+        _positions(nodes, names),
     )
     _check_that_it_is_connected(found, section)
     return found
@@ -117,6 +129,22 @@ def _names(nodes: Iterable[Any]) -> dict[str, str]:
     raise SpecError("network.graph: two nodes have the same id: give each its own")
 
 
+def _positions(nodes: Iterable[Any], names: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Return where the routers are, as ``pos`` of topohub or attributes of other sources say."""
+    found = {}
+    for node in nodes:
+        pairs = [node.get("pos")] + [[node.get(x), node.get(y)] for x, y in _COORDINATES]
+        for pair in pairs:
+            if (
+                isinstance(pair, list | tuple)
+                and len(pair) == 2
+                and all(isinstance(one, int | float) and math.isfinite(one) for one in pair)
+            ):
+                found[names[_key(node, "id")]] = (float(pair[0]), float(pair[1]))
+                break
+    return found if len(found) == len(names) else {}
+
+
 def _edge(edge: Any, names: Mapping[str, str], section: GraphSpec) -> Edge:
     ends = [_key(edge, key) for key in ("source", "target")]
     for end in ends:
@@ -135,16 +163,40 @@ def _edge(edge: Any, names: Mapping[str, str], section: GraphSpec) -> Edge:
                 f"network.graph: {key} of the link {one} to {other}: {error}"
             ) from error
 
-    rate = said("rate", parse_rate)
-    delay = said("delay", parse_duration)
+    rate, delay = said("rate", parse_limit), said("delay", parse_duration)
+    jitter, loss = said("jitter", parse_duration), said("loss", parse_percentage)
+    queue = said("queue", parse_queue)
     if delay is None and section.delay is None and edge.get("dist") is not None:
         delay = float(edge["dist"]) / KILOMETRES_PER_SECOND
-    delay = (section.delay or 0.0) if delay is None else float(delay)
-    if delay < 0 or (rate is not None and rate < 8):
-        raise SpecError(
-            f"network.graph: the link {one} to {other} has a rate below 8 bit/s or a negative delay"
-        )
-    return Edge(one, other, Shape(section.rate if rate is None else int(rate), delay))
+    delay = float(_first(delay, section.delay, 0.0))
+    rate = _first(rate, section.rate, UNLIMITED)
+    shape = Shape(
+        None if rate == UNLIMITED else int(rate),
+        delay,
+        float(_first(loss, section.loss, 0.0)),
+        jitter=float(_first(jitter, section.jitter, 0.0)),
+        queue=None if rate == UNLIMITED else _first(queue, section.queue, None),
+    )
+    if wrong := _impossible(shape):
+        raise SpecError(f"network.graph: the link {one} to {other} has {wrong}")
+    return Edge(one, other, shape)
+
+
+def _first(*values: Any) -> Any:
+    """Return the first value that is given; None if none is."""
+    return next((value for value in values if value is not None), None)
+
+
+def _impossible(shape: Shape) -> str | None:
+    if shape.rate == 0:
+        return "a rate of 0, and nothing would pass: take the link out of the graph"
+    if (shape.rate is not None and shape.rate < 8) or shape.delay < 0:
+        return "a rate below 8 bit/s or a negative delay"
+    if not 0 <= shape.jitter <= shape.delay:
+        return "more jitter than delay: give it less, or more delay"
+    if not 0 <= shape.loss < 1 or (shape.queue is not None and shape.queue < SMALLEST_QUEUE):
+        return f"a loss that is no share below 1, or a queue shorter than {SMALLEST_QUEUE} bytes"
+    return None
 
 
 def _check_that_it_is_connected(graph: Graph, section: GraphSpec) -> None:

@@ -25,7 +25,7 @@ SIMULATED = 128 * 2**10
 
 def needed(spec: Spec) -> int:
     """Return the bytes of memory that a run of one algorithm may take."""
-    devices = spec.devices.workers + 2
+    devices = spec.devices.workers + 1 + spec.devices.servers
     return SHARED + devices * per_device(spec)
 
 
@@ -39,8 +39,10 @@ def per_device(spec: Spec) -> int:
         # The version that the worker computes at, and the vectors that it keeps or sends.
         return SIMULATED + vector + counters + vector * _kept(spec)
     alone = spec.devices.runtime == "docker" and spec.devices.launched == "image"
-    # The parameters on their way to the worker, and those that it holds.
-    return (STARTED if alone else NODE) + 2 * vector + counters
+    # The parameters on their way to the worker, and those that it holds; of several servers also the
+    # slices that came before the last ones.
+    held = 2 + (spec.devices.servers > 1)
+    return (STARTED if alone else NODE) + held * vector + counters
 
 
 def _kept(spec: Spec) -> int:

@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
+from testbed.algorithms import is_aggregated
+from testbed.device_names import (
+    EVALUATOR_NAME,
+    aggregator_name,
+    is_server,
+    machine_name,
+    peer_name,
+    server_names,
+    worker_name,
+)
 from testbed.errors import SpecError
-from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.graph import GraphSpec
+from testbed.experiment.sections.link_shapes import link_shapes
 from testbed.experiment.sections.shared_links import SharedLinkSpec, cluster_of
 from testbed.experiment.spec import Spec
 from testbed.network.graph import Direction, Network, users
@@ -20,8 +29,10 @@ from testbed.training.settings import Route
 def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
     """Return the network of a run with one algorithm.
 
-    The server's link has index 0, the evaluator's 1; the workers' or peers' are after them, and then
-    those of the clusters' routers. A simulation has at most as many devices as the address plan.
+    The (first) server's link has index 0, the evaluator's 1; after them are the workers' or peers',
+    those of the other servers, those of machines with a co-located server, those of the clusters'
+    routers, and those of the aggregators beside them, which are not shaped. A machine has the link of
+    its worker, and is the router of both. A simulation has at most as many devices as the address plan.
 
     Args:
         served: True if there is a server.
@@ -30,32 +41,78 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
     count, clusters = spec.devices.workers, spec.network.clusters
     classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
     cluster = cluster_of(clusters, count, class_of, classes)
-    shapes = [_shapes(spec, device_class) for device_class in spec.devices.classes or (None,)]
+    own = [spec.link_of(device_class) for device_class in spec.devices.classes or (None,)]
     # The evaluator's link is not shaped: it measures and is no part of what is measured.
-    links = [Link(SERVER_NAME, 0, *_shared_shapes(spec.network.server))] if served else []
-    links.append(Link(EVALUATOR_NAME, 1))
-    name = worker_name if served else peer_name
-    links += [
+    first, *others = server_names(spec.devices.servers)
+    of_server = _shared_shapes(spec.network.server)
+    machines = [machine_name(i) for i in range(spec.devices.co_located)] if served else []
+    of_device = [  # what worker or peer i would be linked by alone
         Link(
-            *(name(i), 2 + i, *shapes[class_of[i] if class_of else 0]),
+            "",
+            0,
+            *own[class_of[i] if class_of else 0].first_shapes(i, count),
             router=clusters[cluster[i]].name if cluster else CORE,
         )
         for i in range(count if spec.engine == "emulation" else min(count, MOST_LINKS - 2))
     ]
-    if spec.network.graph is not None:
-        return _attached(spec, spec.network.graph, links)
+    at = dict(enumerate(machines))
+    links = [Link(first, 0, *of_server, router=at.get(0, CORE))] if served else []
+    links.append(Link(EVALUATOR_NAME, 1))
+    name = worker_name if served else peer_name
+    before = 2 + count
     links += [
-        Link(one.name, 2 + count + i, *_shared_shapes(one))
+        Link(name(i), 2 + i, router=at[i]) if i in at else replace(one, node=name(i), index=2 + i)
+        for i, one in enumerate(of_device)
+    ]
+    links += [
+        Link(other, before + i, *of_server, router=at.get(1 + i, CORE))
+        for i, other in enumerate(others)
+    ]
+    before += len(others)
+    links += [replace(of_device[i], node=one, index=before + i) for i, one in at.items()]
+    before += len(at)
+    if spec.network.graph is not None:
+        return _attached(spec, spec.network.graph, links, machines)
+    links += [
+        Link(one.name, before + i, *_shared_shapes(one))
         for i, one in enumerate(clusters)
         if i in cluster  # few devices may leave a small share without any
     ]
+    if aggregated(spec):
+        before += len(clusters)
+        links += [
+            Link(aggregator_name(index), before + index, router=clusters[home].name)
+            for index, home in enumerate(dict.fromkeys(cluster))
+        ]
     return Network(tuple(links))
+
+
+def aggregated(spec: Spec) -> bool:
+    """Return True if the run of a spec with one algorithm has aggregators."""
+    return is_aggregated(spec.algorithms[0].name)
+
+
+def aggregator_of(spec: Spec, class_of: Sequence[int]) -> list[int]:
+    """Return the aggregator of each worker, by its number; an empty list without aggregators.
+
+    Aggregators are numbered in the order of their clusters' first workers.
+
+    Args:
+        class_of: the class of each worker; empty without classes.
+    """
+    if not aggregated(spec):
+        return []
+    classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
+    cluster = cluster_of(spec.network.clusters, spec.devices.workers, class_of, classes)
+    index = {home: index for index, home in enumerate(dict.fromkeys(cluster))}
+    return [index[home] for home in cluster]
 
 
 def _attached(
     spec: Spec,
     section: GraphSpec,
     links: Sequence[Link],
+    machines: Sequence[str],
 ) -> Network:
     """Return the network in which devices are attached to a graph of routers.
 
@@ -63,15 +120,25 @@ def _attached(
 
     Args:
         links: as in a star; the first two are the server's or an evaluator's.
+        machines: those with a co-located server, which are attached instead of their devices.
     """
     graph = graph_source.read(section)
+    if spec.clock == "virtual":
+        for edge in graph.edges:
+            if edge.shape.loss or edge.shape.queue is not None:
+                raise SpecError(
+                    "network.graph: under the virtual clock nothing is lost and no queue is full: take "
+                    f"loss and queue out (the link {edge.one} to {edge.other} has one), or use `clock: "
+                    "wall`"
+                )
     taken = {link.node for link in links}
     for router in graph.routers:
         if router in taken:
             raise SpecError(
                 f"network.graph: the node '{router}' is called as a device is: rename it"
             )
-    devices = [link for link in links if link.index >= 2]
+    inside = {link.index for link in links if link.router in machines}
+    devices = [link for link in links if link.index >= 2 and link.index not in inside]
     first = max(link.index for link in links) + 1
     between = [
         Link(edge.one, first + i, edge.shape, edge.shape, router=edge.other)
@@ -93,7 +160,7 @@ def _attached(
         replace(link, router=graph.routers[place])
         for link, place in zip(devices, chosen, strict=True)
     ]
-    others = [link for link in links if link.index < 2]
+    others = [link for link in links if link.index < 2 or link.index in inside]
     to_core = Link(server, first + len(between))
     return Network((*others, *attached, *between, to_core), graph.routers)
 
@@ -109,22 +176,27 @@ def _centre(graph: graph_source.Graph) -> str:
 
 
 def without_shapes(network: Network) -> Network:
-    """Return a network whose links have no rate, delay or loss."""
+    """Return a network whose links are not shaped, with the same routes."""
     links = (replace(link, uplink=Shape(), downlink=Shape()) for link in network.links)
-    return Network(tuple(links), network.others)
+    delays = ((link.uplink.delay, link.downlink.delay) for link in network.links)
+    return Network(tuple(links), network.others, tuple(delays))
 
 
 def shared_directions(
     network: Network, conversations: Sequence[tuple[str, str]]
 ) -> dict[Direction, list[tuple[str, str]]]:
-    """Return the directions of links that several devices share, with the pairs that use them.
+    """Return the directions of links that several conversations share, with the pairs that use them.
 
-    These are the links of the server and of routers, where they are shaped.
+    These are the links of servers and of routers and, with several servers, those of workers, where
+    they are shaped.
 
     Args:
-        conversations: the pairs of devices that talk to each other.
+        conversations: the pairs of devices that talk to each other; with servers the worker first.
     """
-    shared = {*network.routers, SERVER_NAME}
+    servers = {called for _, called in conversations if is_server(called)}
+    shared = {*network.routers, *servers}
+    if len(servers) > 1:
+        shared |= {caller for caller, _ in conversations}
     return {
         direction: pairs
         for direction, pairs in users(network, conversations).items()
@@ -132,16 +204,18 @@ def shared_directions(
     }
 
 
-def shared_routes(network: Network, workers: Sequence[str]) -> dict[str, Any]:
-    """Return the ways of workers to the server over shared links, as fields of ``NetworkSettings``.
+def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the ways of conversations over shared links, as fields of ``NetworkSettings``.
 
     Args:
         network: with links as in the file.
+        conversations: callers and the servers that they call, in the order of their numbers.
     """
     rates: list[int] = []
     numbers: dict[Direction, int] = {}
     routes: list[Route] = []
-    by_router: dict[str, int] = {}
+    ways: dict[tuple[str, str], int] = {}
+    route_of: list[int] = []
 
     def limited(directions: Sequence[Direction]) -> list[int]:
         found = []
@@ -155,34 +229,21 @@ def shared_routes(network: Network, workers: Sequence[str]) -> dict[str, Any]:
             found.append(numbers[direction])
         return found
 
-    for worker in workers:
-        router = network.link(worker).router
-        if router in by_router:
-            continue
-        by_router[router] = len(routes)
-        up, down = network.route(worker, SERVER_NAME)[1:], network.route(SERVER_NAME, worker)[:-1]
-        delays = [sum(network.shape(direction).delay for direction in way) for way in (up, down)]
-        routes.append(Route(limited(up), limited(down), *delays))
-    return {
-        "shared_rates": rates,
-        "routes": routes,
-        "route_of": [by_router[network.link(worker).router] for worker in workers],
-    }
+    for worker, server in conversations:
+        way = network.link(worker).router, server
+        if way not in ways:
+            ways[way] = len(routes)
+            both = network.route(worker, server)[1:], network.route(server, worker)[:-1]
+            up_delay, down_delay = (sum(network.shape(one).delay for one in over) for over in both)
+            jitters = [
+                [jitter for one in over if (jitter := network.shape(one).jitter)] for over in both
+            ]
+            up, down = map(limited, both)
+            routes.append(Route(up, down, up_delay, down_delay, *jitters))
+        route_of.append(ways[way])
+    return {"shared_rates": rates, "routes": routes, "route_of": route_of}
 
 
 def _shared_shapes(section: SharedLinkSpec | None) -> tuple[Shape, Shape]:
     """Return uplink and downlink of a link that devices share."""
-    if section is None:
-        return Shape(), Shape()
-    return Shape(section.uplink, section.delay, section.loss), Shape(section.downlink)
-
-
-def _shapes(spec: Spec, section: DeviceClassSpec | None) -> tuple[Shape, Shape]:
-    """Return uplink and downlink of a class's devices; of all devices without classes."""
-    uplink, downlink, delay, loss = (
-        getattr(spec.network, key)
-        if section is None
-        else section.of(key, getattr(spec.network, key))
-        for key in ("uplink", "downlink", "delay", "loss")
-    )
-    return Shape(uplink, delay, loss), Shape(downlink)
+    return link_shapes(*([] if section is None else [section]))

@@ -44,8 +44,8 @@ def chosen(plan: Plan) -> dict[str, Any]:
 def devices(plan: Plan) -> list[dict[str, Any]]:
     """Return the name of each node, and the limits of those of workers or peers."""
     names = list(plan.network.devices)
-    # The coordinator of peers is not in the network and has no link.
-    names += [] if plan.served else [COORDINATOR_NAME]
+    # The coordinator is not in the network and has no link.
+    names += [COORDINATOR_NAME] if plan.coordinated else []
     numbers = plan.workers
     section, class_of = plan.spec.devices, plan.settings.class_of
     found: list[dict[str, Any]] = []
@@ -69,11 +69,13 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
 
     return {
         "devices": devices(plan),
-        "observed": plan.observed,
+        "captured": plan.servers or (plan.observed,),
         "counted": plan.counted,
         "uncounted": [EVALUATOR_NAME],
+        "local": plan.local,
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "routers": plan.network.routers,
+        "delays": plan.network.delays,
         "links": [link.to_json() for link in plan.links],
         "shared": [
             {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()

@@ -1,13 +1,23 @@
 """Make plans from a spec: devices, addresses, links, and the settings of each role."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.algorithms import ALGORITHMS, is_served, served
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import PeerAlgorithm
-from testbed.device_names import EVALUATOR_NAME, SERVER_NAME, peer_name, worker_name
+from testbed.device_names import (
+    EVALUATOR_NAME,
+    SERVER_NAME,
+    aggregator_name,
+    is_server,
+    machine_name,
+    peer_name,
+    server_names,
+    worker_name,
+)
 from testbed.errors import SpecError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
@@ -16,11 +26,13 @@ from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import (
+    aggregator_of,
     network_of,
     shared_directions,
     shared_routes,
     without_shapes,
 )
+from testbed.planning.presence_rules import presence_rules
 from testbed.training import computation
 from testbed.training.conditions import conditions
 from testbed.training.settings import (
@@ -44,8 +56,8 @@ class Plan:
         label: the algorithm's label, and the run directory's name.
         settings: the settings that the roles get.
         network: the devices' and the routers' links; see ``network_of``.
-        observed: the device whose link is captured: the server, or the evaluated peer.
-        counted: the devices whose ingress is counted: the server, or all peers.
+        observed: the device whose link is captured: the (first) server, or the evaluated peer.
+        counted: the devices whose ingress is counted: all servers, or all peers.
     """
 
     spec: Spec
@@ -67,10 +79,17 @@ class Plan:
 
     @property
     def conversations(self) -> list[tuple[str, str]]:
-        """The pairs of devices that talk to each other, but for the evaluator."""
+        """The pairs of devices that talk to each other over links, but for the evaluator."""
         names = list(self.workers)
+        if self.aggregators:
+            return conversations_of_tree(self.settings.network.aggregator_of)
         if self.served:
-            return [(worker, SERVER_NAME) for worker in names]
+            return [
+                (worker, server)
+                for worker in names
+                for server in self.servers
+                if self.local.get(server) != worker
+            ]
         return [
             (names[number], names[other])
             for number, others in enumerate(computation.neighbours(self.settings))
@@ -81,14 +100,42 @@ class Plan:
     @property
     def shared(self) -> dict[Direction, list[tuple[str, str]]]:
         """The directions of links that several devices share, with the pairs that use them."""
-        if not self.spec.network.shares_links:
+        if not (self.spec.network.shares_links or len(self.servers) > 1):
             return {}
         return shared_directions(self.network, self.conversations)
 
     @property
     def served(self) -> bool:
         """True if there is a server."""
-        return self.observed == SERVER_NAME
+        return bool(self.servers)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers' names, in the order of their parts of the parameters; none among peers."""
+        return self.counted if is_server(self.observed) else ()
+
+    @property
+    def local(self) -> dict[str, str]:
+        """The worker on the machine of each co-located server, by the server's name."""
+        found = range(self.settings.network.co_located)
+        return {self.servers[number]: worker_name(number) for number in found}
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The names of the machines with a co-located server; their devices have no other link."""
+        return tuple(map(machine_name, range(self.settings.network.co_located)))
+
+    @property
+    def aggregators(self) -> tuple[str, ...]:
+        """The aggregators' names."""
+        return tuple(map(aggregator_name, range(self.settings.aggregators)))
+
+    @property
+    def coordinated(self) -> bool:
+        """True if there is a coordinator: of peers, or of several servers under the virtual clock."""
+        return not self.served or (
+            self.settings.timing.clock == "virtual" and len(self.servers) > 1
+        )
 
     @property
     def workers(self) -> dict[str, int]:
@@ -124,6 +171,16 @@ class Plan:
         return capacity.FILES_PER_RUN + each * len(self.links)
 
 
+def conversations_of_tree(aggregator_of: Sequence[int]) -> list[tuple[str, str]]:
+    """Return the pairs that talk to each other where there are aggregators, callers first.
+
+    Args:
+        aggregator_of: each worker's aggregator.
+    """
+    below = [(worker_name(i), aggregator_name(of)) for i, of in enumerate(aggregator_of)]
+    return below + [(aggregator_name(i), SERVER_NAME) for i in sorted(set(aggregator_of))]
+
+
 def plan(spec: Spec) -> list[Plan]:
     """Plan the runs of an experiment, one per algorithm.
 
@@ -131,7 +188,7 @@ def plan(spec: Spec) -> list[Plan]:
         SpecError: there are more workers than links in the address plan, more conversations over a
             shared link than queues, or a trace of faults cannot be used.
     """
-    most = MOST_LINKS - 2 - len(spec.network.clusters)
+    most = MOST_LINKS - 1 - spec.devices.servers - len(spec.network.clusters)
     if spec.engine == "emulation" and spec.devices.workers > most:
         raise SpecError(
             f"devices.workers: {spec.devices.workers:,} is more than the {most:,} for which "
@@ -161,35 +218,46 @@ def _check_shared_links(one: Plan) -> None:
 
 def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
     """Return the roles' settings of a class's devices; of all devices without classes."""
-
-    def own(key: str, general: Any) -> Any:
-        return general if section is None else section.of(key, general)
-
-    network = spec.network
+    compute, waiting = spec.times_of(section)
+    link = spec.link_of(section)
     return DeviceSettings(
-        compute=own("compute", spec.compute).model_dump(),
-        waiting=own("waiting", spec.waiting).model_dump(),
-        uplink=own("uplink", network.uplink),
-        downlink=own("downlink", network.downlink),
-        delay=own("delay", network.delay),
+        compute=compute.model_dump(),
+        waiting=waiting.model_dump(),
+        uplink=link.up.rate,
+        downlink=link.down.rate,
+        delay=link.up.delay,
+        down_delay=link.down.delay,
+        jitter=link.up.jitter,
+        down_jitter=link.down.jitter,
+        up_trace=link.up_trace,
+        down_trace=link.down_trace,
     )
+
+
+def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the rules of faults, and of devices that arrive and leave."""
+    rules = fault_rules(spec, class_of)
+    return rules + presence_rules(spec, class_of, len(rules))
 
 
 def _plan_one(spec: Spec, label: str) -> Plan:
     (algorithm,) = spec.algorithms
     served = is_served(algorithm.name)
     count = spec.devices.workers
+    servers = server_names(spec.devices.servers) if served else ()
     class_of = spec.devices.class_of(spec.seed)
+    above = aggregator_of(spec, class_of)
     virtual = spec.clock == "virtual"
     # Under the virtual clock a message's time is computed, and the real links are not shaped.
     asked = network_of(spec, served=served, class_of=class_of)
     network = without_shapes(asked) if virtual else asked
     routes: dict[str, Any] = {}
-    if virtual and spec.network.shares_links:
-        routes = shared_routes(asked, [worker_name(i) for i in range(count)])
+    if virtual and (spec.network.shares_links or len(servers) > 1):
+        pairs = [(worker_name(i), server) for i in range(count) for server in servers]
+        routes = shared_routes(asked, conversations_of_tree(above) if above else pairs)
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
-    server = network.link(SERVER_NAME).address if served else addresses[spec.evaluation.peer]
+    called = servers or (peer_name(spec.evaluation.peer),)
     encoding = algorithm.encoding or spec.encoding
     return Plan(
         spec,
@@ -224,13 +292,15 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 own_processors=spec.devices.limits_processors,
             ),
             network=NetworkSettings(
-                server_address=server,
+                server_addresses=[network.link(device).address for device in called],
                 peer_addresses=addresses,
                 evaluated_peer=spec.evaluation.peer,
                 secret=secrets.token_hex(32),
+                co_located=spec.devices.co_located if served else 0,
+                aggregator_of=above,
                 **routes,
             ),
-            faults=FaultSettings(fault_rules(spec, class_of) if served else ()),
+            faults=FaultSettings(_rules(spec, class_of) if served else ()),
             devices=_device(spec, None),
             classes=[
                 DeviceClass(device_class.name, _device(spec, device_class))
@@ -239,6 +309,6 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             class_of=class_of,
         ),
         network,
-        observed=SERVER_NAME if served else peer_name(spec.evaluation.peer),
-        counted=(SERVER_NAME,) if served else tuple(map(peer_name, range(count))),
+        observed=called[0],
+        counted=servers or tuple(map(peer_name, range(count))),
     )

@@ -18,6 +18,7 @@ import torch
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.device_names import server_index
 from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
@@ -28,10 +29,13 @@ from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.roles.evaluation.evaluator import evaluate
+from testbed.roles.orders import OrderChannels
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.peer import Peer
 from testbed.roles.reporting import Report
+from testbed.roles.server.clock_of_servers import ClockOfServers
+from testbed.roles.server.driven_server import DrivenServer
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
@@ -46,6 +50,7 @@ from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
+from testbed.training.slices import slices
 from testbed.training.times import Times
 from testbed.wire import WireError
 
@@ -124,19 +129,27 @@ class _Role:
 
     def _serve(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
-        half = computation.server_half(settings, layout, self.loaded.learner.parameters.copy())
+        number = int(arguments["number"])
+        index = server_index(number)
+        own = slices(layout, settings.servers)[index]
+        initial = self.loaded.learner.parameters[own.start : own.stop].copy()
         serving = Serving(
             settings,
-            half,
-            layout,
+            computation.server_half(settings, own.layout, initial),
+            own.layout,
             self.report,
             self.shared.board,
             checkpoints=self._checkpoints(),
             restart=Restart.of_role(arguments),
-            spill=self.shared.spill,
+            spill=self.shared.spill(number),
+            index=index,
         )
         if self.shared.orders is None:
             WallServer(serving).serve()
+            return
+        if self.shared.servers is not None:
+            self.shared.orders.close()
+            DrivenServer(serving, self.shared.servers.channel_of_device(index)).serve()
             return
         local_steps = computation.worker_half(settings, layout, 0).local_steps
         channels = self.shared.orders.of_clock()
@@ -154,6 +167,9 @@ class _Role:
     def _coordinate(self) -> None:
         assert self.shared.orders is not None
         settings, learner = self.loaded.settings, self.loaded.learner
+        if self.shared.servers is not None:
+            self._drive(self.shared.orders, self.shared.servers)
+            return
         half = computation.peer_half(settings, learner.layout, learner.parameters, 0)
         Coordinator(
             settings,
@@ -164,6 +180,25 @@ class _Role:
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
             line=self.shared.board.device(hub_line(settings.workers)),
+        ).run()
+
+    def _drive(self, workers: OrderChannels, servers: OrderChannels) -> None:
+        """Run the virtual clock of several servers."""
+        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        parameters = self.loaded.learner.parameters
+        halves = [
+            computation.server_half(settings, one.layout, parameters[one.start : one.stop])
+            for one in slices(layout, settings.servers)
+        ]
+        ClockOfServers(
+            settings,
+            layout,
+            halves,
+            self.loaded.times,
+            local_steps=computation.worker_half(settings, layout, 0).local_steps,
+            servers=servers.channels_of_clock(),
+            workers=workers.of_clock(),
+            report=self.report,
         ).run()
 
     def _exchange(self, number: int) -> None:
@@ -183,7 +218,8 @@ class _Role:
         neighbours = computation.neighbours(settings)[number]
         mine = PeerComputation(half, batches, both, neighbours)
         longest = max(codec.longest for codec in both)
-        spill = self.shared.spill if number == settings.network.evaluated_peer else None
+        evaluated = number == settings.network.evaluated_peer
+        spill = self.shared.spill(number) if evaluated else None
         report = Report(self.report)
         meeting = PeerConnections(
             *(settings, number, neighbours, layout.total, longest), report, spill

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
 
+from testbed.channel import Channel
 from testbed.roles.transport.kernel_queues import under_way
 
 _ORDER = struct.Struct("<Bq")
@@ -186,6 +187,16 @@ class OrderChannels:
             if i != number:
                 end.close()
         return OrderChannel(self._theirs[number])
+
+    def channels_of_clock(self) -> list[Channel]:
+        """Return the clock's ends, for messages that are no orders; close the others."""
+        for end in self._theirs.values():
+            end.close()
+        return [Channel(end) for end in self._ours.values()]
+
+    def channel_of_device(self, number: int) -> Channel:
+        """Return a device's end, for messages that are no orders; close the others."""
+        return Channel(self.of_device(number)._socket)
 
     def close(self) -> None:
         """Close all ends, in a process that uses none of them."""

@@ -29,9 +29,18 @@ class Report:
     """Sends the reports of a server, a coordinator or a peer to the orchestrator.
 
     Rows are gathered; ``flush``, ``evaluation_due`` or a full buffer sends them, other reports do not.
+
+    Attributes:
+        server: the index of the server that reports, of several.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, server: int = 0) -> None:
+        """Begin with nothing reported.
+
+        Args:
+            server: the index of the server that reports, of several.
+        """
+        self.server = server
         self._channel = channel
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = 0
@@ -64,12 +73,12 @@ class Report:
         """Send the rows and diagnostics that were added."""
         if self._count:
             rows = self._rows[: self._count].tobytes()
-            self.send(UpdatesApplied(self._version, rows))
+            self.send(UpdatesApplied(self._version, rows, self.server))
             self._count = 0
         if self._diagnoses:
             values = np.array(self._diagnoses, "<f8").tobytes()
             count, version = len(self._diagnoses), self._diagnosed_version
-            self.send(DiagnosticsReported(version, count, values))
+            self.send(DiagnosticsReported(version, count, values, self.server))
             self._diagnoses.clear()
 
     def evaluation_due(
@@ -78,24 +87,24 @@ class Report:
         when: float,
         payload_bytes: int,
         message_bytes: int,
-        *,
+        *local: int,
         after_restoration: bool = False,
     ) -> None:
         """Report the ledgers' totals at a version that is to be evaluated.
 
         Args:
             when: by the run's clock, in seconds since training began.
+            local: the payload and message bytes of these that crossed no link; none if none can.
             after_restoration: True if a server that was killed may have reported it already.
         """
         self.flush()  # no evaluation is on record before the updates that led to it
-        now = time.monotonic()
-        self.send(
-            EvaluationDue(version, now, when, payload_bytes, message_bytes, after_restoration)
-        )
+        ledger, now = (payload_bytes, message_bytes), time.monotonic()
+        due = EvaluationDue(version, now, when, *ledger, after_restoration, self.server, *local)
+        self.send(due)
 
     def left_out(self, version: int, reason: str) -> None:
         """Report that a version will not be evaluated, though an evaluation was due."""
-        self.send(EvaluationLeftOut(version, reason))
+        self.send(EvaluationLeftOut(version, reason, self.server))
 
     def connection(self, connection: Connection, reason: str | None) -> None:
         """Report a connection's own byte counts, which are compared with those on the wire."""
@@ -111,10 +120,12 @@ class Report:
                 sent_bytes=connection.sent_bytes,
                 unsent_bytes=unsent(connection.socket),
                 reason=reason,
+                server=self.server,
             )
         )
 
     def parameters(self, vector: memoryview) -> None:
         """Send the final parameters, float32 as bytes."""
         for start in range(0, len(vector), _CHUNK):
-            self.send(FinalParameters(start, bytes(vector[start : start + _CHUNK])))
+            part = bytes(vector[start : start + _CHUNK])
+            self.send(FinalParameters(start, part, self.server))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from testbed.device_names import server_index
 from testbed.nodes.turns import Turns
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
@@ -25,7 +26,10 @@ CHECKPOINTS = "checkpoints"
 EVERY = "checkpoint_every"
 """Key of the number of updates between two checkpoints."""
 SPILL = "spill"
-"""Key of the descriptor of the file for snapshots that wait for the evaluator, if there is one."""
+"""Key of the descriptors of the files for snapshots that wait for the evaluator, if there are any.
+
+Each server has one of its own, by its index.
+"""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 _EVALUATED = ("server", "peer")
@@ -39,10 +43,12 @@ class Shared:
         turns: at computing; None where each device has processors of its own.
         orders: the channels over which the virtual clock, or the coordinator of peers, gives its
             orders; None where devices act by themselves.
+        servers: those between the virtual clock and each of several servers, by the servers' indices.
         board: memory in which devices write their state.
         paces: how much slower than planned each device is.
         checkpoints: descriptors of the server's checkpoint files; empty if it writes no checkpoints.
-        spill: descriptor of the file for snapshots that wait for the evaluator; None: there is none.
+        spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
+            or one for the evaluated peer; a role that was handed its descriptors has its own only.
     """
 
     turns: Turns | None
@@ -50,7 +56,14 @@ class Shared:
     board: Board
     paces: Paces
     checkpoints: Sequence[int] = ()
-    spill: int | None = None
+    spills: Sequence[int] = ()
+    servers: OrderChannels | None = None
+
+    def spill(self, number: int) -> int | None:
+        """Return the descriptor of the file for the snapshots of a server or peer, if there is one."""
+        if len(self.spills) > 1:
+            return self.spills[server_index(number)]
+        return self.spills[0] if self.spills else None
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
@@ -60,23 +73,28 @@ class Shared:
         orders = OrderChannels(settings.workers) if _has_orders(settings) else None
         descriptor = arguments.get(BOARD)
         if descriptor is None:
-            board = Board.private(lines_of(settings.workers))
+            board = Board.private(lines_of(settings.workers, settings.servers))
         else:
             board = Board.open(descriptor)
         paces = Paces(arguments.get(PACES), settings.workers)
-        checkpoints, spill = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL)
-        return cls(turns, orders, board, paces, checkpoints, spill)
+        checkpoints, spills = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL, ())
+        servers = OrderChannels(settings.servers) if _has_driven_servers(settings) else None
+        return cls(turns, orders, board, paces, checkpoints, spills, servers)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
         """Return the descriptors that a role needs."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         found += self.checkpoints if role["role"] == "server" else []
-        if self.spill is not None and role["role"] in _EVALUATED:
-            found.append(self.spill)
+        # Every server writes snapshots, but only one of the peers.
+        spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
+        found += [] if spill is None else [spill]
         found += [] if self.turns is None else list(self.turns.descriptors)
-        if self.orders is not None and role["role"] in _CLOCKS:
+        if self.servers is not None and role["role"] == "server":
+            found.append(self.servers.device_descriptor(server_index(int(role["number"]))))
+        elif self.orders is not None and role["role"] in _CLOCKS:
             found += self.orders.clock_descriptors
+            found += [] if self.servers is None else self.servers.clock_descriptors
         elif self.orders is not None and role["role"] in _DEVICES:
             found.append(self.orders.device_descriptor(int(role["number"])))
         return found
@@ -90,7 +108,7 @@ class Shared:
         rest = list(descriptors)
         turns = None
         if arguments.get(BOARD) is None:
-            board = Board.private(lines_of(settings.workers))
+            board = Board.private(lines_of(settings.workers, settings.servers))
         else:
             board, rest = Board.open(rest[0]), rest[1:]
         if arguments.get(PACES) is None:
@@ -100,17 +118,28 @@ class Shared:
         checkpoints: Sequence[int] = ()
         if arguments.get(CHECKPOINTS) and role["role"] == "server":
             checkpoints, rest = rest[:2], rest[2:]
-        spill: int | None = None
-        if arguments.get(SPILL) is not None and role["role"] in _EVALUATED:
-            spill, rest = rest[0], rest[1:]
+        spills: Sequence[int] = ()
+        if arguments.get(SPILL) and role["role"] in _EVALUATED:
+            spills, rest = rest[:1], rest[1:]
         if not settings.timing.own_processors:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_orders(settings):
-            return cls(turns, None, board, paces, checkpoints, spill)
+            return cls(turns, None, board, paces, checkpoints, spills)
         if role["role"] in _DEVICES:
             orders = OrderChannels.handed(theirs={int(role["number"]): rest[0]})
-            return cls(turns, orders, board, paces, spill=spill)
-        return cls(turns, OrderChannels.handed(ours=rest), board, paces, checkpoints, spill)
+            return cls(turns, orders, board, paces, spills=spills)
+        if not _has_driven_servers(settings):
+            return cls(turns, OrderChannels.handed(ours=rest), board, paces, checkpoints, spills)
+        if role["role"] == "server":
+            own = OrderChannels.handed(theirs={server_index(int(role["number"])): rest[0]})
+            return cls(turns, OrderChannels(0), board, paces, checkpoints, spills, own)
+        orders = OrderChannels.handed(ours=rest[: settings.workers])
+        of_servers = OrderChannels.handed(ours=rest[settings.workers :])
+        return cls(turns, orders, board, paces, checkpoints, spills, of_servers)
+
+
+def _has_driven_servers(settings: Settings) -> bool:
+    return settings.timing.clock == "virtual" and settings.servers > 1
 
 
 def _has_orders(settings: Settings) -> bool:

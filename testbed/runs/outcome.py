@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy.typing as npt
 
 from testbed.code_digest import package_digest
+from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.device_classes import device_classes
@@ -46,8 +48,9 @@ class Outcome:
     def took_in(self, rows: npt.NDArray[Any], version: int) -> None:
         """Count rows of ``records.UPDATE``, which led to ``version``."""
         self.updates = version
-        self.last_update = float(rows["time"][-1])
-        self.host_seconds = float(rows["host_time"][-1])
+        # With several servers, rows of one may come after later ones of another.
+        self.last_update = max(self.last_update, float(rows["time"][-1]))
+        self.host_seconds = max(self.host_seconds, float(rows["host_time"][-1]))
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
 
@@ -73,6 +76,7 @@ class Outcome:
         ingress: Mapping[str, int],
         after_drain: Mapping[str, int] | None,
         struck: Mapping[str, int],
+        servers: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Return the content of ``summary.json``, without the traffic.
 
@@ -80,6 +84,7 @@ class Outcome:
             ingress: the ingress when the last update was applied.
             after_drain: the ingress when every connection was closed; None if that is not known.
             struck: the number of devices that each kind of fault struck.
+            servers: the part of each server in ``ingress``, by name, if there are several.
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
@@ -90,6 +95,7 @@ class Outcome:
             "best_accuracy": max(accuracies, default=None),
             "final_accuracy": self.accuracies[-1] if self.accuracies else None,
             "ingress": dict(ingress),
+            **({"servers": dict(servers)} if servers else {}),
             "ingress_after_drain": None if after_drain is None else dict(after_drain),
             "updates_per_second": self.updates / self.host_seconds if self.host_seconds else 0.0,
             "setup_seconds": self.first_update,
@@ -110,12 +116,21 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "workers": plan.settings.workers,
         "classes": _classes(plan),
         "links": link_records.unprobed(plan),
+        "network": _graph(plan),
         "versions": versions(),
         "code": package_digest(),
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),
     }
+
+
+def _graph(plan: Plan) -> dict[str, Any] | None:
+    """Return the source of the graph of routers, and where they are if that is known; None without."""
+    section = plan.spec.network.graph
+    if section is None:
+        return None
+    return {"source": section.source, "positions": dict(graph_source.read(section).positions)}
 
 
 def _plan_entries(plan: Plan) -> dict[str, Any]:

@@ -49,19 +49,34 @@ class SimulatedPeers:
         size = learner.layout.total
         self._peers = [_Peer(own, np.empty(size, np.float32)) for own in computations]
         self._ingress = [ModelledIngress() for _ in computations]
+        self._between = {
+            (sender, receiver): ModelledIngress()
+            for sender, others in enumerate(neighbours)
+            for receiver in others
+        }
         self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
         self._began = time.monotonic()
-        self._neighbours = neighbours
         for caller, others in enumerate(neighbours):
             for called in others:
                 if called < caller:
                     self._connect(caller, called)
 
     def _connect(self, caller: int, called: int) -> None:
-        self._ingress[called].opened()
-        self._ingress[called].received(HEADER.size + SECRET_SIZE)
-        self._ingress[caller].answered()
-        self._ingress[caller].received(HEADER.size)
+        for entered in self._entered(caller, called):
+            entered.opened()
+            entered.received(HEADER.size + SECRET_SIZE)
+        for entered in self._entered(called, caller):
+            entered.answered()
+            entered.received(HEADER.size)
+
+    def _entered(self, sender: int, receiver: int) -> tuple[ModelledIngress, ModelledIngress]:
+        """Return the ledgers of what enters a peer: from all others, and from the sender."""
+        return self._ingress[receiver], self._between[sender, receiver]
+
+    @property
+    def over_links(self) -> dict[tuple[int, int], int]:
+        """The modelled wire bytes that peers sent each other, by sender and receiver."""
+        return {pair: entered.wire_bytes for pair, entered in self._between.items()}
 
     @property
     def wire_bytes(self) -> list[int]:
@@ -79,10 +94,10 @@ class SimulatedPeers:
     def close(self) -> None:
         """Count that peers tell each other that they have stopped, and that all connections end."""
         self._service.part()
-        for ingress, others in zip(self._ingress, self._neighbours, strict=True):
-            for _ in others:
-                ingress.received(HEADER.size)
-                ingress.closed()
+        for sender, receiver in self._between:
+            for entered in self._entered(sender, receiver):
+                entered.received(HEADER.size)
+                entered.closed()
 
     def resume_after(self, host_seconds: float) -> None:
         """Note that ``host_seconds`` of the host's clock have passed already."""
@@ -109,11 +124,14 @@ class SimulatedPeers:
             update = sending.encoded.received.copy()
             for receiver, size, _ in sending.messages:
                 self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
-                self._ingress[receiver].received(size)
                 acknowledgements = self._acknowledgements.setdefault(
                     (peer, receiver), Acknowledgements()
                 )
-                self._ingress[peer].acknowledged(acknowledgements.of(size))
+                for entered in self._entered(peer, receiver):
+                    entered.received(size)
+                back = acknowledgements.of(size)
+                for entered in self._entered(receiver, peer):
+                    entered.acknowledged(back)
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
         """Deliver the sender's next message to the receiver; return what the receiver sends."""

@@ -21,7 +21,7 @@ from testbed.runs.fault_log import FaultLog
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
-from testbed.simulation.systems import System
+from testbed.simulation.system import System
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
 from testbed.updates import FloatVector
@@ -30,7 +30,7 @@ _ROWS = 1500
 
 
 class Recording:
-    """The recording of one run; a ``testbed.simulation.systems.Witness``.
+    """The recording of one run; a ``testbed.simulation.system.Witness``.
 
     Attributes:
         system: the system that is simulated; to be set before anything happens in it.
@@ -167,10 +167,11 @@ class Recording:
         if not self._deduplication.is_new("evaluations"):
             return
         self.flush()
-        self.ingress = self.system.ledger()
-        accuracy, loss = self._evaluate(self.system.parameters)
+        evaluated = self.system.evaluated
+        self.ingress = evaluated.ledger
+        accuracy, loss = self._evaluate(evaluated.parameters)
         row = {
-            "iteration": self.system.version,
+            "iteration": evaluated.version,
             "time": self.system.clock.now,
             "accuracy": accuracy,
             "loss": loss,

@@ -17,19 +17,24 @@ from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.clock.star import LATEST
+from testbed.device_names import EVALUATOR_NAME
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.metrics.live import LiveRun
+from testbed.network.graph import Direction
 from testbed.planning.plan import Plan
+from testbed.runs import link_bytes
 from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Progress, Watcher
 from testbed.simulation.recording import Recording
 from testbed.simulation.star import STORED, ServerKilledError
 from testbed.simulation.systems import system
 from testbed.streams import stream
+from testbed.telemetry import link_table
 from testbed.updates import FloatVector
 
 LOOK_PERIOD = 0.1
@@ -69,6 +74,7 @@ class SimulatedRun:
         self._began = began
         self._progress = Progress("loading", plan.settings.workers, plan.settings.training.updates)
         self._after_drain: dict[str, int] | None = None
+        self._over_links: Mapping[Direction, LinkCounts] = {}
         self._next_look = 0.0
 
     def execute(self) -> dict[str, Any]:
@@ -145,6 +151,9 @@ class SimulatedRun:
         outcome.parameters_sha256 = self._recording.log.parameters(self._system.parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
+        if len(self._plan.links) > self._settings.workers:  # else there are not enough addresses
+            sent = self._system.over_links()
+            self._over_links = over_routes(self._plan.network, sent, EVALUATOR_NAME)
         version, wanted = self._system.version, self._settings.training.updates
         if version < wanted:
             reason = f"no further update was possible after {version:,} of {wanted:,}"
@@ -282,6 +291,9 @@ class SimulatedRun:
                 recording.event("error", outcome.reason)
             if self._checkpoints:
                 summary["checkpoints"] = self._checkpoints.account()
+            if self._over_links:
+                rows = link_bytes.rows(self._plan, self._over_links, outcome.last_update)
+                link_table.write(recording.log.traffic, rows)
             recording.log.close(outcome.ended, outcome.reason, summary)
             if complete and (self._directory / FOLDER).is_dir():
                 shutil.rmtree(self._directory / FOLDER)

@@ -19,7 +19,7 @@ from testbed.counted_copies import CountedCopies
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
-from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 from testbed.training.computation import Computation
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.training.settings import Settings
@@ -30,7 +30,7 @@ from testbed.wire.frames import HEADER, SECRET_SIZE
 ENOUGH_UPDATES = 10
 """Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
 
-STORED = (*faults.STORED, Begun, ModelledIngress, Acknowledgements)
+STORED = (*faults.STORED, Begun, ModelledConnection, ModelledIngress, Acknowledgements)
 """The classes in the state of a clock with these workers, besides plain values and arrays."""
 
 
@@ -93,14 +93,13 @@ class SimulatedWorkers(Stateful):
                 incarnation.
             on_fault: called with every fault's record.
         """
-        self.ingress = ModelledIngress()
         self._service = service
         self._computations = list(computations)
         self._new_incarnation = new_incarnation
         self._on_fault = on_fault
         self.server_kills = 0
         self._lost: set[int] = set()
-        self._connections = 0
+        self._connected: set[int] = set()
         self._of_server, self._learner = learners
         self._loaded: Hashable = None
         self._asks = protocol.asks
@@ -115,7 +114,7 @@ class SimulatedWorkers(Stateful):
         self._batching: Batching | None = None
         if settings.data.batched and not local:
             self._batching = Batching(settings, dataset, self._versions)
-        self._acknowledgements = [Acknowledgements() for _ in range(count)]
+        self._wire = [ModelledConnection() for _ in range(count)]
         self._there: list[deque[tuple[Hashable, int]]] = [deque() for _ in range(count)]
         self._computing: list[Begun | None] = [None] * count
         self._outbox: list[deque[Begun | int]] = [deque() for _ in range(count)]
@@ -124,25 +123,33 @@ class SimulatedWorkers(Stateful):
         self._began = time.monotonic()
         for worker in range(count):
             service.join(worker)
-            for size in self._greet():
+            for size in self._greet(worker):
                 service.count(worker, size)
             if self._asks:
                 service.asked(worker)
 
-    def _greet(self) -> Sequence[int]:
+    def _greet(self, worker: int) -> Sequence[int]:
         """Connect a worker; return the bytes of the messages that it sends."""
-        self._connections += 1
-        self.ingress.opened()
+        self._connected.add(worker)
         sizes = [HEADER.size + SECRET_SIZE] + [HEADER.size] * self._asks
-        for size in sizes:
-            self.ingress.received(size)
+        self._wire[worker].greeted(sizes, answer=HEADER.size)
         return sizes
+
+    @property
+    def over_links(self) -> Sequence[tuple[int, int]]:
+        """The modelled wire bytes that each worker has sent to the server, and received from it."""
+        return [connection.wire_bytes for connection in self._wire]
+
+    @property
+    def wire_bytes(self) -> int:
+        """The modelled wire bytes that entered the server."""
+        return sum(connection.to_server.wire_bytes for connection in self._wire)
 
     def close(self) -> None:
         """End all connections."""
-        while self._connections:
-            self._connections -= 1
-            self.ingress.closed()
+        for worker in self._connected:
+            self._wire[worker].stopped(HEADER.size)
+        self._connected.clear()
 
     def state(self) -> dict[str, Any]:
         """Return everything but the data, and what can be made again."""
@@ -173,7 +180,7 @@ class SimulatedWorkers(Stateful):
             self._versions.hold(key, vector)
             self._there[worker].append((key, version))
         size = HEADER.size + sum(map(len, answer.body))
-        self.ingress.acknowledged(self._acknowledgements[worker].of(size))
+        self._wire[worker].sent(size)
         return size
 
     def arrived(self, worker: int, version: int) -> None:
@@ -182,8 +189,9 @@ class SimulatedWorkers(Stateful):
         while sent and sent[0][1] < version:
             self._versions.release(sent.popleft()[0])
 
-    def compute(self, worker: int, version: int) -> None:
+    def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Begin the worker's computation; what it was computing is dropped."""
+        (version,) = versions
         before = self._computing[worker]
         if before is not None:
             self._drop(before)
@@ -222,15 +230,15 @@ class SimulatedWorkers(Stateful):
         computed = self._computed[worker]
         if computed is not None:
             self._computed[worker] = None
-            self.ingress.received(computed.size)
+            self._wire[worker].pushed(computed.size)
             return computed
         begun = self._outbox[worker].popleft()
         if isinstance(begun, int):
-            self.ingress.received(HEADER.size)
+            self._wire[worker].pushed(HEADER.size)
             return Arrived(Pushed(begun, None, 0, math.nan), (HEADER.size,))
         gradient, loss = self._gradient(worker, begun)
         arrived = self._message(worker, begun.version, gradient, loss, keep=keep)
-        self.ingress.received(arrived.size)
+        self._wire[worker].pushed(arrived.size)
         return arrived
 
     def _gradient(self, worker: int, begun: Begun) -> tuple[FloatVector, float]:
@@ -291,15 +299,14 @@ class SimulatedWorkers(Stateful):
     def killed(self, worker: int) -> None:
         """Drop everything that a worker had, and its connection."""
         self.lose(worker)
-        self._connections -= 1
-        self.ingress.closed()
+        self._connected.remove(worker)
+        self._wire[worker].closed()
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int]:
         """Start a killed worker anew; return the bytes of the messages that it sends."""
         self._lost.remove(worker)
         self._computations[worker] = self._new_incarnation(worker, incarnation)
-        self._acknowledgements[worker] = Acknowledgements()
-        return self._greet()
+        return self._greet(worker)
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since the simulation began."""

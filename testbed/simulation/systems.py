@@ -1,86 +1,36 @@
 """The systems that are simulated: a server with its workers, or peers, each with its clock."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from testbed.algorithms import is_served
+from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
+from testbed.clock.lines import lines
 from testbed.clock.mesh import MeshClock
-from testbed.clock.shared_transfers import shared_transfers
-from testbed.clock.star import Devices, StarClock
-from testbed.clock.transfers import lines
-from testbed.device_names import peer_name
+from testbed.clock.star import StarClock
+from testbed.device_names import SERVER_NAME, peer_name, worker_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
-from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.mesh import SimulatedPeers
+from testbed.simulation.sliced_system import SlicedSystem
 from testbed.simulation.star import SimulatedWorkers
+from testbed.simulation.system import System, Witness, batches_of_all
+from testbed.simulation.tree_system import TreeSystem
 from testbed.training import computation
 from testbed.training.computation import Computation
 from testbed.training.exchange import ExchangeService
-from testbed.training.parameter_service import ParameterService, ServerObserver
+from testbed.training.parameter_service import ParameterService
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
 from testbed.wire.encodings import Codec
-
-
-class Witness(ServerObserver, Protocol):
-    """An observer that also writes down the faults of a simulation."""
-
-    def fault(self, record: dict[str, Any]) -> None:
-        """Record that a fault begins or ends, as ``testbed.faults.fault.Fault.record`` describes it."""
-
-
-class System(ABC):
-    """One run's devices and their clock.
-
-    Attributes:
-        clock: the clock, which says what happens when.
-    """
-
-    clock: StarClock | MeshClock
-
-    @property
-    @abstractmethod
-    def version(self) -> int:
-        """The number of updates so far."""
-
-    @property
-    @abstractmethod
-    def parameters(self) -> FloatVector:
-        """The parameters that are evaluated; float32, (|Θ|,)."""
-
-    @abstractmethod
-    def ledger(self) -> dict[str, int]:
-        """Return the payload, message and modelled wire bytes so far."""
-
-    @abstractmethod
-    def drain(self) -> None:
-        """Count what is under way when training has ended, and close all connections."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
-        raise AssertionError("the spec allows no checkpoints of such a system")
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
-        raise AssertionError("the spec allows no checkpoints of such a system")
-
-    @abstractmethod
-    def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
-        """Note the host's seconds that have passed already, and how often the server was killed."""
-
-    def own_summary(self) -> dict[str, Any]:
-        """Return the summary's entries that only runs of this kind of system have."""
-        return {}
 
 
 class StarSystem(System):
@@ -102,7 +52,7 @@ class StarSystem(System):
         self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
         codec = _codec(settings, learner)
-        batches = list(_batches(settings, dataset))
+        batches = list(batches_of_all(settings, dataset))
         computations = [
             Computation(computation.worker_half(settings, layout, number), own, codec)
             for number, own in enumerate(batches)
@@ -123,24 +73,18 @@ class StarSystem(System):
             (learner, Learner(settings.data.model, settings.training.batch_size)),
             protocol=protocol,
             instant=not settings.network.route_of
-            and all(device.downlink is None for device in settings.kinds_of_devices),
+            and all(device.is_sent_at_once for device in settings.kinds_of_devices),
             settings=settings,
             dataset=dataset,
             new_incarnation=new_incarnation,
             on_fault=observer.fault,
         )
         self._busy = Times.of(settings).busy(computations[0].half.local_steps)
-        devices = Devices(
-            range(settings.workers),
-            protocol=protocol,
-            busy=self._busy,
-            lines=lambda number: lines(settings, number),
-            transfers=shared_transfers(settings),
-        )
+        timed = devices(settings, range(settings.workers), protocol, self._busy)
         self.clock = star_clock(
-            self._service,
+            [self._service],
             self._workers,
-            devices,
+            timed,
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
 
@@ -158,8 +102,15 @@ class StarSystem(System):
         return {
             "payload_bytes": self._service.payload_bytes,
             "message_bytes": self._service.message_bytes,
-            "wire_bytes": self._workers.ingress.wire_bytes,
+            "wire_bytes": self._workers.wire_bytes,
         }
+
+    def over_links(self) -> dict[tuple[str, str], int]:
+        found = {}
+        for number, (sent, received) in enumerate(self._workers.over_links):
+            found[worker_name(number), SERVER_NAME] = sent
+            found[SERVER_NAME, worker_name(number)] = received
+        return found
 
     def state(self) -> dict[str, Any]:
         return {
@@ -201,7 +152,7 @@ class MeshSystem(System):
         self._service = ExchangeService(settings, neighbours, observer)
         both = codecs(settings.training.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
-        batches = list(_batches(settings, dataset))
+        batches = list(batches_of_all(settings, dataset))
         computations = []
         for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
@@ -236,6 +187,12 @@ class MeshSystem(System):
             "wire_bytes": sum(self._peers.wire_bytes),
         }
 
+    def over_links(self) -> dict[tuple[str, str], int]:
+        return {
+            (peer_name(sender), peer_name(receiver)): size
+            for (sender, receiver), size in self._peers.over_links.items()
+        }
+
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
         self._peers.resume_after(host_seconds)
 
@@ -264,18 +221,16 @@ class MeshSystem(System):
         }
 
 
-def system(settings: Settings) -> type[StarSystem] | type[MeshSystem]:
+def system(
+    settings: Settings,
+) -> type[StarSystem] | type[SlicedSystem] | type[TreeSystem] | type[MeshSystem]:
     """Return the class that simulates the run's algorithm."""
-    return StarSystem if is_served(settings.training.algorithm["name"]) else MeshSystem
+    if settings.aggregators:
+        return TreeSystem
+    if not is_served(settings.training.algorithm["name"]):
+        return MeshSystem
+    return StarSystem if settings.servers == 1 else SlicedSystem
 
 
 def _codec(settings: Settings, learner: Learner) -> Codec:
     return Codec(EncodingChoice.model_validate(settings.training.encoding), learner.layout.sizes)
-
-
-def _batches(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
-    """Yield every device's mini-batches, which share the memory that they are gathered in."""
-    memory: Batches | None = None
-    for number, part in enumerate(computation.parts(settings, dataset.train_labels)):
-        memory = computation.batches(settings, dataset, part, number, memory=memory)
-        yield memory

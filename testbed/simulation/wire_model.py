@@ -11,6 +11,8 @@
 - Nothing is lost and nothing sent again.
 """
 
+from collections.abc import Iterable
+
 from testbed.network.segments import HEADERS, SEGMENT, wire_bytes
 
 OPENING = (5, 5, 11, 16, 24, 36)
@@ -69,3 +71,51 @@ class ModelledIngress:
     def acknowledged(self, size: int) -> None:
         """Count ``size`` bytes of pure ACKs."""
         self.wire_bytes += size
+
+
+class ModelledConnection:
+    """The modelled wire bytes between one worker and one server, over all connections between them.
+
+    Attributes:
+        to_server, to_worker: what entered the server, and the worker.
+    """
+
+    def __init__(self) -> None:
+        self.to_server = ModelledIngress()
+        self.to_worker = ModelledIngress()
+        self._of_server = Acknowledgements()
+        self._of_worker = Acknowledgements()
+
+    def greeted(self, sizes: Iterable[int], answer: int) -> None:
+        """Count a new connection, with the messages that the worker begins with and their answer."""
+        self._of_server, self._of_worker = Acknowledgements(), Acknowledgements()
+        self.to_server.opened()
+        self.to_worker.answered()
+        self.to_worker.received(answer)
+        for size in sizes:
+            self.to_server.received(size)
+
+    def pushed(self, size: int) -> None:
+        """Count messages of ``size`` bytes together from the worker, sent in one go."""
+        self.to_server.received(size)
+        self.to_worker.acknowledged(self._of_server.of(size))
+
+    def sent(self, size: int) -> None:
+        """Count a message to the worker."""
+        self.to_worker.received(size)
+        self.to_server.acknowledged(self._of_worker.of(size))
+
+    def stopped(self, size: int) -> None:
+        """Count the last message to the worker, which is not acknowledged, and the end."""
+        self.to_worker.received(size)
+        self.closed()
+
+    def closed(self) -> None:
+        """Count the end of the connection."""
+        self.to_server.closed()
+        self.to_worker.closed()
+
+    @property
+    def wire_bytes(self) -> tuple[int, int]:
+        """The bytes that the worker has sent, and received."""
+        return self.to_server.wire_bytes, self.to_worker.wire_bytes

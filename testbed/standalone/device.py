@@ -109,7 +109,7 @@ def _handshake(connection: socket.socket, server: str, role: str, secret: bytes)
             f"the server at {server} runs another version of the testbed: use one for all roles"
         ) from error
     secret_of_run = messages.greeting_secret(secret, session)
-    network = replace(settings.network, server_address=server, secret=secret_of_run)
+    network = replace(settings.network, server_addresses=[server], secret=secret_of_run)
     connection.settimeout(None)
     return Admitted(connection, admission["number"], replace(settings, network=network))
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testbed.errors import SpecError
+from testbed.experiment.device_links import DeviceLink
 from testbed.experiment.load import load
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan, plan
@@ -32,7 +33,7 @@ def read(path: Path, secret: str) -> Plan:
     # Devices resolve the server's name themselves; processors are limited where they are started.
     settings = replace(
         run_plan.settings,
-        network=replace(run_plan.settings.network, secret=secret, server_address=""),
+        network=replace(run_plan.settings.network, secret=secret, server_addresses=[""]),
         timing=replace(run_plan.settings.timing, own_processors=True),
     )
     return replace(run_plan, settings=settings)
@@ -51,21 +52,47 @@ def _beyond(spec: Spec) -> list[str]:
             "keep one, or use `testbed run`"
         )
     network = spec.network
-    shaped = ("uplink", "downlink", "delay", "loss")
-    if asked := [key for key in (*shaped, "server", "clusters", "graph") if getattr(network, key)]:
+    asked = _shaped(network.profile, spec.link_of(None))
+    asked += [key for key in ("server", "clusters", "graph") if getattr(network, key)]
+    if asked:
         problems.append(
             f"network.{asked[0]}: {_WITHOUT} does not shape links: remove the key, or use `testbed run`"
         )
     devices = spec.devices
+    presence = ("arrives", "leaves", "presence")
+    if any(getattr(one, key, None) for one in (devices, *devices.classes) for key in presence):
+        problems.append(
+            f"devices: {_WITHOUT} does not start devices later or end them: remove arrives, leaves and "
+            "presence, or use `testbed run`"
+        )
+    if devices.servers > 1:
+        problems.append(
+            f"devices.servers: {_WITHOUT} has one server: remove the key, or use `testbed run`"
+        )
     limits = ("cpus", "memory")
     if any(getattr(section, key) for section in (devices, *devices.classes) for key in limits):
         problems.append(
             f"devices: {_WITHOUT} does not limit devices, compose does (cpus, mem_limit): remove cpus "
             "and memory, or use `testbed run`"
         )
-    if any(getattr(section, key) for section in devices.classes for key in shaped):
+    if any(_shaped(section.profile, spec.link_of(section)) for section in devices.classes):
         problems.append(
-            f"devices.classes: {_WITHOUT} does not shape links: remove rates, delay and loss, or use "
-            "`testbed run`"
+            f"devices.classes: {_WITHOUT} does not shape links: remove rates, traces, delay and loss, "
+            "or use `testbed run`"
         )
     return problems
+
+
+def _shaped(profile: str | None, link: DeviceLink) -> list[str]:
+    """Return the keys that shape a device's link; ``profile`` alone if there is one."""
+    if profile is not None:
+        return ["profile"]
+    up, down = link.up, link.down
+    values = {
+        "uplink": up.rate,
+        "downlink": down.rate,
+        "delay": up.delay or down.delay,
+        "loss": up.loss or down.loss,
+        "trace": link.up_trace or link.down_trace,
+    }
+    return [key for key, value in values.items() if value]

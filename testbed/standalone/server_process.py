@@ -104,7 +104,7 @@ def _carry_out(
             # Imported here: torch takes seconds, during which the devices can import it too.
             from testbed.roles.entry import load_alone
 
-            run = load_alone({SETTINGS: settings.to_json(), SPILL: spill.fileno()})
+            run = load_alone({SETTINGS: settings.to_json(), SPILL: [spill.fileno()]})
             admission.wait(PATIENCE)
             if run({"role": "server", "number": -1}, writers, (spill.fileno(),)):
                 return "failed", 1

@@ -14,6 +14,7 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -170,9 +171,13 @@ class Board:
             raise IndexError(f"device {number} of {self.devices}")
         return DeviceLine(self._line(_FIRST + number))
 
-    def server(self) -> ServerLine:
-        """Return the line of the server's counters; as a device it has another line."""
-        return ServerLine(self._line(_OF_SERVER))
+    def server(self, further: int | None = None) -> ServerLine:
+        """Return the line of a server's counters; as a device it has another line.
+
+        Args:
+            further: the line of a further server's counters, of ``further_lines``; None: the first's.
+        """
+        return ServerLine(self._line(_OF_SERVER if further is None else _FIRST + further))
 
     def _line(self, number: int) -> memoryview:
         words = memoryview(self._memory).cast("Q")
@@ -188,10 +193,15 @@ class Board:
         """Return every device's processor time as it last wrote it, in seconds, shape (devices,)."""
         return self._words()[_FIRST:, 1] / 1e9
 
-    def of_server(self) -> dict[str, int]:
-        """Return the server's counters: ``queue`` and ``apply`` in nanoseconds, pushes, bytes sent."""
+    def of_server(self, further: Sequence[int] = ()) -> dict[str, int]:
+        """Return the servers' counters: ``queue`` and ``apply`` in nanoseconds, pushes, bytes sent.
+
+        Args:
+            further: the lines of further servers' counters, which are added.
+        """
         names = ("queue", "queued", "apply", "applied", "sent_message_bytes", "sent_payload_bytes")
-        return dict(zip(names, self._words()[_OF_SERVER].tolist(), strict=False))
+        words = self._words()[[_OF_SERVER, *(_FIRST + line for line in further)]].sum(axis=0)
+        return dict(zip(names, words.tolist(), strict=False))
 
     def _words(self) -> npt.NDArray[np.uint64]:
         return np.frombuffer(self._memory, np.uint64).reshape(-1, WORDS)
@@ -203,9 +213,17 @@ class Board:
             self.descriptor = None
 
 
-def lines_of(workers: int) -> int:
-    """Return the number of a run's device lines; those of workers or peers come first, by number."""
-    return workers + 2
+def lines_of(workers: int, servers: int = 1) -> int:
+    """Return the number of a run's device lines; those of workers or peers come first, by number.
+
+    The last lines are the counters of the servers after the first; see ``further_lines``.
+    """
+    return workers + 1 + servers + (servers - 1)
+
+
+def further_lines(workers: int, servers: int) -> range:
+    """Return the lines of the counters of the servers after the first, in order."""
+    return range(workers + 1 + servers, lines_of(workers, servers))
 
 
 def evaluator_line(workers: int) -> int:
@@ -213,9 +231,9 @@ def evaluator_line(workers: int) -> int:
     return workers
 
 
-def hub_line(workers: int) -> int:
-    """Return the number of the line of the server or, among peers, of their coordinator."""
-    return workers + 1
+def hub_line(workers: int, index: int = 0) -> int:
+    """Return the number of the line of a server or, among peers, of their coordinator."""
+    return workers + 1 + index
 
 
 def _nowhere() -> memoryview:

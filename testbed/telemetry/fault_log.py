@@ -33,7 +33,8 @@ class FaultLog:
     def _note(self, record: Mapping[str, Any]) -> None:
         self.count += 1
         if record["phase"] == "begin":
-            self._struck.setdefault(record["fault"], set()).update(record["devices"])
+            kind = "away" if record.get("away") else record["fault"]
+            self._struck.setdefault(kind, set()).update(record["devices"])
 
     @property
     def struck(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Records of updates, which a server or the coordinator of peers sends to the orchestrator."""
+"""Records of updates, which a server or a coordinator sends to the orchestrator, and of links."""
 
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ class UpdateRow(NamedTuple):
         time: seconds since training began, by the run's clock.
         host_time: the same, by the host's clock.
         applied: False if it was dropped as too late, or lost with a server that was killed.
+        server: the index of the server that received it; 0 if there is only one, or none.
     """
 
     iteration: int
@@ -33,8 +34,14 @@ class UpdateRow(NamedTuple):
     time: float
     host_time: float
     applied: bool
+    server: int = 0
 
 
-_FORMATS = ("<i8", "<i4", "<i8", "<i8", "<i8", "<i8", "<f4", "<f8", "<f8", "?")
+_FORMATS = ("<i8", "<i4", "<i8", "<i8", "<i8", "<i8", "<f4", "<f8", "<f8", "?", "<i4")
 UPDATE = np.dtype(list(zip(UpdateRow._fields, _FORMATS, strict=True)))
 """The NumPy type of an ``UpdateRow``."""
+
+LINK = np.dtype(
+    [("link", "<i4"), ("up", "?"), ("bytes", "<i8"), ("frames", "<i8"), ("dropped", "<i8")]
+)
+"""The NumPy type of what was counted in one direction of a link, by the link's index."""

@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.algorithms import ALGORITHMS, is_served, served
-from testbed.algorithms.interface import Options, PeerAlgorithm, ServedAlgorithm
+from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.algorithms.interface import (
+    AggregatedAlgorithm,
+    Options,
+    PeerAlgorithm,
+    ServedAlgorithm,
+)
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -67,6 +73,14 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
     """Make the server's half of the run's algorithm; it takes ``parameters`` over."""
     algorithm, options = _served(settings)
     return algorithm.server(options, layout, parameters, conditions(settings))
+
+
+def aggregator_half(settings: Settings, layout: Layout, devices: int) -> AggregatorHalf:
+    """Make the half of an aggregator with so many workers; it has no parameters yet."""
+    algorithm, options = _served(settings)
+    assert issubclass(algorithm, AggregatedAlgorithm)
+    memory = np.zeros(layout.total, np.float32)
+    return algorithm.aggregator(options, layout, memory, devices, conditions(settings))
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
@@ -138,7 +152,7 @@ class Computation:
         self._codec = codec
         self._beginning = batches.position
 
-    def draw_behind(self, computations: int) -> None:
+    def draw_past(self, computations: int) -> None:
         """Move to the point in the draws after the first ``computations`` computations."""
         self._batches.reposition(self._beginning)
         for _ in range(computations):

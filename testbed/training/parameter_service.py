@@ -59,12 +59,14 @@ class Pushed:
         update: None if the worker only reports that it has finished.
         payload_bytes: bytes of the encoded update.
         loss: the loss of the mini-batch; NaN in a report.
+        count: of an aggregator's push, the number of updates in the sum; 0 in any other.
     """
 
     base_version: int
     update: Update | None
     payload_bytes: int
     loss: float
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,10 @@ Apply: TypeAlias = Callable[[ServerHalf, int, Pushed, float], int | None]
 def apply_update(half: ServerHalf, worker: int, push: Pushed, time: float) -> int | None:
     """Give a worker's update to the algorithm, without measuring how long that takes."""
     assert push.update is not None
+    if push.count:
+        return half.push_sum(
+            worker, push.update, push.base_version, push.count, loss=push.loss, time=time
+        )
     return half.push(worker, push.update, push.base_version, loss=push.loss, time=time)
 
 
@@ -104,14 +110,19 @@ class ParameterService(Stateful):
 
     Attributes:
         half: the server's half of the algorithm.
+        index: the server's, of several.
         payload_bytes: payload bytes of all pushes so far.
         message_bytes: bytes of all messages so far.
+        local_payload_bytes, local_message_bytes: those of the worker on the server's own machine, which
+            are among them and cross no link.
         finished: True if the run's updates are complete.
     """
 
     not_saved = frozenset(
         {
             "half",
+            "index",
+            "_local",
             "_apply",
             "_diagnostics",
             "_updates",
@@ -129,16 +140,21 @@ class ParameterService(Stateful):
         settings: Settings,
         observer: ServerObserver,
         apply: Apply = apply_update,
+        *,
+        index: int = 0,
     ) -> None:
         """Make the service of a run, without workers.
 
         Args:
             apply: gives an update to the half.
+            index: the server's, of several.
         """
+        self.index = index
         self.half = half
         self._apply = apply
-        self.payload_bytes = 0
-        self.message_bytes = 0
+        self.payload_bytes = self.local_payload_bytes = 0
+        self.message_bytes = self.local_message_bytes = 0
+        self._local = index if index < settings.network.co_located else None
         declared = served(settings.training.algorithm["name"]).diagnostics
         self._diagnostics = [one.name for one in declared]
         self._updates = settings.training.updates
@@ -230,19 +246,27 @@ class ParameterService(Stateful):
         return [] if self.finished else self._silence.overdue(now)
 
     def begin(self) -> None:
-        """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers."""
+        """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers.
+
+        Workers that have asked before, which all did at the run's time 0, are sent it by number.
+        """
         self._begun = True
+        self._states.line_up()
         self._observer.evaluation_due()
         for worker in self._states:
             self._expect(worker, 0.0)
 
-    def go_on(self, payload_bytes: int, message_bytes: int) -> None:
+    def go_on(
+        self, payload_bytes: int, message_bytes: int, local_payload: int = 0, local_message: int = 0
+    ) -> None:
         """Take over from an earlier service, whose half this one has, before any worker is there.
 
         Args:
-            payload_bytes, message_bytes: the bytes that the earlier service had counted.
+            payload_bytes, message_bytes, local_payload, local_message: the bytes that the earlier
+                service had counted, as in ``ledger``.
         """
         self.payload_bytes, self.message_bytes = payload_bytes, message_bytes
+        self.local_payload_bytes, self.local_message_bytes = local_payload, local_message
 
     def begin_again(self, time: float) -> None:
         """Go on with training, with the workers that are there."""
@@ -252,8 +276,22 @@ class ParameterService(Stateful):
 
     def count(self, worker: int, size: int) -> None:
         """Count a message of ``size`` bytes from a worker."""
-        self.message_bytes += size
+        self.count_late(worker, size)
         self._bytes[worker] += size
+
+    def count_late(self, worker: int, size: int, payload: int = 0) -> None:
+        """Count a message that belongs to no row of an update, and the payload in it, in bytes."""
+        self.message_bytes += size
+        self.payload_bytes += payload
+        if worker == self._local:
+            self.local_message_bytes += size
+            self.local_payload_bytes += payload
+
+    @property
+    def ledger(self) -> tuple[int, int, int, int]:
+        """Payload and message bytes so far, and those of them that crossed no link."""
+        local = self.local_payload_bytes, self.local_message_bytes
+        return self.payload_bytes, self.message_bytes, *local
 
     def asked(self, worker: int, time: float = 0.0) -> None:
         """Note that a worker asks for parameters.
@@ -286,7 +324,7 @@ class ParameterService(Stateful):
             ValueError: the base version is not one that the worker can have, or the worker is gone.
         """
         half, before = self.half, self.half.version
-        self.payload_bytes += push.payload_bytes
+        self.count_late(worker, 0, push.payload_bytes)
         if self.finished:
             return
         again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
@@ -310,6 +348,7 @@ class ParameterService(Stateful):
                 time=time,
                 host_time=host_time,
                 applied=delay is not None,
+                server=self.index,
             ),
             half.version,
         )
@@ -388,10 +427,14 @@ class ParameterService(Stateful):
         """Return what a worker that is due is to be sent."""
         vector = self.half.outgoing(worker)
         # The worker has what it was sent last, or will have it before it reads this.
-        changes = self.half.changed_since(vector, self._sent[worker])
+        changes = self.half.changed_since(vector, self.answered(worker))
         encoding, body = self._exact.encode(changes)
-        self._sent[worker] = self.half.version
         return Answer(self.half.version, vector, encoding, body)
+
+    def answered(self, worker: int) -> int | None:
+        """Note that a worker is sent the present version; return the one that it was sent before."""
+        before, self._sent[worker] = self._sent[worker], self.half.version
+        return before
 
 
 def as_loss(loss: float) -> float:

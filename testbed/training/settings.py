@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
+from testbed.rate_trace import RateTrace
 
 PORT = 7077
 """The port on which the server listens, in its own network namespace."""
@@ -86,17 +87,20 @@ class TimingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The links that a worker's messages pass, besides the worker's own.
+    """The links that messages between a worker and a server pass, besides the worker's own.
 
     Attributes:
         up, down: indices of ``NetworkSettings.shared_rates``, to the server and from it.
         up_delay, down_delay: seconds of all these links together, also of those without a rate.
+        up_jitters, down_jitters: seconds by which each of them varies its delay, if it does.
     """
 
     up: Sequence[int]
     down: Sequence[int]
     up_delay: float
     down_delay: float
+    up_jitters: Sequence[float] = ()
+    down_jitters: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +108,30 @@ class NetworkSettings:
     """The addresses of a run's devices, and its secret.
 
     Attributes:
-        server_address: IPv4 address of the server, or of the evaluated peer.
+        server_addresses: IPv4 addresses of the servers in the order of their parts of the parameters,
+            or of the evaluated peer.
         peer_addresses: the addresses of all peers by their numbers; none where there is a server.
         evaluated_peer: the peer whose model is evaluated, where there is no server.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
         shared_rates: the rates of directions of links that several workers share, in bit/s.
-        routes: the ways over them, of which each worker takes one.
-        route_of: each worker's way by the worker's number; empty where no links are shared.
+        routes: the ways over them, of which each conversation takes one.
+        route_of: each conversation's way; worker w talks to server s in the conversation with the
+            number w · servers + s. Empty where no links are shared.
+        co_located: the number of workers, the first ones, with a server on their machine. The routes
+            of their conversations contain the link of their machine, and they have none of their own.
+        aggregator_of: each worker's aggregator, from 0; empty where workers talk to servers. Then a
+            conversation has the number of its worker, and after those come the aggregators'.
     """
 
-    server_address: str
+    server_addresses: Sequence[str]
     peer_addresses: Sequence[str]
     evaluated_peer: int
     secret: str
     shared_rates: Sequence[int] = field(default_factory=list)
     routes: Sequence[Route] = field(default_factory=list)
     route_of: Sequence[int] = field(default_factory=list)
+    co_located: int = 0
+    aggregator_of: Sequence[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +163,10 @@ class DeviceSettings:
         compute: the spec's section on the time to compute a gradient, in seconds, as
             ``testbed.durations.Durations.of`` takes it.
         waiting: the same for the time between computing and pushing.
-        uplink, downlink: rates of its link in bit/s; None where it is not shaped.
-        delay: the delay on the uplink, in seconds.
+        uplink, downlink: rates of its link in bit/s; None where it is not shaped, or follows a trace.
+        delay, down_delay: the delays on the uplink and on the downlink, in seconds.
+        jitter, down_jitter: the most by which they vary, in seconds.
+        up_trace, down_trace: the rates of its link over time, where they change.
     """
 
     compute: dict[str, Any]
@@ -160,6 +174,26 @@ class DeviceSettings:
     uplink: int | None
     downlink: int | None
     delay: float
+    down_delay: float = 0.0
+    jitter: float = 0.0
+    down_jitter: float = 0.0
+    up_trace: RateTrace | None = None
+    down_trace: RateTrace | None = None
+
+    @property
+    def is_sent_at_once(self) -> bool:
+        """True if what is sent to the device arrives at that moment."""
+        return self.downlink is None and self.down_trace is None and not self.down_delay
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Make the settings from a JSON object."""
+        traces = {key: RateTrace.from_json(told.get(key)) for key in ("up_trace", "down_trace")}
+        return cls(**{**told, **traces})
+
+
+AT_ROUTER = DeviceSettings(compute={}, waiting={}, uplink=None, downlink=None, delay=0.0)
+"""The settings of an aggregator, which is at its cluster's router and computes no gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +227,40 @@ class Settings:
     classes: Sequence[DeviceClass]
     class_of: Sequence[int]
 
+    @property
+    def aggregators(self) -> int:
+        """The number of aggregators."""
+        return max(self.network.aggregator_of, default=-1) + 1
+
     def device(self, number: int) -> DeviceSettings:
-        """Return the settings of a worker or peer."""
+        """Return the settings of a worker or peer, or of an aggregator by its number as a worker."""
+        if number >= self.workers:
+            return AT_ROUTER
         return self.classes[self.class_of[number]].devices if self.classes else self.devices
 
-    def route(self, number: int) -> Route | None:
-        """Return the links that a worker's messages pass besides its own; None if none are shared."""
+    @property
+    def servers(self) -> int:
+        """The number of parameter servers; 1 if there are only peers, of which one is evaluated."""
+        return len(self.network.server_addresses)
+
+    def route(self, conversation: int) -> Route | None:
+        """Return the links that a conversation passes besides its worker's; None if none are shared."""
         network = self.network
-        return network.routes[network.route_of[number]] if network.route_of else None
+        return network.routes[network.route_of[conversation]] if network.route_of else None
+
+    def rate_traces(self, number: int) -> tuple[RateTrace | None, RateTrace | None]:
+        """Return the traces that a device's uplink and downlink follow, from its place in them on."""
+        device = self.device(number)
+        up, down = (
+            trace and trace.of_device(number, self.workers)
+            for trace in (device.up_trace, device.down_trace)
+        )
+        return up, down
+
+    @property
+    def has_rate_traces(self) -> bool:
+        """True if the rate of any device's link changes over time."""
+        return any(one.up_trace or one.down_trace for one in self.kinds_of_devices)
 
     @property
     def kinds_of_devices(self) -> list[DeviceSettings]:
@@ -224,7 +284,10 @@ class Settings:
                 **{**told["network"], "routes": [Route(**r) for r in told["network"]["routes"]]}
             ),
             FaultSettings(**told["faults"]),
-            DeviceSettings(**told["devices"]),
-            [DeviceClass(c["name"], DeviceSettings(**c["devices"])) for c in told["classes"]],
+            DeviceSettings.from_json(told["devices"]),
+            [
+                DeviceClass(c["name"], DeviceSettings.from_json(c["devices"]))
+                for c in told["classes"]
+            ],
             told["class_of"],
         )

@@ -149,6 +149,10 @@ class WorkerStates(Stateful):
             self._states[worker] = after
         return before
 
+    def line_up(self) -> None:
+        """Let those that ask take their turns by number, whichever of them asked first."""
+        self._members[State.ASKING] = dict.fromkeys(sorted(self._members[State.ASKING]))
+
     def offer(self) -> None:
         """Offer a new version to all workers but the suspected, the lowest number first."""
         offered = [worker for worker in self if self._states[worker] is not State.SUSPECTED]

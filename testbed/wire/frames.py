@@ -14,7 +14,7 @@ offset type    meaning
                back), number of parameters (WELCOME, RESUME), version
                (PARAMETERS), base version (PUSH, FINISHED), 0 elsewhere
 16     float32 loss of the mini-batch (PUSH), 0 elsewhere
-20     uint32  0
+20     uint32  number of updates in the sum (PUSH of an aggregator), 0 elsewhere
 24     uint64  length of the body in bytes
 ====== ======= =================================================================
 
@@ -60,6 +60,18 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """The values in a header; ``length`` is that of the body, in bytes."""
+
+    kind: Kind
+    encoding: int
+    number: int
+    loss: float
+    count: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """One message; its body is valid until a receiver with the same memory is used again."""
 
@@ -68,6 +80,7 @@ class Frame:
     number: int
     loss: float
     body: memoryview
+    count: int = 0
 
     @property
     def size(self) -> int:
@@ -90,14 +103,20 @@ class Frame:
 
 
 def header(
-    kind: Kind, number: int = 0, *, encoding: int = 0, loss: float = 0.0, length: int = 0
+    kind: Kind,
+    number: int = 0,
+    *,
+    encoding: int = 0,
+    loss: float = 0.0,
+    count: int = 0,
+    length: int = 0,
 ) -> bytes:
     """Return the 32 bytes before a body of ``length`` bytes."""
-    return HEADER.pack(MAGIC, PROTOCOL, kind, encoding, number, loss, 0, length)
+    return HEADER.pack(MAGIC, PROTOCOL, kind, encoding, number, loss, count, length)
 
 
-def parse(head: bytes, accepts: Mapping[Kind, int]) -> tuple[Kind, int, int, float, int]:
-    """Read a header: (kind, encoding, number, loss, length of the body).
+def parse(head: bytes, accepts: Mapping[Kind, int]) -> Head:
+    """Read a header.
 
     Args:
         head: 32 bytes.
@@ -106,7 +125,7 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> tuple[Kind, int, int, flo
     Raises:
         WireError: another protocol, or a message that is not accepted.
     """
-    magic, protocol, kind, encoding, number, loss, reserved, length = HEADER.unpack(head)
+    magic, protocol, kind, encoding, number, loss, count, length = HEADER.unpack(head)
     if magic != MAGIC:
         raise WireError(f"this is not the testbed's protocol (it begins with {magic!r})")
     if protocol != PROTOCOL:
@@ -116,9 +135,9 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> tuple[Kind, int, int, flo
         raise WireError(f"a message of kind {kind}; allowed now: {allowed}")
     if length > accepts[kind]:
         raise WireError(f"a {Kind(kind).name} of {length} bytes, over the limit of {accepts[kind]}")
-    if reserved != 0 or head[5:8] != b"\0\0\0":
+    if head[5:8] != b"\0\0\0" or (count and kind != Kind.PUSH):
         raise WireError("reserved bytes of the header are not 0")
-    return Kind(kind), encoding, number, loss, length
+    return Head(Kind(kind), encoding, number, loss, count, length)
 
 
 class Receiver:
@@ -204,15 +223,19 @@ class Receiver:
             position += taken
             if len(self._head) < HEADER.size:
                 return
-            kind, encoding, number, loss, length = parse(bytes(self._head), self._accepts)
+            head = parse(bytes(self._head), self._accepts)
             self._head.clear()
-            if length <= count - position:
-                body = self._scratch[position : position + length]
-                position += length
-                yield Frame(kind, encoding, number, loss, body)
+            if head.length <= count - position:
+                body = self._scratch[position : position + head.length]
+                position += head.length
+                yield _frame(head, body)
             else:
                 self._filled = count - position
-                body = self._memory(length)
+                body = self._memory(head.length)
                 body[: self._filled] = self._scratch[position:count]
-                self._expected = Frame(kind, encoding, number, loss, body)
+                self._expected = _frame(head, body)
                 return
+
+
+def _frame(head: Head, body: memoryview) -> Frame:
+    return Frame(head.kind, head.encoding, head.number, head.loss, body, head.count)

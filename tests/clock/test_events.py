@@ -41,7 +41,7 @@ def test_events_come_by_time_then_rank_then_worker(events: list[Event]) -> None:
 def test_only_the_named_events_are_moved(events: list[Event], worker: int) -> None:
     queue = filled(events)
     chosen = (FINISHED, ARRIVED)
-    queue.move(worker, chosen, lambda time, what: None if what < 0 else time + 10 + what)
+    queue.move((worker,), chosen, lambda time, what: None if what < 0 else time + 10 + what)
     kept = [event for event in events if event[2] != worker or event[1] not in chosen]
     moved = [
         (time + 10 + what, rank, whose, what)

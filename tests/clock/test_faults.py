@@ -22,7 +22,7 @@ from testbed.checkpoints import values
 from testbed.clock import faults
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
-from testbed.clock.star import Devices
+from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
@@ -77,7 +77,7 @@ class Played:
         self.service = ParameterService(half, layout, self.settings, self)
         self.draw = np.random.default_rng(5)
         self.clock = star_clock(
-            self.service,
+            [self.service],
             self,
             Devices(
                 range(workers),
@@ -108,7 +108,8 @@ class Played:
         self.sent[worker].pop(0)
         self.arrivals.append((self.clock.now, worker, version))
 
-    def compute(self, worker: int, version: int) -> None:
+    def compute(self, worker: int, versions: Sequence[int]) -> None:
+        (version,) = versions
         self.computing[worker] = version
         self.begun.append((self.clock.now, worker, version))
 

@@ -22,7 +22,8 @@ from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.clock.stage import Arrived
-from testbed.clock.star import AHEAD, Devices, StarClock
+from testbed.clock.star import AHEAD, StarClock
+from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
@@ -131,7 +132,7 @@ class Played:
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
         )
-        self.clock = StarClock(self.service, self, devices)
+        self.clock = StarClock([self.service], self, devices)
 
     def busy(self, worker: int, now: float) -> float:
         assert now == self.clock.now
@@ -151,7 +152,8 @@ class Played:
     def arrived(self, worker: int, version: int) -> None:
         assert version in self.there[worker]
 
-    def compute(self, worker: int, version: int) -> None:
+    def compute(self, worker: int, versions: Sequence[int]) -> None:
+        (version,) = versions
         assert version in self.there[worker]
         self.computations.append((self.clock.now, worker, version))
         self.computing[worker] = version

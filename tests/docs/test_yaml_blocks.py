@@ -27,7 +27,10 @@ def test_a_block_is_an_experiment_file_or_a_part_of_one(block: Block, tmp_path: 
     if block.path == OF_OWN_ALGORITHMS:
         pytest.skip("its algorithms are the Python blocks of the same page")
     for table in blocks("csv"):
-        (tmp_path / "outages.csv").write_text(table.text, encoding="utf-8")
+        name = "outages.csv" if "device" in table.text else "rates.csv"
+        (tmp_path / name).write_text(table.text, encoding="utf-8")
+    for name in ("lte.up", "lte.down"):
+        (tmp_path / name).write_text("3\n17\n1200\n", encoding="utf-8")
     # As text: reading and writing it would hide a key that is given twice or a typing error.
     own = yaml.safe_load(block.text)
     rest = {key: value for key, value in AROUND.items() if key not in own}

@@ -72,6 +72,20 @@ def test_device_classes_with_different_times_links_and_labels_agree(
     agree(tmp_path, spec)
 
 
+def test_profiles_with_a_delay_and_jitter_in_each_direction_agree(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    spec["training"]["updates"] = 40
+    spec["network"] = {"profile": "4g"}
+    spec["devices"]["classes"] = [
+        {"name": "phones", "number": 3, "hardware": "phone"},
+        {"name": "homes", "number": 3, "profile": "starlink", "loss": 0},
+        {"name": "near", "number": 2, "profile": "wifi", "uplink": "unlimited"}
+        | {"downlink": "unlimited", "delay": {"up": "1ms"}, "jitter": {"up": "1ms"}},
+    ]
+    agree(tmp_path, spec)
+
+
 def test_runs_with_unshaped_links_and_equal_times_agree(
     tmp_path: Path, spec: dict[str, Any]
 ) -> None:

@@ -5,15 +5,18 @@ from pathlib import Path
 import pytest
 
 from bench.chaos import experiment, main, seeds_of, try_out
+from bench.networks import network_kinds
 
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_no_update_is_lost_or_applied_twice_whatever_happens(seed: int, tmp_path: Path) -> None:
-    print(f"to see it again: python -m bench.chaos --seeds {seed}")
-    assert try_out(seed, tmp_path) == []
+@pytest.mark.parametrize(("seed", "network"), [(1, "graph"), (2, "star"), (3, "clusters")])
+def test_no_update_is_lost_or_applied_twice_whatever_happens(
+    seed: int, network: str, tmp_path: Path
+) -> None:
+    print(f"to see it again: python -m bench.chaos --seeds {seed} --network {network}")
+    assert try_out(experiment(seed, network_kind=network), tmp_path) == []
 
 
 def test_a_seed_makes_one_experiment_and_seeds_make_all_kinds() -> None:
@@ -26,6 +29,7 @@ def test_a_seed_makes_one_experiment_and_seeds_make_all_kinds() -> None:
     }
     assert kinds == {"freeze", "kill", "stop-network", "partition", "slow"}
     assert {one["clock"] for one in made} == {"wall", "virtual"}
+    assert set(map(network_kinds, made)) >= {(), ("server",), ("clusters",), ("graph",)}
 
 
 def test_seeds_are_given_as_ranges_and_lists() -> None:

@@ -6,6 +6,7 @@ starts are tested in ``test_docker_image``.
 
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from testbed.containers import left_over
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
 from testbed.results.reading.records import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
-from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
+from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence, until
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("Docker, roles forked")]
 
@@ -373,3 +374,61 @@ def test_limits_without_containers_and_too_little_memory_are_refused(command: Co
 def test_the_plan_names_containers_and_forked_roles(command: CommandLine) -> None:
     said = command.do("plan", command.spec(RUNNING)).stdout
     assert "each run makes these devices, each in a Docker container, roles forked into it:" in said
+
+
+def test_several_servers_in_containers_with_forked_roles(
+    command: CommandLine, engine: PrivateEngine
+) -> None:
+    content = SMALL | {"devices": DEVICES | {"servers": 2}}
+    started = command.start_run(content)
+    assert started.wait(120) == 0, started.said
+    summary = started.record("summary")
+    assert (summary["ended"], list(summary["servers"])) == ("completed", ["server-0", "server-1"])
+    assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+
+
+def test_co_located_servers_in_containers_agree_with_the_simulator(
+    tmp_path: Path, engine: PrivateEngine
+) -> None:
+    devices = DEVICES | {"servers": 2, "placement": "co-located"}
+    content = SMALL | {
+        "clock": "virtual",
+        "devices": devices,
+        "network": {"uplink": "20mbit", "downlink": "50mbit"},
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    (simulated,) = carry_out("simulate", path, tmp_path / "simulated", ())
+    (emulated,) = carry_out("run", path, tmp_path / "emulated", ())
+    assert Pair("docker/fork", emulated, simulated).differences() == []
+    assert emulated["ingress"]["local_message_bytes"] > 0
+
+
+def test_exec_enters_containers_and_routers(command: CommandLine) -> None:
+    clusters = [{"name": "campus", "number": 3, "uplink": "100mbit"}]
+    frozen = {"who": {"devices": ["worker-2"]}, "when": {"time": "3s"}, "how": "freeze"}
+    run = command.start_run(RUNNING | {"network": {"clusters": clusters}, "faults": [frozen]})
+    run.until_training()
+
+    def inside(device: str, *what: str) -> subprocess.CompletedProcess[str]:
+        return command.do(
+            "exec", "--run", run.run_directory, *what[:-1], device, "--", *what[-1].split()
+        )
+
+    # The image has nothing but cat: its files, its user, and no capability.
+    status = inside("worker-1", "cat /proc/self/status").stdout
+    assert "Uid:\t10001" in status and "CapEff:\t0000000000000000" in status
+    assert inside("worker-1", "cat /proc/sys/kernel/hostname").stdout == "worker-1\n"
+    assert "no program 'ip'" in assert_one_sentence(inside("worker-1", "ip route"), 127)
+    routes = inside("worker-1", "--host-files", "ip route").stdout
+    assert routes.startswith("default via 10.77.0.6 dev eth0")
+    assert inside("worker-1", "--host-files", "cat /proc/1/comm").stdout == "cat\n"
+    assert "link2" in inside("campus", "ip route").stdout
+    until((run.run_directory / "faults.jsonl").read_text, "the record of the fault")
+    refused = until(lambda: inside("worker-2", "cat").stderr, "it is frozen")
+    assert "frozen right now" in refused
+    assert inside("worker-2", "--host-files", "hostname").stdout == "worker-2\n"
+    staying = command.start("exec", "--run", run.run_directory, "campus", "--", "sleep", "4901")
+    run.interrupt()
+    assert run.wait() == 130
+    assert staying.wait() == 137

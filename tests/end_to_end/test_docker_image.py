@@ -15,7 +15,7 @@ from bench.agree import Pair, carry_out
 from testbed.containers import left_over
 from testbed.containers.fleet import RUN_LABEL
 from testbed.learning.data.sources import FILES
-from tests.end_to_end.conftest import ENDLESS, CommandLine, until
+from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
 
 pytestmark = [
     pytest.mark.real,
@@ -121,3 +121,12 @@ def test_a_dataset_that_a_container_may_not_read_is_reported(command: CommandLin
     assert "Permission denied" in started.said
     summary = json.loads((started.run_directory / "summary.json").read_bytes())
     assert summary["ended"] == "failed"
+
+
+def test_several_servers_started_by_the_image(command: CommandLine) -> None:
+    content = SMALL | {"devices": DEVICES | {"servers": 2}}
+    started = command.start_run(content)
+    assert started.wait(120) == 0, started.said
+    summary = started.record("summary")
+    assert (summary["ended"], list(summary["servers"])) == ("completed", ["server-0", "server-1"])
+    assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from bench.mixtures import crowded, mixture, try_out
+from bench.networks import network_kinds, write_graph
+from testbed.experiment.spec import Spec
+from testbed.planning.plan import plan
 
 
 @pytest.mark.timeout(600)
@@ -30,8 +33,30 @@ def test_overlapping_faults_do_not_move_messages_that_have_arrived(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [2, 4, 6, 40])  # 40: a push that is not waited for
 def test_a_mixture_is_the_same_simulated_and_emulated(seed: int, tmp_path: Path) -> None:
-    print(f"to see it again: python -m bench.mixtures --emulate all --seeds {seed}")
-    assert try_out(mixture(seed), tmp_path, emulate=True) == []
+    print(f"to see it again: python -m bench.mixtures --emulate all --seeds {seed} --network star")
+    assert try_out(mixture(seed, "star"), tmp_path, emulate=True) == []
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("seed", "network"), [(1, "server"), (2, "clusters"), (4, "graph")])
+def test_so_is_one_with_shared_links(seed: int, network: str, tmp_path: Path) -> None:
+    print(
+        f"to see it again: python -m bench.mixtures --emulate all --seeds {seed} --network {network}"
+    )
+    assert try_out(mixture(seed, network), tmp_path, emulate=True) == []
+
+
+def test_a_graph_is_written_by_its_seed(tmp_path: Path) -> None:
+    """It is connected, and its links are not all alike."""
+    for seed in range(1, 40):
+        spec = mixture(seed, "graph")
+        graph = write_graph(spec, tmp_path)["network"]["graph"]
+        assert write_graph(spec, tmp_path)["network"]["graph"] == graph
+        if "file" in graph:
+            network = plan(Spec.model_validate(write_graph(spec, tmp_path)))[0].network
+            assert len(network.routers) >= 3  # two and the core
 
 
 @pytest.mark.real
@@ -73,3 +98,9 @@ def test_a_seed_makes_one_mixture_and_seeds_make_all_kinds() -> None:
     assert all(120 <= one["training"]["updates"] <= 300 for one in made)
     protocols = {one["algorithms"][0].get("protocol") for one in made}
     assert protocols == {None, "pull", "push-and-wait", "push-and-interrupt"}
+    assert set(map(network_kinds, made)) >= {(), ("server",), ("clusters",), ("graph",)}
+
+
+def test_a_seed_has_the_same_devices_and_faults_in_every_network() -> None:
+    star, graph = mixture(7, "star"), mixture(7, "graph")
+    assert star | {"network": None} == graph | {"network": None}

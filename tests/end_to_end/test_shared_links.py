@@ -47,6 +47,15 @@ def test_shared_links_are_as_asked_and_their_bytes_in_the_ledgers(command: Comma
         assert sent[name] == pytest.approx(devices, rel=0.01)
     wire = summary["ingress_after_drain"]["wire_bytes"]
     assert summary["ingress_after_drain"]["message_bytes"] < wire
+    # The table of links says the same as the ledgers, and what is sent passes each link of its route.
+    uses = pq.read_table(started.run_directory / "traffic" / "links.parquet").to_pylist()
+    over = {(row["node"], row["direction"]): row for row in uses}
+    assert over["server", "downlink"]["bytes"] == wire
+    for name, numbers in inside.items():
+        for direction in ("uplink", "downlink"):
+            sums = sum(over[f"worker-{i}", direction]["bytes"] for i in numbers)
+            assert over[name, direction]["bytes"] == sums
+            assert 0 < over[name, direction]["utilisation"] < 1.3
     # Never faster than the server's downlink lets pass, after its first 5 ms at once.
     assert 8 * wire / 30e6 < summary["training_seconds"] + 1.0
 
@@ -84,3 +93,26 @@ def test_devices_at_a_graph_reach_the_server_over_its_routers(command: CommandLi
     assert links["shaped"] == 5 + 88
     assert {one["device"] for one in links["directions"]} > {"worker-0"}  # and routers
     assert [one for one in links["directions"] if one["off"]] == []
+
+
+def test_an_emulation_and_a_simulation_have_the_same_bytes_on_every_link(
+    command: CommandLine,
+) -> None:
+    graph = {"topohub": "sndlib/germany50", "rate": "100mbit"}
+    network = {"uplink": "20mbit", "downlink": "50mbit", "graph": graph}
+    run = RUN | {"network": network, "clock": "virtual", "compute": {"mean": "20ms"}}
+    found = []
+    for engine in ("emulation", "simulation"):
+        command.out = command.folder / engine  # each looks at its folder's only run
+        started = command.start_run(run | {"training": {"updates": 60}, "engine": engine})
+        assert started.wait(PATIENCE) == 0, started.said
+        rows = pq.read_table(started.run_directory / "traffic" / "links.parquet").to_pylist()
+        found.append({(row["link"], row["direction"]): row for row in rows})
+    emulated, simulated = found
+    assert emulated.keys() == simulated.keys() and len(emulated) == 2 * (1 + 5 + 88 + 1)
+    for key, row in emulated.items():
+        other = simulated[key]
+        assert other["bytes"] == pytest.approx(row["bytes"], rel=0.01), row
+        assert (other["rate"], other["seconds"]) == (row["rate"], row["seconds"])
+    observed = emulated[0, "downlink"]["bytes"]  # the server's
+    assert simulated[0, "downlink"]["bytes"] == pytest.approx(observed, rel=0.005)

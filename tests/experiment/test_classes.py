@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.clock.transfers import lines
+from testbed.clock.lines import lines
 from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
@@ -225,7 +225,7 @@ def test_virtual_clock_refuses_classes_with_losses_or_without_durations(tmp_path
         tmp_path,
         f"clock: virtual\nwaiting: {{mean: 1s}}\ndevices: {{workers: 2, classes: {linked}}}",
     )
-    assert spec.devices.classes[0].delay == 0.001
+    assert spec.shapes_of(spec.devices.classes[0])[0].delay == 0.001
 
 
 def test_settings_with_classes_survive_json(tmp_path: Path) -> None:

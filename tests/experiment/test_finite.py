@@ -62,7 +62,8 @@ def test_no_number_is_infinite_or_nan(tmp_path: Path, value: float) -> None:
     for at, content in with_value(SCHEMA, value):
         key = ".".join(map(str, at))
         text = yaml.safe_dump(content, default_flow_style=False, sort_keys=False)
-        (line,) = (i for i, row in enumerate(text.splitlines(), 1) if row.endswith(f": {written}"))
+        ends = (f": {written}", f"- {written}")
+        (line,) = (i for i, row in enumerate(text.splitlines(), 1) if row.endswith(ends))
         path.write_text(text, encoding="utf-8")
         found = [row for row in refusal(path) if f": {key}: " in row]
         # Exactly one message, with the line, the key and the value.

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, is_aggregated, is_served
 from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
@@ -350,7 +350,11 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True) | st.s
 )
 RATIOS = st.floats(0, 1, exclude_min=True)
 ALGORITHM_LISTS = st.lists(
-    st.builds(lambda name: {"name": name}, st.sampled_from(sorted(ALGORITHMS)))
+    # Aggregators need clusters, and are only simulated.
+    st.builds(
+        lambda name: {"name": name},
+        st.sampled_from(sorted(name for name in ALGORITHMS if not is_aggregated(name))),
+    )
     | st.builds(
         lambda name, ratio, scope: {"name": name, "ratio": ratio, "scope": scope},
         st.sampled_from(["adacomp", "comp-asgd"]),

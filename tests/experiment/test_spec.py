@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import ALGORITHMS, is_aggregated
 from testbed.experiment.alternatives import alternatives, tags
 from testbed.experiment.sections.learning import DatasetSpec
 from testbed.experiment.spec import Spec
+from testbed.network.links import Shape
 
 SMALLEST: dict[str, Any] = {
     "name": "small",
@@ -34,14 +35,22 @@ def test_a_small_spec_has_the_documented_defaults() -> None:
     assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
     assert spec.devices.runtime == "namespaces"
     assert (spec.network.uplink, spec.network.downlink) == (None, None)
-    assert (spec.network.delay, spec.network.loss) == (0, 0)
+    assert spec.shapes_of(None) == (Shape(), Shape())
     assert spec.waiting.model_dump() == {"distribution": "exponential", "mean": 0}
     assert (spec.evaluation.every, spec.evaluation.images) == (100, None)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_name_of_an_algorithm_alone_means_its_defaults(name: str) -> None:
-    short, long = make(algorithms=[name]), make(algorithms=[{"name": name}])
+    how: dict[str, Any] = {}
+    if is_aggregated(name):
+        how = {
+            "network": {"clusters": [{"name": "all", "number": 4}]},
+            "engine": "simulation",
+            "clock": "virtual",
+            "compute": {"distribution": "constant", "mean": "1s"},
+        }
+    short, long = (make(algorithms=[one], **how) for one in (name, {"name": name}))
     assert short == long
     assert type(short.algorithms[0]) is ALGORITHMS[name].options_type
 

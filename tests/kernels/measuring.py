@@ -110,6 +110,28 @@ def stream(source: int, target: int, address: str, count: int) -> Stream:
     return Stream(count, len(arrivals), (len(arrivals) - 1) * FRAME * 8 / between, damaged)
 
 
+def order(source: int, target: int, address: str, count: int) -> list[int]:
+    """Return the numbers of datagrams in the order of their arrival; see ``stream``."""
+    with inside_network(target):
+        receiving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside_network(source):
+        sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with receiving, sending:
+        receiving.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 * 2**20)
+        sending.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 2**20)
+        receiving.bind((address, 0))
+        receiving.settimeout(3.0)
+        for number in range(count):
+            sending.sendto(number.to_bytes(PAYLOAD, "big"), receiving.getsockname())
+        found: list[int] = []
+        while len(found) < count:
+            try:
+                found.append(int.from_bytes(receiving.recv(2048), "big"))
+            except TimeoutError:
+                break
+    return found
+
+
 def fastest(streaming: Callable[[], Stream], asked: int) -> Stream:
     """Stream up to five times, until the rate is as asked; return the fastest stream.
 

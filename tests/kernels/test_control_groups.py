@@ -73,8 +73,9 @@ def test_a_frozen_group_computes_nothing(
         assert "frozen 1" in events(device)
         stopped = processor_time(busy.pid)
         time.sleep(1)
-        # It leaves the processor a moment after the kernel counts it as frozen, maybe in a new tick.
-        assert processor_time(busy.pid) <= stopped + 1
+        # It leaves the processor a moment after the kernel counts it as frozen: in a guest on a busy
+        # host a few ticks, of the hundred in which it would have computed.
+        assert processor_time(busy.pid) <= stopped + 10
         device.thaw()
         assert "frozen 0" in events(device)
     until(lambda: processor_time(busy.pid) > stopped + 5)

@@ -15,10 +15,10 @@ DOCKER = Path("/sys/fs/cgroup/docker")
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[CommandLine]:
+def command(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     if not GUEST.exists():
         pytest.skip("the tests of containers run on the host; these are for `make kernels`' guest")
-    with private_engine(tmp_path / "engine", LIMIT) as engine:
+    with private_engine(tmp_path_factory.mktemp("engine"), LIMIT) as engine:
         line = CommandLine(tmp_path, env={"DOCKER_HOST": engine.address})
         yield line
         line.close()

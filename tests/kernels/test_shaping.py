@@ -3,6 +3,7 @@
 Each is measured and compared with its setting; delay and loss also with what ``tc`` reports.
 """
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -13,12 +14,13 @@ import pytest
 from pyroute2 import IPRoute
 
 from testbed.network import building
+from testbed.network.building import NO_QUEUES, Queues
 from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.network.shaping import Egress
 from testbed.nodes.linux import inside_network, new_network
 from tests.kernels.conftest import Measured, qdiscs
-from tests.kernels.measuring import Stream, fastest, round_trips, stream
+from tests.kernels.measuring import Stream, fastest, order, round_trips, stream
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("netem")]
 UPLINK = Shape(rate=4_000_000, delay=0.04, loss=0.02)
@@ -52,20 +54,22 @@ class Wired:
         return min(round_trips(self.device, self.link.router_address, 12))
 
 
-def _wire(uplink: Shape) -> Wired:
-    link = Link("worker-0", 2, uplink, DOWNLINK)
+@contextlib.contextmanager
+def wire(uplink: Shape, downlink: Shape = DOWNLINK, queues: Queues = NO_QUEUES) -> Iterator[Wired]:
+    """Make a link from a device to a core."""
+    link = Link("worker-0", 2, uplink, downlink)
     core, device = new_network(), new_network()
     with inside_network(core):
-        building.build(Network((link,)), {"worker-0": device})
-    return Wired(link, core, device)
+        building.build(Network((link,)), {"worker-0": device}, queues)
+    yield Wired(link, core, device)
+    os.close(core)
+    os.close(device)
 
 
 @pytest.fixture
 def wired() -> Iterator[Wired]:
-    one = _wire(UPLINK)
-    yield one
-    os.close(one.core)
-    os.close(one.device)
+    with wire(UPLINK) as one:
+        yield one
 
 
 def tc(network: int, *arguments: str) -> None:
@@ -151,6 +155,44 @@ def test_a_change_of_the_rate_keeps_delay_and_loss(wired: Wired, measured: Measu
     wired.change(egress, UPLINK)
     assert UPLINK.rate
     assert_rate(fastest(lambda: wired.up(800), UPLINK.rate).rate, UPLINK.rate)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "queues", [NO_QUEUES, Queues(counted=["worker-0"])], ids=["plain", "counted"]
+)
+def test_each_direction_has_its_own_delay_jitter_and_loss(
+    queues: Queues, measured: Measured
+) -> None:
+    up = Shape(4_000_000, delay=0.04, jitter=0.02)
+    down = Shape(10_000_000, delay=0.06, loss=0.05)
+    with wire(up, down, queues) as wired:
+        trips = round_trips(wired.device, wired.link.router_address, 60)
+        lost = wired.down(2500)
+        numbers = order(wired.device, wired.core, wired.link.router_address, 300)
+    told = f"{min(trips) * 1e3:.0f} to {max(trips) * 1e3:.0f} ms"
+    measured("round trips, 40 ± 20 and 60 ms", "80 to 120 ms", told)
+    measured("loss of a downlink", "5.0 %", f"{lost.lost:.1%}".replace("%", " %"))
+    assert 0.08 <= min(trips) < 0.095 and max(trips) > 0.105
+    assert_share(lost.sent - lost.arrived, lost.sent, down.loss)
+    # Jitter of 20 ms on datagrams that are 3 ms apart, and none overtakes another.
+    assert numbers == list(range(300))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("delay", [0.0, 0.04], ids=["no delay", "delay"])
+def test_a_queue_has_room_for_its_length_and_drops_the_rest(
+    delay: float, measured: Measured
+) -> None:
+    with wire(Shape(4_000_000, delay=delay, queue=30_000)) as wired:
+        found = wired.up(300)
+        measured("datagrams of 1,442 B in a queue of 30 kB", "20", str(found.arrived))
+        # Two more pass at once, and some leave while the others are sent.
+        assert 22 <= found.arrived < 60
+        if not delay:
+            wired.change(wired.egress(), Shape(4_000_000, delay=0.04, queue=30_000))
+            assert_delay(wired.delay(), 0.04)
+            assert 22 <= wired.up(300).arrived < 60
 
 
 @pytest.mark.quick

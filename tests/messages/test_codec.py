@@ -67,7 +67,8 @@ def test_fields_left_at_their_defaults_travel_too(codec: Codec[Any], types: Sequ
 def test_a_message_is_one_json_object_and_its_raw_bytes() -> None:
     ours, theirs = Channel.pair()
     send(ours, UpdatesApplied(7, b"\n{}\0"))
-    assert theirs.receive() == ReceivedMessage({"kind": "updates_applied", "version": 7}, b"\n{}\0")
+    fields = {"kind": "updates_applied", "version": 7, "server": 0}
+    assert theirs.receive() == ReceivedMessage(fields, b"\n{}\0")
     send(ours, ProcessExited("worker-0", -9))
     exited = {"kind": "process_exited", "device": "worker-0", "status": -9, "memory_limit": None}
     assert theirs.receive() == ReceivedMessage(exited)
@@ -120,7 +121,9 @@ SUSPECTED = {
             "a message worker_suspected with raw bytes, which it does not have",
         ),
         (
-            ReceivedMessage({"kind": "updates_applied", "version": 1, "raw": "x"}, b"y"),
+            ReceivedMessage(
+                {"kind": "updates_applied", "version": 1, "server": 0, "raw": "x"}, b"y"
+            ),
             "a message updates_applied with raw, which it does not have",
         ),
     ],

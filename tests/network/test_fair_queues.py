@@ -4,16 +4,17 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.fair_queues import SUPER_FRAME, share_fairly
+from testbed.network.fair_queues import SUPER_FRAME, FairEgress, share_fairly
 from testbed.network.graph import Network
 from testbed.network.links import MOST_PAIRS, Link, Shape
+from testbed.network.netlink import Requests
 from testbed.nodes.linux import inside_network, new_network
 from tests.traffic.isolation import isolated, real
 
@@ -84,6 +85,49 @@ def test_pairs_of_addresses_have_equal_shares_whatever_their_connections() -> No
         assert any(good() for _ in range(5))
 
     isolated(body)
+
+
+@real
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_rate_that_changes_holds_for_all_pairs_together(packed: bool) -> None:
+    """A lower rate is not passed by what each pair was given before, and a higher one is reached."""
+
+    def body() -> None:
+        links = (Link("sender", 0, uplink=Shape(RATE)), Link("one", 1), Link("other", 2))
+        namespaces = {link.node: new_network() for link in links}
+        pairs = [("sender", "one"), ("sender", "other")]
+        building.build(Network(links), namespaces, Queues(fair={(0, True): pairs}))
+        egress = FairEgress(building.DEVICE_INDEX, links[0].uplink, len(pairs))
+        for rate in (RATE // 10, 2 * RATE):
+            with inside_network(namespaces["sender"]):
+                if packed:
+                    with contextlib.closing(Requests()) as requests:
+                        egress.add_rate(requests, rate)
+                        requests.carry_out()
+                else:
+                    with IPRoute() as netlink:
+                        egress.change(netlink, Shape(rate))
+            assert egress.shape == Shape(rate)
+            assert any(0.8 < share(namespaces, links) / rate < 1.1 for _ in range(5))
+
+    isolated(body)
+
+
+def share(namespaces: Mapping[str, int], links: Sequence[Link]) -> float:
+    """Return the bit/s that arrive from the first device at the others together."""
+    connections = []
+    for link in links[1:]:
+        with inside_network(namespaces[link.node]):
+            listener = socket.create_server((link.address, PORT))
+        with inside_network(namespaces[links[0].node]):
+            sender = socket.create_connection((link.address, PORT), 10)
+        connections.append((sender, listener.accept()[0]))
+        listener.close()
+    got = received(connections)
+    for ends in connections:
+        for end in ends:
+            end.close()
+    return 8 * sum(got) / 0.5
 
 
 def test_more_pairs_than_there_are_classes_are_refused() -> None:

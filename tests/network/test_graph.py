@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.network.graph import Network, users
 from testbed.network.links import CORE, Link, Shape
+from testbed.planning.network_plan import without_shapes
 
 CLUSTERS = Network(
     (
@@ -29,6 +30,9 @@ def test_in_a_tree_a_route_goes_up_and_down() -> None:
     assert CLUSTERS.route("server", "worker-2") == ((0, True), (5, False), (3, False))
     assert CLUSTERS.route("worker-0", "worker-1") == ((1, True), (2, False))
     assert CLUSTERS.route("worker-0", "worker-0") == ()
+    assert CLUSTERS.path("worker-0", "server") == ("campus", CORE)
+    assert CLUSTERS.path("server", "worker-2") == (CORE, "village")
+    assert CLUSTERS.path("worker-0", "worker-1") == ("campus",)
     hops = {own.node: first.index for own, first in CLUSTERS.next_links(CORE)}
     assert hops == {"worker-0": 4, "worker-1": 4, "worker-2": 5}
     assert {first.index for _, first in CLUSTERS.next_links("campus")} == {4}
@@ -89,6 +93,15 @@ def test_routes_are_the_shortest_paths(network: Network) -> None:
         delay = sum(network.shape(direction).delay for direction in between)
         ends = network.link(one).router, at
         assert delay == pytest.approx(networkx.dijkstra_path_length(graph, *ends, "delay"))
+
+
+@given(networks())
+def test_without_shapes_routes_are_the_same(network: Network) -> None:
+    """Under the virtual clock the kernel routes as the clock does."""
+    bare = without_shapes(network)
+    assert not any(link.uplink.shapes or link.downlink.shapes for link in bare.links)
+    for one, other in itertools.permutations(network.devices, 2):
+        assert bare.route(one, other) == network.route(one, other)
 
 
 @given(networks())

@@ -114,6 +114,27 @@ def test_a_link_that_is_as_asked_is_found_so(rate: int, delay: float, loss: floa
 
 
 @settings(deadline=None)
+@given(rates, st.integers(3_028, 10**6), st.sampled_from([0.0, 0.01, 0.3]))
+def test_a_queue_with_a_length_has_room_for_a_train(rate: int, queue: int, loss: float) -> None:
+    """As if all of it were sent at once; the first packets pass the full bucket.
+
+    There may be none for its reserve, three standard deviations of the losses, if all arrive.
+    """
+    shape = Shape(min(max(rate, SLOWEST), FASTEST), loss=loss, queue=queue)
+    train = compose(shape)
+    reserve = 3 * math.sqrt(len(train.wire) * loss * (1 - loss)) * float(train.wire.mean())
+    through = (1 - loss) * float(train.wire.sum())
+    assert through - reserve - train.bucket <= queue
+    assert train.wire.max() <= max(1514, queue // 4)
+
+
+def test_a_delay_may_be_off_by_its_jitter() -> None:
+    asked = Shape(10_000_000, delay=0.04, jitter=0.01)
+    for delay, found in ((0.03, []), (0.05, []), (0.02, ["delay"]), (0.07, ["delay"])):
+        assert judged(asked, Shape(10_000_000, delay)) == found
+
+
+@settings(deadline=None)
 @given(rates, st.sampled_from([0.0, 0.01, 0.3]))
 def test_a_train_is_short(rate: int, loss: float) -> None:
     asked = Shape(min(max(rate, SLOWEST), FASTEST), 0.0, loss)

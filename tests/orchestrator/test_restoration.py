@@ -29,4 +29,4 @@ def test_a_server_under_the_wall_clock_goes_back_to_its_checkpoint(
     assert "back from the checkpoint of update 1; 3 later updates are lost" in (
         orchestrator.logged()
     )
-    assert orchestrator.evaluations.ingress.forgotten["payload_bytes"] == 300
+    assert orchestrator.evaluations.ingress.each[0].forgotten["payload_bytes"] == 300

@@ -38,4 +38,7 @@ def test_the_final_parameters_arrive_in_parts(orchestrator: Orchestrator) -> Non
     assert orchestrator.records.outcome.parameters_sha256 == (
         orchestrator.records.log.parameters(vector)
     )
-    assert orchestrator.evaluations.ingress.total == {"payload_bytes": 300, "message_bytes": 400}
+    assert orchestrator.evaluations.ingress.each[0].total == {
+        "payload_bytes": 300,
+        "message_bytes": 400,
+    }

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cli import plan_shares
+from testbed.cli import plan_routes
 from testbed.experiment.load import load
 from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
-from testbed.planning.bottlenecks import shares
+from testbed.planning.bottlenecks import Share, shares_of
 from testbed.planning.plan import Plan, plan
 from tests.planning.test_graph_source import BASE
 
@@ -29,6 +29,12 @@ def planned(folder: Path, network: str, *overrides: str) -> Plan:
     return one
 
 
+def of_workers(network: Network, workers: list[str], *, up: bool) -> dict[str, Share]:
+    """Return each worker's share if all send to the server at once, or receive from it."""
+    pairs = [(one, "server") if up else ("server", one) for one in workers]
+    return dict(zip(workers, shares_of(network, pairs), strict=True))
+
+
 def test_each_worker_is_limited_by_the_link_that_is_full() -> None:
     mbit = 10**6
     network = Network(
@@ -41,37 +47,45 @@ def test_each_worker_is_limited_by_the_link_that_is_full() -> None:
             Link("x", 5, Shape(30 * mbit)),
         )
     )
-    found = shares(network, ["a", "b", "c", "d"], up=True)
+    found = of_workers(network, ["a", "b", "c", "d"], up=True)
     by_link = {
         name: (share.rate / mbit, share.link and share.link.node) for name, share in found.items()
     }
     assert by_link == {"a": (10, "a"), "b": (15, "x"), "c": (15, "x"), "d": (60, "server")}
-    down = shares(network, ["a", "d"], up=False)
+    down = of_workers(network, ["a", "d"], up=False)
     assert {share.rate for share in down.values()} == {math.inf}
     assert {share.link for share in down.values()} == {None}
 
 
 def test_the_plan_says_what_each_gets(tmp_path: Path) -> None:
-    up, down = plan_shares.describe(planned(tmp_path, CLUSTERS))
-    assert up.split("once")[1].strip() == (
-        "5 Mbit/s for 4 workers (link of village), 6.667 Mbit/s for 6 workers (link of server)"
-    )
-    assert down.split("parameters")[1].strip() == (
-        "2 Mbit/s for 4 workers (link of village), 6 workers without a limit"
-    )
+    assert plan_routes.describe(planned(tmp_path, CLUSTERS)) == [
+        "4 workers ─ village ─ core ─ server: ↑ 5 Mbit/s (uplink of village)  "
+        "↓ 2 Mbit/s (downlink of village)",
+        "6 workers ─ campus ─ core ─ server: ↑ 6.667 Mbit/s (the server's downlink)  ↓ no limit",
+    ]
 
 
 @pytest.mark.parametrize("clock", ["wall", "virtual"])
-def test_both_clocks_have_the_same_shares(tmp_path: Path, clock: str) -> None:
-    lines = plan_shares.describe(planned(tmp_path, CLUSTERS, f"clock={clock}"))
-    assert lines == plan_shares.describe(planned(tmp_path, CLUSTERS))
+def test_both_clocks_have_the_same_routes_and_shares(tmp_path: Path, clock: str) -> None:
+    lines = plan_routes.records(planned(tmp_path, CLUSTERS, f"clock={clock}"))
+    assert lines == plan_routes.records(planned(tmp_path, CLUSTERS))
 
 
-def test_links_between_routers_are_named_by_both_ends(tmp_path: Path) -> None:
+def test_routes_of_one_bottleneck_are_one_line_with_what_they_share(tmp_path: Path) -> None:
     graph = "network: {uplink: 20mbit, graph: {topohub: sndlib/germany50, rate: 30mbit}}\n"
-    up, _ = plan_shares.describe(planned(tmp_path, graph, "devices.workers=40"))
-    assert " (link " in up and " to Giessen)" in up.replace("Giessen to ", "X to Giessen)")
+    first, *_ = plan_routes.describe(planned(tmp_path, graph, "devices.workers=40"))
+    assert " routes ─ " in first and " ─ Giessen ─ core ─ server: " in first
+    assert "(link " in first
 
 
-def test_without_shared_links_nothing_is_said(tmp_path: Path) -> None:
-    assert plan_shares.describe(planned(tmp_path, "network: {uplink: 1mbit}\n")) == []
+def test_peers_have_routes_between_each_other(tmp_path: Path) -> None:
+    network = "network: {uplink: 20mbit, downlink: 50mbit}\n"
+    (line,) = plan_routes.describe(planned(tmp_path, network, "algorithms=[all-to-all]"))
+    # Nine conversations of each peer, at once in both directions, share its uplink.
+    assert line == ("45 conversations ─ core ─ peers: ↑↓ 2.222 Mbit/s (own uplink)")
+
+
+def test_of_too_many_peers_only_routes_are_said(tmp_path: Path) -> None:
+    network = "network: {uplink: 20mbit}\n"
+    one = planned(tmp_path, network, "algorithms=[all-to-all]", "devices.workers=100")
+    assert plan_routes.describe(one) == ["4,950 conversations ─ core ─ peers: ↑↓ not computed"]

@@ -9,8 +9,10 @@ import pytest
 
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
+from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.spec import Spec
 from testbed.network.links import CORE, Shape
+from testbed.planning import graph_source
 from testbed.planning.plan import Plan, plan
 
 BASE = """
@@ -69,6 +71,29 @@ def test_links_are_as_the_file_says_or_as_the_section_does(tmp_path: Path) -> No
     # Directly it is 3 ms, and over Celle 2.
     ways = [network.links_by_index[index] for index, _ in network.route("worker-0", "worker-1")]
     assert ways[1:-1] == [third, second]
+
+
+def test_links_may_have_jitter_loss_and_a_queue_in_both_directions(tmp_path: Path) -> None:
+    first, second, third = TRIANGLE["edges"]
+    own = first | {"jitter": "1ms", "loss": "1%", "queue": "9kB"}
+    graph = written(tmp_path, TRIANGLE | {"edges": [own, second, third | {"rate": "unlimited"}]})
+    graph = graph.replace("rate: 1gbit", "rate: 1gbit, jitter: 500us, queue: 20kB")
+    network = planned(tmp_path, graph, "clock=wall").network
+    one, other, last, _ = network.links[-4:]
+    assert one.uplink == one.downlink == Shape(10**7, 0.003, 0.01, jitter=0.001, queue=9000)
+    assert other.uplink == Shape(10**9, pytest.approx(0.001), jitter=0.0005, queue=20_000)  # type: ignore[arg-type]
+    assert last.downlink == Shape(None, 0.001, jitter=0.0005)  # nothing waits without a rate
+    with pytest.raises(
+        SpecError, match=r"the link Aachen to Bad-Ems has one\), or use `clock: wall`"
+    ):
+        planned(tmp_path, graph)
+
+
+def test_the_virtual_clock_gets_the_jitter_of_the_ways(tmp_path: Path) -> None:
+    graph = written(tmp_path).replace("rate: 1gbit", "rate: 1gbit, jitter: 500us")
+    route = planned(tmp_path, graph).settings.route(0)
+    assert route is not None
+    assert list(route.up_jitters) == list(route.down_jitters) == [0.0005]
 
 
 def test_the_virtual_clock_gets_the_ways_to_the_server(tmp_path: Path) -> None:
@@ -137,7 +162,7 @@ def changed(**changes: Any) -> dict[str, Any]:
             changed(edges=[{"source": 0, "target": 1, "rate": "fast"}]),
             "rate of the link Aachen to Bad-Ems: 'fast' is not a rate",
         ),
-        (changed(edges=[{"source": 0, "target": 1, "rate": 0}]), "has a rate below 8 bit/s"),
+        (changed(edges=[{"source": 0, "target": 1, "rate": 0}]), "has a rate of 0, and"),
         (changed(nodes=[*TRIANGLE["nodes"], {"id": 3, "name": "core"}]), "called 'core'"),
         (changed(nodes=[*TRIANGLE["nodes"][:2], {"id": 2, "name": "worker-1"}]), "'worker-1'"),
     ],
@@ -174,3 +199,28 @@ def test_devices_are_in_clusters_or_at_a_graph(tmp_path: Path) -> None:
     clusters = "clusters: [{name: a, share: 1}], "
     with pytest.raises(SpecError, match="devices are in clusters, or attached to a graph"):
         read(tmp_path, "{topohub: sndlib/germany50}", server=clusters)
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ({"pos": [6.1, 50.8]}, (6.1, 50.8)),
+        ({"Longitude": 6.1, "Latitude": 50.8}, (6.1, 50.8)),
+        ({"x": 3, "y": 4}, (3.0, 4.0)),
+        ({"pos": "here", "lon": 1.5, "lat": 2.5}, (1.5, 2.5)),
+    ],
+)
+def test_positions_are_read_where_a_graph_has_them(
+    tmp_path: Path, where: dict[str, Any], place: tuple[float, float]
+) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({**TRIANGLE, "nodes": [n | where for n in TRIANGLE["nodes"]]}))
+    graph = graph_source.read(GraphSpec(file=str(path)))
+    assert graph.positions == dict.fromkeys(graph.routers, place)
+
+
+def test_positions_of_some_nodes_are_none(tmp_path: Path) -> None:
+    first, *others = TRIANGLE["nodes"]
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({**TRIANGLE, "nodes": [first | {"x": 1, "y": 2}, *others]}))
+    assert graph_source.read(GraphSpec(file=str(path))).positions == {}

@@ -31,6 +31,20 @@ SHARED = SHAPED | {
         {"name": "village", "share": "40%", "uplink": "1mbit"},
     ],
 }
+TRACED = {
+    "delay": "5ms",
+    "trace": {
+        "spread": True,
+        "content": {
+            "uplink": {"times": [0.0, 0.3, 0.5], "rates": [2_000_000, 0, 9_000_000], "period": 0.8},
+            "downlink": {"times": [0.0, 0.4], "rates": [9_000_000, 2_000_000], "period": 0.7},
+        },
+    },
+}
+JITTERED = SHAPED | {
+    "delay": {"up": "5ms", "down": "40ms"},
+    "jitter": {"up": "5ms", "down": "30ms"},
+}
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
 FAULTS = [
     {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
@@ -85,6 +99,48 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "shared, everything goes wrong": {
         "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
         "network": SHARED,
+        "faults": FAULTS,
+    },
+    "traced, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": TRACED,
+        "faults": FAULTS,
+    },
+    "traced with jitter, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": TRACED | {key: JITTERED[key] for key in ("delay", "jitter")},
+        "faults": FAULTS,
+    },
+    "traced, shared, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": TRACED | {key: SHARED[key] for key in ("server", "clusters")},
+        "faults": FAULTS,
+    },
+    "arrive and leave": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": SHAPED,
+        "devices": {
+            "workers": 5,
+            "classes": [
+                {"name": "core", "number": 2},
+                {"name": "late", "number": 1, "arrives": "400ms"},
+                {
+                    "name": "mobile",
+                    "number": 2,
+                    "leaves": {"distribution": "exponential", "mean": "500ms"},
+                    "returns": {"distribution": "exponential", "mean": "300ms"},
+                },
+            ],
+        },
+    },
+    "jitter, everything goes wrong": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
+        "network": JITTERED,
+        "faults": FAULTS,
+    },
+    "shared with jitter, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": SHARED | {"delay": "30ms", "jitter": "30ms"},
         "faults": FAULTS,
     },
     "some for good": {

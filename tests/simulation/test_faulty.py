@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
-from testbed.simulation.systems import StarSystem, System
+from testbed.simulation.system import System
+from testbed.simulation.systems import StarSystem
 from testbed.training.settings import Settings
 from tests.simulation.test_simulated import (
     NETWORKS,

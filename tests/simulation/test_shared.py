@@ -6,11 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.clock.transfers import lines
+from testbed.clock.lines import lines
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.settings import Settings
-from tests.simulation.test_checkpoints import SHAPED, SYNCHRONOUS, Going, without_host_time
+from tests.simulation.test_checkpoints import (
+    JITTERED,
+    SHAPED,
+    SYNCHRONOUS,
+    TRACED,
+    Going,
+    without_host_time,
+)
 
 RUN: dict[str, Any] = {
     "name": "shared",
@@ -39,12 +46,15 @@ def clusters(**link: str) -> list[dict[str, Any]]:
     return [{"name": "one", "share": "40%"} | link, {"name": "two", "share": "60%"} | link]
 
 
+@pytest.mark.parametrize("link", [SHAPED, JITTERED], ids=["delay", "jitter"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_with_room_for_all_shared_links_change_nothing(algorithm: str) -> None:
+def test_with_room_for_all_shared_links_change_nothing(
+    algorithm: str, link: dict[str, Any]
+) -> None:
     """But for rounding: what flows alike have been served is added up together."""
     fast = {"uplink": "100gbit", "downlink": "100gbit"}
-    shared = Going(planned(algorithm, SHAPED | {"server": fast, "clusters": clusters(**fast)}))
-    private = Going(planned(algorithm, SHAPED))
+    shared = Going(planned(algorithm, link | {"server": fast, "clusters": clusters(**fast)}))
+    private = Going(planned(algorithm, link))
     mine, theirs = shared.end(), private.end()
     assert mine.pop("time") == pytest.approx(theirs.pop("time"), rel=1e-12)
     assert mine == theirs
@@ -62,6 +72,22 @@ def test_a_delay_alone_needs_no_flows_and_is_added_to_the_devices_own() -> None:
     assert up.earliest(0.0, 0) == pytest.approx(alone[0].earliest(0.0, 0) + 0.005)
     # A delay is on the uplink: the server's is passed on the way down.
     assert down.earliest(0.0, 0) == pytest.approx(alone[1].earliest(0.0, 0) + 0.002)
+
+
+def test_delays_of_both_directions_and_of_all_links_add_up() -> None:
+    both: dict[str, Any] = {
+        "delay": {"up": "5ms", "down": "7ms"},
+        "jitter": {"up": "1ms", "down": "2ms"},
+    }
+    behind = [one | both for one in clusters()]
+    run = planned("pull", SHAPED | both | {"server": both, "clusters": behind})
+    up, down = lines(run, 0)
+    plain = [
+        lines(planned("pull", SHAPED | {"delay": 0}), 0)[way].earliest(0.0, 0) for way in (0, 1)
+    ]
+    # Up over the device's link, the cluster's and down to the server; each as short as it may be.
+    assert up.earliest(0.0, 0) == pytest.approx(plain[0] + 2 * 0.004 + 0.005)
+    assert down.earliest(0.0, 0) == pytest.approx(plain[1] + 2 * 0.005 + 0.004)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -107,14 +133,19 @@ def faults(seed: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("shape", "seed"),
+    [(SHAPED, seed) for seed in range(10)] + [(TRACED, seed) for seed in range(2, 6)],
+)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_with_room_for_all_faults_do_the_same(algorithm: str, seed: int) -> None:
+def test_with_room_for_all_faults_do_the_same(
+    algorithm: str, shape: dict[str, Any], seed: int
+) -> None:
     """The two ways to compute when messages arrive share no code for outages and changes of rates."""
     fast = {"uplink": "100gbit", "downlink": "100gbit"}
-    shared = SHAPED | {"server": fast, "clusters": clusters(**fast)}
+    shared = shape | {"server": fast, "clusters": clusters(**fast)}
     ended = []
-    for network in (SHAPED, shared):
+    for network in (shape, shared):
         spec = RUN | {"algorithms": [ALGORITHMS[algorithm]], "network": network}
         spec |= {"faults": faults(seed), "devices": {"workers": 5, "suspect_after": "900ms"}}
         one = Going(plan(Spec.model_validate(spec))[0].settings)

@@ -21,7 +21,8 @@ from testbed.learning.models import initialise
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.simulation.star import SimulatedWorkers
-from testbed.simulation.systems import MeshSystem, StarSystem, System, system
+from testbed.simulation.system import System
+from testbed.simulation.systems import MeshSystem, StarSystem, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
@@ -123,8 +124,9 @@ class Simulated:
         self.diagnoses.append((version, *values))
 
     def evaluation_due(self) -> None:
-        one = Checkpoint(self.system.version, self.system.ledger(), self._digest())
-        self.checkpoints.append(one)
+        evaluated = self.system.evaluated
+        digest = hashlib.sha256(evaluated.parameters.tobytes()).hexdigest()
+        self.checkpoints.append(Checkpoint(evaluated.version, evaluated.ledger, digest))
 
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)
@@ -241,6 +243,18 @@ def test_wire_bytes_follow_from_the_messages() -> None:
         + pushes * wire_bytes(run.size + 64)
         + acknowledged
     )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_bytes_between_devices_add_up_to_the_ingress(algorithm: str) -> None:
+    run = Simulated(settings(algorithm))
+    sent = run.system.over_links()
+    hub = {receiver for _, receiver in sent} if algorithm == "all-to-all" else {"server"}
+    entered = sum(size for (_, receiver), size in sent.items() if receiver in hub)
+    assert entered == run.after["wire_bytes"]
+    # Every message also takes the other way: as an acknowledgement, or as the parameters asked for.
+    assert {(receiver, sender) for sender, receiver in sent} == sent.keys()
+    assert min(sent.values()) > 74 + 2 * 66
 
 
 @pytest.mark.parametrize("network", NETWORKS)

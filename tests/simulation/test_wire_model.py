@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 
 
 @settings(deadline=None)  # the host may be busy
@@ -64,6 +64,25 @@ def test_the_beginning_and_the_end_of_a_connection_are_counted() -> None:
     before = called.wire_bytes
     called.closed()
     assert called.wire_bytes > before
+
+
+def test_each_end_of_a_connection_acknowledges_what_it_receives() -> None:
+    connection = ModelledConnection()
+    connection.greeted([100, 50], answer=8)
+    to_server, to_worker = connection.wire_bytes
+    assert (to_server, to_worker) == (74 + 2 * 66 + 150 + 2 * 66, 74 + 8 + 66)
+    way = Acknowledgements()
+    connection.pushed(100_000)
+    assert connection.to_worker.wire_bytes == to_worker + way.of(100_000)
+    connection.sent(100_000)
+    assert (
+        connection.to_server.wire_bytes - connection.to_worker.wire_bytes == to_server - to_worker
+    )
+    connection.closed()
+    connection.greeted([], answer=8)  # its window is closed again
+    before = connection.to_worker.wire_bytes
+    connection.pushed(100_000)
+    assert connection.to_worker.wire_bytes == before + Acknowledgements().of(100_000)
 
 
 @settings(deadline=None)  # the host may be busy

@@ -82,7 +82,7 @@ def test_each_device_gets_a_number_and_the_same_settings(server: Server) -> None
     admitted = [server.join(role) for role in ("worker", "evaluator", "worker")]
     assert [one.number for one in admitted] == [0, WORKERS, 1]
     secret = messages.greeting_secret(SECRET, SESSION)
-    expected = with_changes(SETTINGS, server_address="127.0.0.1", secret=secret)
+    expected = with_changes(SETTINGS, server_addresses=["127.0.0.1"], secret=secret)
     told = [one.settings.to_json() for one in admitted]
     assert told == [json.loads(json.dumps(expected.to_json()))] * 3
 

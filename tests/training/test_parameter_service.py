@@ -130,6 +130,18 @@ def test_no_worker_is_due_before_training_begins() -> None:
     assert due(one) == [0]
 
 
+def test_the_first_to_ask_before_training_begins_has_no_advantage() -> None:
+    one, _ = service()
+    for worker in (1, 0):
+        one.join(worker)
+        one.asked(worker)
+    one.begin()
+    assert due(one) == [0, 1]
+    for worker in (1, 0):
+        one.asked(worker)
+    assert due(one) == [1, 0]
+
+
 def test_the_half_is_told_when_parameters_are_pulled_and_pushed() -> None:
     class Timed(StalenessDivided):
         def pull(self, worker: int, *, time: float = math.nan) -> int | None:

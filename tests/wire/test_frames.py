@@ -92,3 +92,12 @@ def test_the_header_is_as_documented() -> None:
     assert head[8:16] == bytes(range(8, 0, -1))
     assert struct.unpack_from("<f", head, 16) == (1.5,)
     assert struct.unpack_from("<Q", head, 24) == (9,)
+    assert head[20:24] == bytes(4)
+    assert header(Kind.PUSH, count=5)[20:24] == b"\x05\0\0\0"
+
+
+def test_a_push_may_say_how_many_updates_its_sum_has() -> None:
+    reading = receiver()
+    data = header(Kind.PUSH, 3, count=5, length=4) + b"1234" + header(Kind.PUSH)
+    reading.buffer()[: len(data)] = data
+    assert [frame.count for frame in reading.received(len(data))] == [5, 0]

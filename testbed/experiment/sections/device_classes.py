@@ -14,13 +14,23 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 
 from testbed.durations.shares import apportion
+from testbed.experiment.alternatives import ShortForm
+from testbed.experiment.sections.directions import (
+    DirectedDuration,
+    DirectedPercentage,
+    DirectedSize,
+)
 from testbed.experiment.sections.faults import ClassFaultSpec
+from testbed.experiment.sections.presence import PresenceSpec
+from testbed.experiment.sections.profile_keys import HardwareName, LinkName, with_profile
+from testbed.experiment.sections.rate_traces import RateTraceSpec
 from testbed.experiment.sections.section import Conflict, Section, as_tuple, check_name, wrong_sizes
 from testbed.experiment.sections.timing import ComputeSpec, DrawnSpec, WaitingSpec
-from testbed.experiment.units import Duration, Percentage, Rate, Share, Size
+from testbed.experiment.units import Limit, Share, Size
 
 _PATH = ("devices", "classes")
 
@@ -58,17 +68,44 @@ class DeviceClassSpec(Section):
         description="Replaces waiting of the top of the file; default (null): that one.",
         examples=[{"distribution": "uniform", "mean": "10s"}],
     )
-    uplink: Rate | None = Field(
+    hardware: HardwareName | None = Field(
+        default=None,
+        description="Replaces devices.hardware; default (null): that one.",
+        examples=["raspberry-pi-4"],
+    )
+    profile: LinkName | None = Field(
+        default=None,
+        description="A named link (docs/links.md), which replaces the rates, the delay, the jitter and "
+        "the loss of network; other keys of the class replace what it gives. Default: none.",
+        examples=["4g"],
+    )
+    uplink: Limit | None = Field(
         default=None, description="Replaces network.uplink; default (null): that one."
     )
-    downlink: Rate | None = Field(
+    downlink: Limit | None = Field(
         default=None, description="Replaces network.downlink; default (null): that one."
     )
-    delay: Duration | None = Field(
-        default=None, description="Replaces network.delay; default (null): that one."
+    delay: DirectedDuration | None = Field(
+        default=None,
+        description="Replaces network.delay, or that of one direction; default (null): that one.",
     )
-    loss: Percentage | None = Field(
-        default=None, description="Replaces network.loss; default (null): that one."
+    jitter: DirectedDuration | None = Field(
+        default=None,
+        description="Replaces network.jitter, or that of one direction; default (null): that one.",
+    )
+    loss: DirectedPercentage | None = Field(
+        default=None,
+        description="Replaces network.loss, or that of one direction; default (null): that one.",
+    )
+    queue: DirectedSize | None = Field(
+        default=None,
+        description="Replaces network.queue, or that of one direction; default (null): that one.",
+    )
+    trace: Annotated[RateTraceSpec, ShortForm((), open_ended=True, key="file")] | None = Field(
+        default=None,
+        description="How the rates change over time, in place of uplink and downlink here and in "
+        "network; default (null): as in network.",
+        examples=["lte.csv"],
     )
     cpus: float | None = Field(
         default=None,
@@ -88,6 +125,21 @@ class DeviceClassSpec(Section):
         "without who; default: none.",
         examples=[[{"when": {"probability": 0.0004}, "how": "freeze"}]],
     )
+    arrives: PresenceSpec | None = Field(
+        default=None,
+        description="Replaces devices.arrives; default (null): that one.",
+        examples=["30s"],
+    )
+    leaves: PresenceSpec | None = Field(
+        default=None,
+        description="Replaces devices.leaves; default (null): that one.",
+        examples=[{"distribution": "exponential", "mean": "5min"}],
+    )
+    returns: PresenceSpec | None = Field(
+        default=None,
+        description="Replaces devices.returns; default (null): that one.",
+        examples=["1min"],
+    )
     weight: float | None = Field(
         default=None,
         gt=0,
@@ -95,6 +147,11 @@ class DeviceClassSpec(Section):
         description="`partition: sizes`: the number of a device's images is in proportion to it.",
         examples=[3],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return with_profile(data)
 
     @model_serializer(mode="wrap")
     def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from testbed.durations import shares
 from testbed.experiment.sections.device_classes import (
@@ -10,7 +17,10 @@ from testbed.experiment.sections.device_classes import (
     class_conflicts,
     shares_of,
 )
+from testbed.experiment.sections.presence import PresenceSpec, presence_conflicts
+from testbed.experiment.sections.profile_keys import HardwareName, with_memory
 from testbed.experiment.sections.section import Conflict, Section, as_tuple
+from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Size
 
 MOST_STARTED = 24
@@ -30,6 +40,19 @@ class DevicesSpec(Section):
         ge=1,
         description="Workers; each has 1/workers of the training images, at random by the seed.",
         examples=[20],
+    )
+    servers: int = Field(
+        default=1,
+        ge=1,
+        description="Parameter servers; each holds a contiguous part of the parameters, and every "
+        "worker pulls all parts and pushes to all servers; default: 1.",
+        examples=[4],
+    )
+    placement: Literal["apart", "co-located"] = Field(
+        default="apart",
+        description="Where servers are: apart (each on a machine and a link of its own; default) or "
+        "co-located (server i on the machine of worker i, whose link both share); with several "
+        "servers, at most as many as workers.",
     )
     runtime: Literal["namespaces", "docker"] = Field(
         default="namespaces",
@@ -60,6 +83,13 @@ class DevicesSpec(Section):
         description="docker: memory that a worker may use; default (null): all. With `launch: fork` "
         "memory that workers share (torch, the data) is not counted.",
     )
+    hardware: HardwareName | None = Field(
+        default=None,
+        description="A named device (docs/links.md), which is slower than a server's core: compute at "
+        "the top of the file is then the time on such a core. docker: gives memory, too. Default: "
+        "none.",
+        examples=["raspberry-pi-4"],
+    )
     classes: Annotated[tuple[DeviceClassSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),
         description="Classes of devices that differ in times, links or limits, assigned by the same "
@@ -72,6 +102,31 @@ class DevicesSpec(Section):
         ],
     )
 
+    arrives: PresenceSpec | None = Field(
+        default=None,
+        description="When a worker arrives, after training has begun: a time, or a law that "
+        "each draws from; default (null): it is there from the beginning.",
+        examples=["30s"],
+    )
+    leaves: PresenceSpec | None = Field(
+        default=None,
+        description="When a worker leaves, after it has arrived; default (null): it stays.",
+        examples=[{"distribution": "exponential", "mean": "5min"}],
+    )
+    returns: PresenceSpec | None = Field(
+        default=None,
+        description="When a worker that has left arrives again, after that; default (null): never. It "
+        "leaves again as it did before.",
+        examples=["1min"],
+    )
+    presence: Annotated[str, AfterValidator(file_beside)] | None = Field(
+        default=None,
+        min_length=1,
+        description="A CSV file with the columns device, time (in seconds) and event (arrives or "
+        "leaves), instead of arrives, leaves and returns; relative to the experiment file's folder.",
+        examples=["presence.csv"],
+    )
+
     suspect_after: Duration | None = Field(
         default=None,
         gt=0,
@@ -82,6 +137,11 @@ class DevicesSpec(Section):
         examples=["30s"],
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return with_memory(data)
+
     @model_serializer(mode="wrap")
     def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out missing keys: they mean nothing, or (launch, image) depend on the host."""
@@ -90,8 +150,15 @@ class DevicesSpec(Section):
         return {
             key: value
             for key, value in data.items()
-            if getattr(self, key) not in (None, ()) or key in given
+            if (getattr(self, key) not in (None, ()) or key in given)
+            and not (key == "servers" and value == 1)
+            and not (key == "placement" and value == "apart")
         }
+
+    @property
+    def co_located(self) -> int:
+        """The number of workers that share their machine with a server: the first ones."""
+        return self.servers if self.placement == "co-located" else 0
 
     @property
     def launched(self) -> Literal["image", "fork"]:
@@ -121,6 +188,7 @@ class DevicesSpec(Section):
         """Return the conflicts within the section."""
         containers = self.runtime == "docker"
         found = class_conflicts(self.classes, self.workers, containers=containers)
+        found += presence_conflicts(self, self.classes, has_file=self.presence is not None)
         if containers:
             return found + self._memory_conflicts()
         keys = ("launch", "image", "cpus", "memory")

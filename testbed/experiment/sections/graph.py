@@ -10,9 +10,10 @@ from pydantic import (
     model_validator,
 )
 
+from testbed.experiment.sections.directions import SMALLEST_QUEUE
 from testbed.experiment.sections.section import Section
 from testbed.experiment.sections.timing import file_beside
-from testbed.experiment.units import Duration, Rate
+from testbed.experiment.units import Duration, Limit, Percentage, Size
 
 
 class GraphSpec(Section):
@@ -40,9 +41,9 @@ class GraphSpec(Section):
         "shortest ways to all others.",
         examples=["Frankfurt"],
     )
-    rate: Rate | None = Field(
+    rate: Limit | None = Field(
         default=None,
-        description="Rate of links that say none, in bit/s; default (null): not limited.",
+        description="Rate of links that say none, in bit/s; default (null, or unlimited): not limited.",
         examples=["1gbit"],
     )
     delay: Duration | None = Field(
@@ -50,6 +51,24 @@ class GraphSpec(Section):
         description="Delay of links that say none, in seconds each way; default (null): that of light "
         "in a fibre of the link's length, where the graph says that (dist, in km), and 0 elsewhere.",
         examples=["2ms"],
+    )
+    jitter: Duration | None = Field(
+        default=None,
+        description="Jitter of links that say none, in seconds each way, as network.jitter; no link's "
+        "delay may be shorter. Default: none.",
+        examples=["1ms"],
+    )
+    loss: Percentage | None = Field(
+        default=None,
+        description="Share of packets lost on links that say none, each way; wall clock. Default: "
+        "none.",
+    )
+    queue: Size | None = Field(
+        default=None,
+        ge=SMALLEST_QUEUE,
+        description="Bytes that may wait for a link's rate, of each pair of devices that share it, on "
+        "links that have a rate; wall clock. Default: 1,000 packets.",
+        examples=["64kB"],
     )
 
     @model_validator(mode="after")

@@ -2,33 +2,77 @@
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from testbed.experiment.alternatives import ShortForm
+from testbed.experiment.sections.directions import (
+    DirectedDuration,
+    DirectedPercentage,
+    DirectedSize,
+    Durations,
+    Percentages,
+)
 from testbed.experiment.sections.graph import GraphSpec
+from testbed.experiment.sections.profile_keys import LinkName, with_profile
+from testbed.experiment.sections.rate_traces import RateTraceSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.shared_links import ClusterSpec, SharedLinkSpec
-from testbed.experiment.units import Duration, Percentage, Rate, Size
+from testbed.experiment.units import Duration, Limit, Size
 
 
 class NetworkSpec(Section):
     """The link of every worker, and the links that several devices share."""
 
-    uplink: Rate | None = Field(
+    profile: LinkName | None = Field(
         default=None,
-        description="Rate from a worker to the server, in bit/s; default (null): not shaped.",
+        description="A named link (docs/links.md), which gives rates, delay, jitter and loss; other "
+        "keys replace what it gives. Default: none.",
+        examples=["4g"],
     )
-    downlink: Rate | None = Field(
+    uplink: Limit | None = Field(
         default=None,
-        description="Rate from the server to a worker, in bit/s; default (null): not shaped.",
+        description="Rate from a worker to the server, in bit/s; default (null, or unlimited): not "
+        "shaped.",
     )
-    delay: Duration = Field(
-        default=0.0,
-        description="Delay added on the uplink, in seconds; default 0. Needs the kernel's netem.",
+    downlink: Limit | None = Field(
+        default=None,
+        description="Rate from the server to a worker, in bit/s; default (null, or unlimited): not "
+        "shaped.",
     )
-    loss: Percentage = Field(
-        default=0.0,
-        description="Share of a worker's uplink packets that is lost at random; default 0. "
+    delay: DirectedDuration = Field(
+        default=Durations(up=0.0, down=0.0),
+        description="Delay added on the uplink, in seconds, or a delay for each direction; default 0. "
         "Needs the kernel's netem.",
+        examples=["20ms", {"up": "20ms", "down": "10ms"}],
+    )
+    jitter: DirectedDuration | None = Field(
+        default=None,
+        description="The most by which a packet's delay is longer or shorter, at random (uniform), in "
+        "seconds: on the uplink, or for each direction; at most the delay. Default: none.",
+        examples=["2ms"],
+    )
+    loss: DirectedPercentage = Field(
+        default=Percentages(up=0.0, down=0.0),
+        description="Share of a worker's uplink packets that is lost at random, or a share for each "
+        "direction; default 0. Needs the kernel's netem.",
+    )
+    queue: DirectedSize | None = Field(
+        default=None,
+        description="Bytes that may wait for a link's rate, beyond which packets are dropped: in each "
+        "direction, or for each; wall clock. Default: 1,000 packets, the kernel's.",
+        examples=["64kB"],
+    )
+    trace: Annotated[RateTraceSpec, ShortForm((), open_ended=True, key="file")] | None = Field(
+        default=None,
+        description="How the rates change over time, in place of uplink and downlink: a CSV file, or a "
+        "mapping; default (null): they do not.",
+        examples=["rates.csv"],
     )
     probe: bool = Field(
         default=True,
@@ -66,11 +110,17 @@ class NetworkSpec(Section):
         """True if devices may share links."""
         return bool(self.server or self.clusters or self.graph)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return with_profile(data)
+
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not given, so that a file without these keys is dumped without them."""
         data: dict[str, Any] = handler(self)
         left_out = {"probe": True, "server": None, "clusters": (), "graph": None}
+        left_out |= dict.fromkeys(("profile", "jitter", "queue", "trace"))
         return {
             key: value
             for key, value in data.items()

@@ -10,10 +10,17 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.durations.shares import apportion
+from testbed.experiment.sections.directions import (
+    DirectedDuration,
+    DirectedPercentage,
+    DirectedSize,
+)
+from testbed.experiment.sections.profile_keys import LinkName, with_profile
 from testbed.experiment.sections.section import (
     Conflict,
     Section,
@@ -21,7 +28,7 @@ from testbed.experiment.sections.section import (
     check_name,
     wrong_sizes,
 )
-from testbed.experiment.units import Duration, Percentage, Rate, Share
+from testbed.experiment.units import Limit, Share
 from testbed.network.links import CORE
 
 _PATH = ("network", "clusters")
@@ -31,34 +38,54 @@ _TAKEN = (CORE, SERVER_NAME, EVALUATOR_NAME, COORDINATOR_NAME)
 class SharedLinkSpec(Section):
     """A link that the traffic of several devices passes; its rate is shared fairly."""
 
-    uplink: Rate | None = Field(
+    profile: LinkName | None = Field(
+        default=None,
+        description="A named link (docs/links.md), which gives rates, delay, jitter and loss; other "
+        "keys replace what it gives. Default: none.",
+        examples=["fibre"],
+    )
+    uplink: Limit | None = Field(
         default=None,
         description="Rate towards the core, in bit/s, of all devices together; "
-        "default (null): not limited.",
+        "default (null, or unlimited): not limited.",
         examples=["1gbit"],
     )
-    downlink: Rate | None = Field(
+    downlink: Limit | None = Field(
         default=None,
         description="Rate from the core, in bit/s, of all devices together; "
-        "default (null): not limited.",
+        "default (null, or unlimited): not limited.",
         examples=["1gbit"],
     )
-    delay: Duration = Field(
-        default=0.0,
-        description="Delay added on the uplink, in seconds; default 0. Needs the kernel's netem.",
+    delay: DirectedDuration | None = Field(
+        default=None,
+        description="Delay added on the uplink, in seconds, or a delay for each direction; default: "
+        "none. Needs the kernel's netem.",
     )
-    loss: Percentage = Field(
-        default=0.0,
-        description="Share of the uplink's packets that is lost at random; default 0. "
-        "Needs the kernel's netem.",
+    jitter: DirectedDuration | None = Field(
+        default=None,
+        description="The most by which a packet's delay is longer or shorter, as network.jitter; "
+        "default: none.",
     )
+    loss: DirectedPercentage | None = Field(
+        default=None,
+        description="Share of the uplink's packets that is lost at random, or a share for each "
+        "direction; default: none. Needs the kernel's netem.",
+    )
+    queue: DirectedSize | None = Field(
+        default=None,
+        description="Bytes that may wait for the rate, of each pair of devices that share it, as "
+        "network.queue; default: 1,000 packets.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return with_profile(data)
 
     @model_serializer(mode="wrap")
     def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        return {
-            key: value for key, value in data.items() if getattr(self, key) not in (None, (), 0.0)
-        }
+        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
 
 def _check_name(name: str) -> str:

@@ -21,7 +21,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from testbed.channel import Channel
@@ -32,8 +32,8 @@ from testbed.messages.events import (
     DeviceFrozen,
     DeviceThawed,
     Event,
-    IngressRead,
     LastSampleTaken,
+    LinkBytesRead,
     LinksCounted,
     LinksProbed,
     NetworkBuilt,
@@ -61,6 +61,7 @@ from testbed.messages.requests import (
 from testbed.nodes import linux
 from testbed.nodes.interface import Device, Nodes
 from testbed.nodes.namespaces import NamespaceNodes
+from testbed.nodes.node_table import NodeTable
 from testbed.nodes.turns import holds_turn
 from testbed.nodes.user_namespace import enter_user_namespace
 
@@ -77,6 +78,7 @@ class Agent:
         self._control = control
         self._nodes = nodes
         self._observation: Any = None
+        self._link_counters: Any = None
         self._requests: deque[Request] = deque()
         self._finished = False
         self._metrics: Any = None
@@ -164,6 +166,8 @@ class Agent:
 
     def _stop_traffic(self) -> None:
         self._report(self._observation.stop(self._egress()))
+        for rows in self._link_counters.read():
+            self._report(LinkBytesRead(rows))
         self._sample_counters()
         self._report(LastSampleTaken())
 
@@ -173,14 +177,18 @@ class Agent:
         from testbed.network.graph import Network
         from testbed.network.links import CORE, Link
         from testbed.orchestrator.agent.device_faults import DeviceFaults
+        from testbed.orchestrator.agent.link_counters import LinkCounters
         from testbed.orchestrator.agent.observation import Counted, Observation
 
         links = tuple(map(Link.from_json, plan["links"]))
-        network = Network(links, tuple(plan["routers"]))
+        delays = tuple((up, down) for up, down in plan.get("delays", ()))
+        network = Network(links, tuple(plan["routers"]), delays)
         queues = building.Queues(
             plan["counted"],
             plan["uncounted"],
             {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
+            plan["captured"],
+            plan.get("local", {}),
         )
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
@@ -203,10 +211,13 @@ class Agent:
             self._report(LinksProbed(probe_links(probed, networks, self._is_finished)))
             if self._finished:
                 return
-        server = network.link(plan["observed"]).address
-        self._device_faults = DeviceFaults(network, networks, server, self._nodes)
-        counted = Counted(plan["observed"], plan["counted"], plan["uncounted"])
+        called = [network.link(device).address for device in plan["captured"]]
+        self._device_faults = DeviceFaults(network, networks, called, self._nodes, queues.fair)
+        counted = Counted(
+            plan["captured"], plan["counted"], plan["uncounted"], plan.get("local", {})
+        )
         self._observation = Observation(plan["traffic"], network, counted, networks)
+        self._link_counters = LinkCounters(network, counted.apart, networks)
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.agent.metrics_samples import MetricsSamples
             from testbed.orchestrator.agent.usage import Usage
@@ -215,7 +226,13 @@ class Agent:
             self._metrics = MetricsSamples(
                 network, counted, networks, self._observation, self._usage
             )
+        self._publish(networks, network.routers)
         self._report(NetworkBuilt())
+
+    def _publish(self, networks: Mapping[str, int], routers: Sequence[str]) -> None:
+        """Make the nodes known to ``testbed exec``."""
+        containers = self._nodes.containers()
+        NodeTable(networks, tuple(routers), containers, self._nodes.fork_server).publish()
 
     def _made(self, count: int) -> bool:
         """Report the number of nodes made so far; return True if the run is over."""
@@ -234,7 +251,7 @@ class Agent:
         return self._finished
 
     def _read_counter(self) -> None:
-        self._report(IngressRead(self._observation.read_ingress(), self._egress()))
+        self._report(self._observation.read(self._egress()))
 
     def _egress(self) -> dict[str, float] | None:
         return self._metrics.egress() if self._metrics else None

@@ -3,11 +3,13 @@
 How long a fault lasts, and what two faults on one device add up to, is decided by the orchestrator.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyroute2 import IPRoute
 
+from testbed.faults.pace import least
 from testbed.messages.requests import (
     ImpairmentRequest,
     LimitProcessors,
@@ -15,39 +17,66 @@ from testbed.messages.requests import (
     SetLink,
     SetPartition,
     SetRates,
+    SetTracedRates,
 )
 from testbed.network import outages
 from testbed.network.building import DEVICE_INDEX
-from testbed.network.graph import Network
+from testbed.network.fair_queues import FairEgress
+from testbed.network.graph import Direction, Network
 from testbed.network.links import Link, Shape
+from testbed.network.netlink import Requests
 from testbed.network.shaping import Egress
 from testbed.nodes.interface import Nodes
 from testbed.nodes.linux import inside_network
 
+_NO_RATES = (None, None)
+_CHANGES_AT_ONCE = 100
+"""Requests of one call, whose answers fit into a socket's buffer."""
+
+
+def _egress(interface: int, shape: Shape, pairs: Sequence[tuple[str, str]] | None) -> Egress:
+    return FairEgress(interface, shape, len(pairs)) if pairs else Egress(interface, shape)
+
 
 class DeviceFaults:
-    """Applies faults to the links and nodes of one run."""
+    """Applies faults, and the rates of traces, to the links and nodes of one run."""
 
     def __init__(
-        self, network: Network, networks: Mapping[str, int], server: str, nodes: Nodes
+        self,
+        network: Network,
+        networks: Mapping[str, int],
+        servers: Sequence[str],
+        nodes: Nodes,
+        shared: Mapping[Direction, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
         """Begin with all links and nodes as planned.
 
         Args:
             network: of the run.
             networks: descriptor of each node's network namespace, by name.
-            server: IPv4 address of the device that others are cut off from.
+            servers: IPv4 addresses of the devices that others are cut off from.
             nodes: every node of the run.
+            shared: the directions of links whose rate pairs of devices share fairly.
         """
         self._links = links = {device: network.link(device) for device in network.devices}
         self._networks = networks
-        self._server = server
+        self._servers = servers
         self._nodes = nodes
         self._down: set[str] = set()
         self._cut: set[str] = set()
-        self._uplinks = {name: Egress(DEVICE_INDEX, link.uplink) for name, link in links.items()}
+        self._silent: set[tuple[str, bool]] = set()
+        # Rates of uplink and downlink: what faults leave, and those of traces.
+        self._limits: dict[str, Sequence[int | None]] = {}
+        self._traced: dict[str, Sequence[int | None]] = {}
+        self._uplinks = {
+            name: _egress(DEVICE_INDEX, link.uplink, (shared or {}).get((link.index, True)))
+            for name, link in links.items()
+        }
         self._downlinks = {
-            name: Egress(DEVICE_INDEX + link.index, link.downlink) for name, link in links.items()
+            name: _egress(
+                DEVICE_INDEX + link.index, link.downlink, (shared or {}).get((link.index, False))
+            )
+            for name, link in links.items()
         }
 
     def serve(self, request: ImpairmentRequest) -> None:
@@ -63,7 +92,11 @@ class DeviceFaults:
             case SetPartition(devices, cut):
                 self._mark(self._cut, devices, cut, self._set_cut)
             case SetRates(device, uplink, downlink):
-                self._set_rates(device, uplink, downlink)
+                self._limits[device] = uplink, downlink
+                self._set_rates(device)
+            case SetTracedRates(rates):
+                self._traced.update(rates)
+                self._follow(rates)
             case SetCorruption(device, share):
                 self._set_uplink(device, replace(self._uplinks[device].shape, corrupt=share))
             case LimitProcessors(device, cpus):
@@ -87,16 +120,60 @@ class DeviceFaults:
 
     def _set_cut(self, link: Link, cut: bool) -> None:
         with inside_network(self._networks[link.router]):
-            outages.set_cut(link.address, self._server, cut=cut)
+            for server in self._servers:
+                outages.set_cut(link.address, server, cut=cut)
 
-    def _set_rates(self, device: str, uplink: int | None, downlink: int | None) -> None:
-        planned = self._links[device]
-        rate = planned.uplink.rate if uplink is None else uplink
+    def _set_rates(self, device: str) -> None:
+        rate = self._rate(device, up=True)
         self._set_uplink(device, replace(self._uplinks[device].shape, rate=rate))
-        rate = planned.downlink.rate if downlink is None else downlink
-        with inside_network(self._networks[planned.router]), IPRoute() as router:
+        rate = self._rate(device, up=False)
+        with inside_network(self._networks[self._links[device].router]), IPRoute() as router:
             below = self._downlinks[device]
             below.change(router, replace(below.shape, rate=rate))
+
+    def _rate(self, device: str, *, up: bool) -> int | None:
+        """Return the rate of one direction; that of before while its trace lets nothing pass."""
+        place = 0 if up else 1
+        limit, traced = (of.get(device, _NO_RATES)[place] for of in (self._limits, self._traced))
+        if traced == 0:
+            return (self._uplinks if up else self._downlinks)[device].shape.rate
+        if traced is not None:
+            return least((limit, traced))
+        link = self._links[device]
+        return (link.uplink if up else link.downlink).rate if limit is None else limit
+
+    def _follow(self, devices: Iterable[str]) -> None:
+        """Apply the rates of traces: all of a router's in one call, as there may be many."""
+        by_router: dict[str, list[str]] = {}
+        for device in devices:
+            by_router.setdefault(self._links[device].router, []).append(device)
+            with inside_network(self._networks[device]):
+                self._add_rates(self._uplinks, [device], up=True)
+        for router, below in by_router.items():
+            with inside_network(self._networks[router]):
+                self._add_rates(self._downlinks, below, up=False)
+                for device in below:
+                    self._set_silent(device)
+
+    def _add_rates(
+        self, interfaces: Mapping[str, Egress], devices: Sequence[str], *, up: bool
+    ) -> None:
+        with contextlib.closing(Requests()) as requests:
+            for number, device in enumerate(devices, 1):
+                rate = self._rate(device, up=up)
+                if rate is not None:
+                    interfaces[device].add_rate(requests, rate)
+                if number % _CHANGES_AT_ONCE == 0:
+                    requests.carry_out()
+            requests.carry_out()
+
+    def _set_silent(self, device: str) -> None:
+        """Let nothing pass where a trace's rate is 0; to be called inside the device's router."""
+        for place, up in enumerate((True, False)):
+            silent = self._traced[device][place] == 0
+            if ((device, up) in self._silent) is not silent:
+                outages.set_silent(self._links[device].address, up=up, silent=silent)
+                self._silent ^= {(device, up)}
 
     def _set_uplink(self, device: str, shape: Shape) -> None:
         with inside_network(self._networks[device]), IPRoute() as netlink:

@@ -1,15 +1,13 @@
 """Samples that are taken only if metrics are exported; the agent owns them.
 
-The server's egress gets a class that counts frames at the MTU, as its ingress always has. The uplinks
-of peers, of which a run counts the ingress, are counted at the peers' end. The capture reports its
-progress, and memory and processor time of the processes are read.
+The egress of servers is counted as their ingress always is. The uplinks of peers, of which a run counts
+the ingress, are counted at the peers' end. The capture reports its progress, and memory and processor
+time of the processes are read.
 """
 
 from collections.abc import Mapping
 
-from pyroute2 import IPRoute
-
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import is_server
 from testbed.messages.events import ProcessesSampled
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
@@ -34,17 +32,14 @@ class MetricsSamples:
         """Set the counters up; no device may have sent anything yet."""
         self._observation = observation
         self._usage = usage
-        if observation.capture_process:
-            usage.helper(observation.capture_process, "capture")
-        self._egress: Meter | None = None
+        for process in observation.capture_processes:
+            usage.helper(process, "capture")
+        self._egress: list[Meter] = []
         self._uplinks: list[Meter] = []
-        if counted.observed == SERVER_NAME:
-            apart = [network.link(device).address for device in counted.apart]
-            with inside_network(namespaces[SERVER_NAME]):
-                if not network.link(SERVER_NAME).uplink.shapes:  # else it has this class already
-                    with IPRoute() as netlink:
-                        shaping.count_egress(netlink, DEVICE_INDEX, apart)
-                self._egress = Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True)
+        for device in filter(is_server, counted.captured):
+            with inside_network(namespaces[device]):
+                self._egress.append(Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True))
+        if self._egress:
             return
         for device in counted.devices:
             with inside_network(namespaces[device]):
@@ -52,8 +47,8 @@ class MetricsSamples:
                 self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
 
     def egress(self) -> dict[str, float] | None:
-        """Return the server's egress, to go with a reading of the ingress; None without a server."""
-        return together([self._egress.read()]) if self._egress else None
+        """Return the servers' egress, to go with a reading of the ingress; None without a server."""
+        return together(meter.read() for meter in self._egress) if self._egress else None
 
     def uplinks(self) -> list[bytes]:
         """Read the uplinks of peers: one row of ``traffic.counters.COUNTS`` each, ``ROWS`` per part."""

@@ -48,7 +48,11 @@ def _direction(found: "Finding") -> dict[str, Any]:
     from testbed.network import trains
 
     measured = found.measured
-    asked = {key: value for key, value in asdict(found.asked).items() if key != "corrupt"}
+    asked = asdict(found.asked)
+    del asked["corrupt"]
+    for key in ("jitter", "queue"):
+        if not asked[key]:
+            del asked[key]
     return {
         "device": found.device,
         "direction": found.direction,

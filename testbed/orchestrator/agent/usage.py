@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME, is_server
 
 SHARE = 0.002
 """Seconds of processor time that reading may take in each second."""
@@ -51,12 +51,9 @@ class Usage:
 
     def watch(self, device: str, process: int) -> None:
         """Read a device's process from now on, by its id as this process sees it."""
-        roles = {
-            SERVER_NAME: SERVER_NAME,
-            EVALUATOR_NAME: EVALUATOR_NAME,
-            COORDINATOR_NAME: HELPERS,
-        }
-        self._roles[process] = roles.get(device, "workers")
+        roles = {EVALUATOR_NAME: EVALUATOR_NAME, COORDINATOR_NAME: HELPERS}
+        role = SERVER_NAME if is_server(device) else roles.get(device, "workers")
+        self._roles[process] = role
 
     def memory(self) -> dict[str, int]:
         """Return the private bytes of each role, as far as they are known."""
@@ -95,12 +92,12 @@ class Usage:
 
     def processor(self) -> dict[str, float]:
         """Return the processor time in seconds of each process that is not a device, by its name."""
-        found = {}
+        found: dict[str, float] = {}
         for process, name in self._helpers.items():
             with contextlib.suppress(OSError, IndexError):
                 text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
                 user, system = text.rpartition(")")[2].split()[11:13]
-                found[name] = (int(user) + int(system)) / _TICKS
+                found[name] = found.get(name, 0.0) + (int(user) + int(system)) / _TICKS
         return found
 
     def _read(self, process: int) -> None:

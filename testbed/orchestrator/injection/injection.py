@@ -27,6 +27,7 @@ from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killed_server import KilledServer
+from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
 from testbed.orchestrator.injection.workers import Start, Workers
 from testbed.roles.pace import Paces
@@ -55,6 +56,7 @@ class Injection:
         log: RunLog,
         deduplication: Deduplication,
         clock: Clock,
+        rates: TracedRates | None = None,
     ) -> None:
         """Begin without any fault.
 
@@ -64,7 +66,9 @@ class Injection:
             event: records an event of the run.
             deduplication: knows which faults are on record already.
             clock: returns the present in seconds of CLOCK_MONOTONIC.
+            rates: the rates of links that follow traces, which change as faults do but are none.
         """
+        self._rates = rates or TracedRates(settings, {}, ask=ask, clock=clock)
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
         self._clock = TrainingClock(clock)
@@ -105,6 +109,7 @@ class Injection:
     def training(self, when: float) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
         self._clock.began = when
+        self._rates.training(when)
         if not self._wall:
             return
         self._agenda.begin(when, self._earlier_seconds)
@@ -175,13 +180,14 @@ class Injection:
     def patience(self) -> float:
         """The number of seconds until ``turn`` has something to do."""
         now = self._clock.now()
-        due = min(self._agenda.due, max(self._server.due, now + LOOK_PERIOD))
+        due = min(self._rates.due, self._agenda.due, max(self._server.due, now + LOOK_PERIOD))
         if self._workers.any_returning and not self._over:
             due = min(due, now + LOOK_PERIOD)
         return max(0.0, due - now)
 
     def turn(self, until: float = math.inf) -> None:
         """Do what is due by now, or was due by ``until``, a moment of CLOCK_MONOTONIC."""
+        self._rates.turn()
         while due := self._agenda.take(min(until, self._clock.now())):
             if isinstance(due, TimedFault):
                 self._begin(due.fault, due.devices, self._clock.elapsed, self._version)
@@ -200,6 +206,7 @@ class Injection:
         """Note that training has ended: no fault begins any more, and none may delay the run's end."""
         self._over = True
         self._agenda.clear()
+        self._rates.release()
         for number in self._names:
             self._release(number)
 

@@ -18,6 +18,8 @@ from testbed.results.reading.records import FaultRecord
 
 KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
 """The kinds of faults in the order of tables and legends; others come after them."""
+AWAY = "away"
+"""The kind of a device that has not arrived yet or has left, which is no fault."""
 CRASHES = ("freeze", "kill")
 """The kinds that take a device out of the run until they are over."""
 
@@ -74,7 +76,7 @@ def paired(records: Iterable[FaultRecord]) -> tuple[FaultOccurrence, ...]:
     pending: dict[str, dict[tuple[str, int], list[int]]] = {}
     for record in records:
         moment = RunTime(record.iteration, record.time, record.host_time)
-        key = (record.fault, record.rule)
+        key = (AWAY if record.away else record.fault, record.rule)
         for device in record.devices:
             own = pending.setdefault(device, {})
             ended: list[int] = []
@@ -122,13 +124,12 @@ def alive(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the iterations at which the number of workers alive changed, and the number from then on.
 
-    A worker is alive if it is neither frozen nor killed. The first entry is iteration 0 with all
-    workers, unless some were struck there; both arrays have the shape (changes + 1,), int64.
+    A worker is alive if it is there, and neither frozen nor killed. The first entry is iteration 0 with
+    all workers, unless some were struck there; both arrays have the shape (changes + 1,), int64.
     """
-    turns = [(s.began.iteration, 0, s.device) for s in _of_workers(occurrences)]
-    turns += [
-        (s.ended.iteration, 1, s.device) for s in _of_workers(occurrences) if s.ended is not None
-    ]
+    down_or_away = [*_of_workers(occurrences), *(s for s in occurrences if s.kind == AWAY)]
+    turns = [(s.began.iteration, 0, s.device) for s in down_or_away]
+    turns += [(s.ended.iteration, 1, s.device) for s in down_or_away if s.ended is not None]
     down: dict[str, int] = {}
     counts = {0: workers}
     for iteration, over, device in sorted(turns):

@@ -23,6 +23,7 @@ UPDATES = {
     "loss": "float32",
     "time": "float64",
     "applied": "bool",
+    "server": "int32",
 }
 EVALUATIONS = {
     "iteration": "int64",
@@ -150,6 +151,9 @@ def _columns(table: Any, schema: Any, what: str) -> Any:
     if "applied" in schema.names and "applied" not in table.column_names:
         # Runs made before there were algorithms that drop pushes applied all of them.
         table = table.append_column("applied", pa.array([True] * table.num_rows, pa.bool_()))
+    if "server" in schema.names and "server" not in table.column_names:
+        # Runs made before there were several servers had one.
+        table = table.append_column("server", pa.array([0] * table.num_rows, pa.int32()))
     missing = [column for column in schema.names if column not in table.column_names]
     if missing:
         raise NoRunError(

@@ -63,11 +63,13 @@ class Resumed(_Record):
 
 
 class Shaped(_Record):
-    """One direction of a link as asked: bit/s (None: not limited), seconds, share of packets."""
+    """One direction of a link as asked: bit/s (None: not limited), seconds, share of packets, bytes."""
 
     rate: float | None = None
     delay: float = 0.0
     loss: float = 0.0
+    jitter: float = 0.0
+    queue: int | None = None
 
 
 class Measured(_Record):
@@ -130,6 +132,18 @@ class Links(_Record):
     directions: tuple[Direction, ...] = ()
 
 
+class Graph(_Record):
+    """The graph of routers of a run.
+
+    Attributes:
+        source: the file or topology that it is from.
+        positions: where the routers are, x to the east and y to the north; empty if not known.
+    """
+
+    source: str
+    positions: dict[str, tuple[float, float]] = {}
+
+
 class Diagnostic(_Record):
     """A number that the run's algorithm reported with each update, and what it means."""
 
@@ -142,6 +156,7 @@ class Manifest(_Record):
 
     ``classes`` are the experiment's device classes, or else those that the factors of its times make;
     empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
+    ``network`` is None without a graph of routers.
     """
 
     format: int
@@ -157,6 +172,7 @@ class Manifest(_Record):
     workers: int
     classes: tuple[DeviceClass, ...] = ()
     links: Links | None = None
+    network: Graph | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     pid: int
     pid_started: float
@@ -167,11 +183,17 @@ class Manifest(_Record):
 
 
 class Ingress(_Record):
-    """Bytes that entered the parameter server from its workers."""
+    """Bytes that entered the parameter server from its workers.
+
+    Those of the worker on a co-located server's own machine (``local``) are payload and messages, too,
+    and no wire bytes.
+    """
 
     payload_bytes: int = 0
     message_bytes: int = 0
     wire_bytes: int = 0
+    local_payload_bytes: int = 0
+    local_message_bytes: int = 0
 
 
 class Capture(_Record):
@@ -201,13 +223,17 @@ SERVER_KILLED = "the server was killed, and could not tell what it had received"
 
 
 class Difference(_Record):
-    """Two ledgers that should be equal to the byte and are not; device None for the whole link."""
+    """Two ledgers that should be equal to the byte and are not; device None for the whole link.
+
+    ``server`` is the one whose link it is, of several.
+    """
 
     ledgers: str
     device: str | None = None
     expected: int
     found: int
     reason: str
+    server: str | None = None
 
 
 class Traffic(_Record):
@@ -241,6 +267,7 @@ class Summary(_Record):
     """``summary.json``: the results of a run. Accuracies in percent, durations in seconds.
 
     ``training_seconds`` are by the run's clock, ``host_seconds`` and updates per second by the host's.
+    ``servers`` has the part of each server in ``ingress``, if there are several.
     ``peers`` are those of a run without a server: all their ingress until their connections were
     closed. ``faults`` has the number of devices that each kind of fault struck.
     ``evaluations_left_out`` are those for which there was no room while the evaluator was too slow.
@@ -254,6 +281,7 @@ class Summary(_Record):
     best_accuracy: Number = None
     final_accuracy: Number = None
     ingress: Ingress
+    servers: dict[str, Ingress] = {}
     updates_per_second: Number = None
     setup_seconds: Number = None
     training_seconds: Number = None
@@ -296,3 +324,4 @@ class FaultRecord(_Record):
     host_time: float
     iteration: int
     duration: Number = None
+    away: str = ""

@@ -25,6 +25,7 @@ from testbed.results.reading.journals import (
     read_evaluations,
     read_updates,
 )
+from testbed.results.reading.over_links import LinkUse, read_over_links
 from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Summary
 
 KILLED = "the orchestrator was killed"
@@ -173,6 +174,14 @@ class Run:
         return {name: table.column(name).to_numpy() for name in table.column_names}
 
     @cached_property
+    def over_links(self) -> tuple[LinkUse, ...]:
+        """What passed each direction of each link; none if the run left no table of it.
+
+        Raises NoRunError if the table cannot be read.
+        """
+        return read_over_links(self.directory)
+
+    @cached_property
     def payload_of_no_update(self) -> int:
         """Payload bytes that came in by the last update with pushes that are not in the journal."""
         if self.summary.ended != "completed" or self.summary.peers:
@@ -238,10 +247,12 @@ class Run:
         if ended == "running" and not self._orchestrator_lives():
             ended, reason = "interrupted", KILLED
         # If both journals were cut off, either may be ahead of the other.
-        pushed_to = int(pushes.column("iteration").to_numpy().max()) if pushes.num_rows else 0
+        # With several servers, the run is as far as the one that is least far.
+        reached, servers = (pushes.column(name).to_numpy() for name in ("iteration", "server"))
+        pushed_to = min((int(reached[servers == i].max()) for i in np.unique(servers)), default=0)
         count = max(pushed_to, int(evaluations.iteration[-1]) if len(evaluations) else 0)
         seconds = max(
-            float(pushes.column("time")[-1].as_py()) if pushes.num_rows else 0.0,
+            float(pushes.column("time").to_numpy().max()) if pushes.num_rows else 0.0,
             float(evaluations.time[-1]) if len(evaluations) else 0.0,
         )
 
@@ -254,7 +265,10 @@ class Run:
             updates=count,
             best_accuracy=evaluations.best_accuracy,
             final_accuracy=float(evaluations.accuracy[-1]) if len(evaluations) else None,
-            ingress=Ingress(**{name: so_far(name) for name in Ingress.model_fields}),
+            # What stayed within machines is known only at the end.
+            ingress=Ingress(
+                **{name: so_far(name) for name in ("payload_bytes", "message_bytes", "wire_bytes")}
+            ),
             updates_per_second=count / seconds if seconds > 0 else None,
             training_seconds=seconds,
             faults=struck(self.faults),

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed import quantities as q
+from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
 from testbed.results.figures.fault_marks import FEW, Mark, living, marks
 from testbed.results.figures.fault_strip import colour_of
@@ -37,7 +38,11 @@ from testbed.results.tables.diagnostics import HEADINGS as DIAGNOSTIC_HEADINGS
 from testbed.results.tables.diagnostics import diagnostic_rows
 from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
 from testbed.results.tables.links import in_a_sentence, link_rows
+from testbed.results.tables.over_links import HEADINGS as USE_HEADINGS
+from testbed.results.tables.over_links import link_use_rows, picture_of
 from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
+from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
+from testbed.results.tables.servers import server_rows
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _DARK_COLOURS = ("#56B4E9", "#FF8A4C", "#2FC79A", "#E39AC6", "#F0B429", "#8FA8FF", "#E6E6E6")
@@ -112,6 +117,12 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
             for name, run in zip(names, runs, strict=True)
             if (rows := class_rows(run))
         ],
+        server_headings=SERVER_HEADINGS,
+        servers=[
+            (name, cells)
+            for name, run in zip(names, runs, strict=True)
+            if (cells := server_rows(run))
+        ],
         diagnostic_headings=DIAGNOSTIC_HEADINGS,
         diagnostics=[
             (name, [row.cells for row in own])
@@ -123,6 +134,12 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
             (name, in_a_sentence(run)["links"], [row.cells for row in link_rows(run)])
             for name, run in zip(names, runs, strict=True)
             if run.manifest.links
+        ],
+        use_headings=USE_HEADINGS,
+        networks=[
+            (name, Markup(svg(drawn, alone=False)), [row.cells for row in link_use_rows(run)])
+            for name, run in zip(names, runs, strict=True)
+            if (drawn := picture_of(run))
         ],
         faults=fault_table.rows(names, runs),
         fault_headings=fault_table.HEADINGS,

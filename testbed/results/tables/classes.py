@@ -65,7 +65,9 @@ class ClassRow:
 
 
 def class_rows(run: Run) -> tuple[ClassRow, ...]:
-    """Return a row for each class of a run, in the order of its file; none if all devices are alike.
+    """Return a row for each class of a run, in the order of its file.
+
+    None if all devices are alike, or if they push to aggregators: those pushes are on no record.
 
     Raises:
         NoRunError: its journal has another format.
@@ -75,10 +77,14 @@ def class_rows(run: Run) -> tuple[ClassRow, ...]:
         return ()
     columns = {
         name: run.pushes.column(name).to_numpy(zero_copy_only=False)
-        for name in ("worker", "applied", "staleness", "payload_bytes")
+        for name in ("worker", "applied", "staleness", "payload_bytes", "server")
     }
+    if (columns["worker"] >= run.manifest.workers).any():
+        return ()
     applied, payload = columns["applied"].astype(bool), columns["payload_bytes"]
-    sent = applied | (payload > 0)
+    # A push to several servers is one push: that to the first counts.
+    first = columns["server"] == 0
+    applied, sent = applied & first, (applied | (payload > 0)) & first
     rows = []
     for kind in classes:
         own = np.isin(columns["worker"], kind.devices)

@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed import quantities as q
 from testbed.device_names import SERVER_NAME
-from testbed.results.reading.faults import FaultOccurrence, in_order, struck
+from testbed.results.reading.faults import AWAY, FaultOccurrence, in_order, struck
 from testbed.results.reading.run import Run
 
 HEADINGS = ("run", "rule", "fault", "devices", "times", "first", "last")
@@ -30,7 +30,7 @@ def _rows_of_run(name: str, run: Run) -> list[tuple[str, ...]]:
     return [
         (
             name,
-            in_words(run.rules[rule]) if rule < len(run.rules) else f"rule {rule + 1}",
+            _rule(run, rule, kind),
             kind,
             q.as_count(len({occurrence.device for occurrence in occurrences})),
             q.as_count(len({occurrence.began for occurrence in occurrences})),
@@ -39,6 +39,12 @@ def _rows_of_run(name: str, run: Run) -> list[tuple[str, ...]]:
         )
         for (rule, kind), occurrences in sorted(by_rule.items())
     ]
+
+
+def _rule(run: Run, rule: int, kind: str) -> str:
+    if kind == AWAY:
+        return "arrivals and departures"
+    return in_words(run.rules[rule]) if rule < len(run.rules) else f"rule {rule + 1}"
 
 
 def _when(occurrence: FaultOccurrence) -> str:
@@ -54,7 +60,8 @@ def in_a_line(run: Run) -> str:
         workers = len(devices - {SERVER_NAME})
         whom = [f"{workers:,} worker{'s' if workers != 1 else ''}"] if workers else []
         whom += ["the server"] if SERVER_NAME in devices else []
-        parts.append(f"{kind} of {' and '.join(whom)}")
+        of = f"{' and '.join(whom)}"
+        parts.append(f"{of} away for some time" if kind == AWAY else f"{kind} of {of}")
     return ", ".join(parts)
 
 

@@ -14,6 +14,7 @@ from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import VersionEvaluated
+from testbed.roles.evaluation.slices import evaluate_slices
 from testbed.roles.transport.greeting import Identity, connect
 from testbed.roles.transport.receiving import receive_exactly, receive_header
 from testbed.telemetry.board import DeviceLine
@@ -27,6 +28,9 @@ def evaluate(
     settings: Settings, dataset: Dataset, learner: Learner, report: Channel, line: DeviceLine
 ) -> None:
     """Evaluate what the server sends until it says STOP."""
+    if settings.servers > 1:
+        evaluate_slices(settings, dataset, learner, report, line)
+        return
     images = dataset.test_images[: settings.data.evaluation_images]
     labels = dataset.test_labels[: settings.data.evaluation_images]
     parameters = as_bytes(learner.parameters)
@@ -35,11 +39,12 @@ def evaluate(
     def listen(connection: socket.socket) -> None:
         connected = time.monotonic()
         while True:
-            kind, _, version, _, length = receive_header(connection, accepts)
-            if kind is Kind.STOP:
+            head = receive_header(connection, accepts)
+            version = head.number
+            if head.kind is Kind.STOP:
                 return
-            if length != len(parameters):
-                raise WireError(f"parameters of {length} bytes, expected {len(parameters)}")
+            if head.length != len(parameters):
+                raise WireError(f"parameters of {head.length} bytes, expected {len(parameters)}")
             receive_exactly(connection, parameters)
             accuracy, loss = learner.evaluate(images, labels)
             send(report, VersionEvaluated(version, accuracy, loss, connected))

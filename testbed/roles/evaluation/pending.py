@@ -17,12 +17,16 @@ class Asked:
 
     Attributes:
         when: by the run's clock, in seconds since training began.
+        payload_bytes, message_bytes, local_payload_bytes, local_message_bytes: as in
+            ``ParameterService.ledger``.
     """
 
     version: int
     when: float
     payload_bytes: int
     message_bytes: int
+    local_payload_bytes: int = 0
+    local_message_bytes: int = 0
 
 
 class Evaluations:

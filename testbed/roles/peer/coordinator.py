@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.clock.lines import lines
 from testbed.clock.mesh import MeshClock
-from testbed.clock.transfers import lines
 from testbed.device_names import peer_name
 from testbed.errors import RunError
 from testbed.messages.reports import (

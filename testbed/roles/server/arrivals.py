@@ -5,7 +5,7 @@ and uses this module for what it decodes and answers.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from testbed.roles.server.connections import Connections
 from testbed.roles.server.evaluator import Evaluator
@@ -15,8 +15,9 @@ from testbed.roles.server.recording import Recorder
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.telemetry.board import ServerLine
 from testbed.training.parameter_service import Answer, ParameterService, Pushed
+from testbed.updates import as_bytes
 from testbed.wire import WireError
-from testbed.wire.encodings import Codec
+from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import Frame, Kind, header
 
 
@@ -39,12 +40,15 @@ class Arrivals:
         line: ServerLine,
         phase: Phase,
         now: Callable[[], float],
+        others: bool = False,
     ) -> None:
         """Connect the service to its workers.
 
         Args:
             now: returns the seconds since training began, by the run's clock; 0 before that.
+            others: True if there are other servers, with which workers may train on after STOP.
         """
+        self._others = others
         self.note: Callable[[int, Answer], None] | None = None
         self._connections = connections
         self._service = service
@@ -82,14 +86,41 @@ class Arrivals:
     def greeted(self, connection: Connection) -> None:
         """Send a worker that has greeted what it is due: STOP, if training is over."""
         if self._phase.over:
-            self._connections.say_stop([connection])
+            self.say_stop([connection])
         self.send_due()
+
+    def say_stop(self, connections: Iterable[Connection]) -> None:
+        """Say STOP to workers; one that may train on with other servers gets parameters before it.
+
+        Those are the last ones, and only for a worker that this server has sent none before: one that
+        has just come back.
+        """
+        found = list(connections)
+        if self._others:
+            half = self._service.half
+            body = as_bytes(half.parameters)
+            head = header(Kind.PARAMETERS, half.version, encoding=DENSE, length=len(body))
+            for connection in found:
+                if connection.informed or connection.ending:
+                    continue
+                try:
+                    connection.send([head, body])
+                    self._line.sent(len(head) + len(body), len(body))
+                except BrokenConnectionError as error:
+                    self._connections.broke(connection, error)
+        self._connections.say_stop(found)
 
     def take(self, connection: Connection, frame: Frame) -> None:
         """Take in a worker's message, and answer the workers that are due after it."""
         number = connection.device
         assert number is not None
         self._service.count(number, frame.size)
+        if self._phase.over and self._others:
+            # The worker trains on with other servers.
+            if frame.kind is Kind.PUSH:
+                connection.payload_bytes += len(frame.body)
+                self._service.count_late(number, 0, len(frame.body))
+            return
         if frame.kind is Kind.PULL:
             if self._service.is_asking(number) or connection.pending:
                 raise WireError("a pull before the parameters of the last one were read")
@@ -111,7 +142,7 @@ class Arrivals:
         # A push that is too late to be an update is counted, and not decoded.
         late = self._service.finished
         update = None if late else self._codec.decode(frame.encoding, frame.body)
-        return Pushed(frame.number, update, len(frame.body), frame.loss)
+        return Pushed(frame.number, update, len(frame.body), frame.loss, frame.count)
 
     def send_due(self) -> None:
         """Send parameters to the workers that are due."""
@@ -131,9 +162,20 @@ class Arrivals:
         answer = self._service.answer(number)
         if self.note is not None:
             self.note(number, answer)
-        length = sum(map(len, answer.body))
-        head = header(Kind.PARAMETERS, answer.version, encoding=answer.encoding, length=length)
-        connection.send([head, *answer.body])
+        return self.send(connection, answer.version, answer.encoding, answer.body)
+
+    def send(
+        self,
+        connection: Connection,
+        version: int,
+        encoding: int,
+        body: Sequence[bytes | memoryview],
+    ) -> int:
+        """Send a worker parameters, and return the message's bytes."""
+        length = sum(map(len, body))
+        head = header(Kind.PARAMETERS, version, encoding=encoding, length=length)
+        connection.send([head, *body])
+        connection.informed = True
         self._line.sent(len(head) + length, length)
         if connection.pending:
             self._connections.watch(connection)

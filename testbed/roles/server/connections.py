@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
+from testbed.channel import Channel
 from testbed.messages.reports import ServerListening
 from testbed.roles.reporting import Report
 from testbed.roles.server.phase import Phase
@@ -69,7 +70,7 @@ class Connections:
         """Prepare to listen.
 
         Args:
-            parameters: the model's size.
+            parameters: the size of the model, or of the server's slice.
             limits: the kinds of messages that workers send, with their bodies' largest sizes in bytes.
             line: of the board, for what the server sends.
             stamped: True if the kernel is to report when it received each push.
@@ -98,7 +99,7 @@ class Connections:
         self._listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(self._report.event, "warning")
         self._accepting = Accepting(self._listener, self._selector, warn)
-        self._report.send(ServerListening())
+        self._report.send(ServerListening(self._report.server))
 
     def stop_listening(self) -> None:
         """Accept no further connection."""
@@ -136,6 +137,10 @@ class Connections:
         self._line.sent(HEADER.size)
 
     # -- receiving and sending
+
+    def also(self, channel: Channel) -> None:
+        """Let ``poll`` return when a channel has something to receive, too."""
+        self._selector.register(channel, selectors.EVENT_READ)
 
     def poll(self, patience: float = REPORT_PERIOD) -> None:
         """Handle what the kernel reports; wait for it at most ``patience`` seconds."""

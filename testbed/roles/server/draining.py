@@ -18,19 +18,22 @@ DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
 
 
-def drain(parts: Parts, patience: Callable[[int], float]) -> None:
+def drain(parts: Parts, patience: Callable[[int], float], *, others: bool = False) -> None:
     """Say STOP, read until all connections are closed, and report the result.
 
     The evaluator first does its backlog.
 
     Args:
         patience: returns the seconds that a worker has to close its connection.
+        others: True if workers may train on with other servers: their patience counts from when they
+            were heard last.
     """
     report, connections, half = parts.report, parts.connections, parts.service.half
     report.flush()
-    report.send(TrainingEnded(half.version))
-    connections.say_stop(connections.workers.values())
+    report.send(TrainingEnded(half.version, report.server))
+    parts.arrivals.say_stop(connections.workers.values())
     stopped = time.monotonic()
+    heard: dict[int, tuple[int, float]] = {}  # bytes received of workers, and since when
     # The evaluator may be late: it may still be starting, or do an evaluation for a server that was
     # killed, after which it connects to this one.
     while _is_any_open(connections) or parts.evaluator.is_missing:
@@ -44,15 +47,18 @@ def drain(parts: Parts, patience: Callable[[int], float]) -> None:
                 connections.close(connection, "training is over")
         for number, connection in list(connections.workers.items()):
             seconds = patience(number)
-            if now - stopped > seconds:
+            if others and heard.get(number, (0, 0.0))[0] != connection.received_bytes:
+                heard[number] = connection.received_bytes, now
+            since = heard[number][1] if others else stopped
+            if now - since > seconds:
                 report.send(WorkerStillConnected(number))
                 connections.close(connection, f"still connected {seconds:g} s after STOP")
         parts.evaluator.give_up(stopped)
     connections.stop_listening()
     report.parameters(as_bytes(half.parameters))
     parts.own_line.done()
-    service = parts.service
-    report.send(ServerFinished(half.version, service.payload_bytes, service.message_bytes, {}))
+    payload, message, *local = parts.service.ledger
+    report.send(ServerFinished(half.version, payload, message, {}, report.server, *local))
 
 
 def _is_any_open(connections: Connections) -> bool:

@@ -6,7 +6,7 @@ computation is over. The server reads from a worker only when that worker's mess
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from testbed.clock.stage import Arrived
@@ -57,7 +57,7 @@ class EmulatedWorkers:
         """Begin with workers that are all well.
 
         Args:
-            channels: for the clock's orders, one per worker.
+            channels: for the clock's orders, one per worker; none where another process gives them.
             asks: True if workers ask for parameters.
             now: returns the virtual seconds since training began.
             wait: handles what the kernel reports, after a short wait for it.
@@ -100,18 +100,57 @@ class EmulatedWorkers:
         """Give a worker an order again, from which it goes on after the server's restart."""
         self._channels[worker].give(order, version)
 
+    def is_read_now(self, connection: Connection) -> bool:
+        """Return True if the clock waits for a connection, or has nothing to do with it."""
+        number = connection.device
+        if number is None or self._connections.workers.get(number) is not connection:
+            return True
+        return connection is self.reading.connection
+
+    def close_what_does_not_end(self, stopped: Collection[int]) -> None:
+        """Close connections over which no end will come, once training is over.
+
+        A worker that is stopped or cut off does not receive STOP, and is not waited for. The end of a
+        worker that was killed while it was cut off may never arrive.
+
+        Args:
+            stopped: the workers from which nothing arrives.
+        """
+        for connection in list(self._connections.open):
+            number = connection.device
+            if number is None or connection is self._connections.evaluator:
+                continue
+            gone = self._connections.workers.get(number) is not connection
+            if gone or number in stopped or number in self.killed_workers:
+                # Bytes that it sent before its link really went down may still be unread.
+                connection.read_out()
+                self._connections.close(connection, None)
+            else:
+                self._connections.watch(connection)
+
     # -- the clock's stage
 
     def answer(self, worker: int) -> int:
         """Send a worker that is due its parameters, and return the message's bytes."""
+
+        def send(connection: Connection) -> int:
+            if self._server_kills is not None and self._is_lost(worker):
+                # It can send nothing more, and may lack what it was sent before: it needs nothing.
+                return HEADER.size + sum(map(len, self._service.answer(worker).body))
+            return self._arrivals.answer(connection, worker)
+
+        return self.send_to(worker, send)
+
+    def _is_lost(self, worker: int) -> bool:
+        return self.outstanding is not None and self.outstanding.is_lost(worker)
+
+    def send_to(self, worker: int, send: Callable[[Connection], int]) -> int:
+        """Send something to a worker; return what ``send`` does, or 0 if the worker is gone."""
         connection = self._connections.workers.get(worker)
         if connection is None:
             return 0
-        if self._server_kills is not None and self.outstanding and self.outstanding.is_lost(worker):
-            # It can send nothing more, and may lack what it was sent before: it needs no parameters.
-            return HEADER.size + sum(map(len, self._service.answer(worker).body))
         try:
-            return self._arrivals.answer(connection, worker)
+            return send(connection)
         except BrokenConnectionError as error:
             self._connections.close(connection, f"{error}")
             return 0
@@ -123,10 +162,10 @@ class EmulatedWorkers:
         if not self._asks:
             self._channels[worker].give(OrderKind.ARRIVED, version)
 
-    def compute(self, worker: int, version: int) -> None:
+    def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Note that a worker computes at a version, which it does as soon as it can."""
         if self.outstanding is not None:
-            self.outstanding.begun(worker, version)
+            self.outstanding.begun(worker, *versions)
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over."""
@@ -170,7 +209,7 @@ class EmulatedWorkers:
         Raises:
             RunError: it was given an order that it cannot obey.
         """
-        told = self._channels[worker].heard()
+        told = self._channels[worker].heard() if self._channels else []
         for one in told:
             if "broken" in one:
                 raise RunError(f"worker-{worker}: {one['broken']}")

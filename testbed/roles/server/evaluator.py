@@ -16,7 +16,10 @@ from testbed.wire.encodings import DENSE
 from testbed.wire.frames import Kind, header
 
 EVALUATOR_TIMEOUT = 600.0
-"""Seconds that the evaluator may take for one evaluation, when training waits for it or is over."""
+"""Seconds that the evaluator may take for one evaluation, when training waits for it or is over.
+
+Also the seconds that it may wait for the slices of other servers.
+"""
 LEAVING_TIMEOUT = 30.0
 """Seconds that an evaluator with nothing left to do has to close its connection."""
 
@@ -39,12 +42,15 @@ class Evaluator:
         number: int,
         waited_for: bool,
         comes_back: bool,
+        others: bool = False,
     ) -> None:
         """Begin without the evaluator.
 
         Args:
             comes_back: True if it connects again after its connection broke: the server may be killed.
+            others: True if it may still wait for the slices of other servers.
         """
+        self._others = others
         self.number = number
         self.waited_for = waited_for
         self._comes_back = comes_back
@@ -132,7 +138,7 @@ class Evaluator:
             since: when the wait began, in seconds of CLOCK_MONOTONIC.
         """
         connection, missing = self._connections.evaluator, self._evaluations.unheard
-        patience = EVALUATOR_TIMEOUT if missing else LEAVING_TIMEOUT
+        patience = EVALUATOR_TIMEOUT if missing or self._others else LEAVING_TIMEOUT
         absent = connection is None and not self.is_missing
         if absent or time.monotonic() - max(since, self._heard) <= patience:
             return

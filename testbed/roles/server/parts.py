@@ -20,7 +20,14 @@ from testbed.roles.server.phase import Phase
 from testbed.roles.server.quorum import Quorum
 from testbed.roles.server.recording import Recorder
 from testbed.roles.server.serving import Serving
-from testbed.telemetry.board import Board, DeviceLine, ServerLine, hub_line, lines_of
+from testbed.telemetry.board import (
+    Board,
+    DeviceLine,
+    ServerLine,
+    further_lines,
+    hub_line,
+    lines_of,
+)
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.wire.encodings import Codec
@@ -64,9 +71,11 @@ class Parts:
                 waited for, because the host's time is no part of a run's result.
         """
         settings, half, layout = serving.settings, serving.half, serving.layout
-        report, phase = Report(serving.channel), Phase()
-        board = serving.board or Board.private(lines_of(settings.workers))
-        line, own_line = board.server(), board.device(hub_line(settings.workers))
+        index, of = serving.index, (settings.workers, settings.servers)
+        report, phase = Report(serving.channel, index), Phase()
+        board = serving.board or Board.private(lines_of(*of))
+        line = board.server(further_lines(*of)[index - 1] if index else None)
+        own_line = board.device(hub_line(settings.workers, index))
         codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
         answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
         size = len(half.parameters)
@@ -89,10 +98,12 @@ class Parts:
             number=settings.workers,
             waited_for=virtual,
             comes_back=settings.faults.server_absence is not None,
+            others=settings.servers > 1,
         )
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
-        recorder = Recorder(report, evaluator, now, None if virtual else schedule)
-        service = ParameterService(half, layout, settings, recorder, measured(line))
+        # Of several servers, the first one's versions are those at which faults happen.
+        recorder = Recorder(report, evaluator, now, None if virtual or index else schedule)
+        service = ParameterService(half, layout, settings, recorder, measured(line), index=index)
         recorder.observe(service)
         quorum = Quorum(
             settings, schedule, connections, service, report=report, phase=phase, line=own_line
@@ -107,6 +118,7 @@ class Parts:
             line=line,
             phase=phase,
             now=now,
+            others=settings.servers > 1,
         )
         return cls(
             settings,

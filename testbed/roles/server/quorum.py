@@ -69,7 +69,7 @@ class Quorum:
     def greeted(self) -> None:
         """Note and report that another worker is there."""
         self.last_greeting = time.monotonic()
-        self._report.send(DevicesConnected(len(self._connections.workers)))
+        self._report.send(DevicesConnected(len(self._connections.workers), self._report.server))
 
     def departed(self) -> None:
         """Note that a worker is gone."""

@@ -85,5 +85,5 @@ class Recorder:
         """Handle an evaluation point: report the ledgers' totals, and have this version evaluated."""
         self.counts["evaluations"] += 1
         service, half = self._service, self._service.half
-        asked = Asked(half.version, self._now(), service.payload_bytes, service.message_bytes)
+        asked = Asked(half.version, self._now(), *service.ledger)
         self._evaluator.ask(asked, as_bytes(half.parameters), last=service.finished)

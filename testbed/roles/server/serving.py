@@ -17,13 +17,14 @@ class Serving:
 
     Attributes:
         settings: the run's.
-        half: the server's half of the algorithm.
-        layout: of the parameters.
+        half: the server's half of the algorithm, over its slice of the parameters.
+        layout: of the slice; with one server, of all parameters.
         channel: to the orchestrator.
         board: where to write the server's state, if there is a board.
         checkpoints: the server's, if it writes any.
         restart: the restart, if the server goes on from the last checkpoint.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
+        index: the server's, of several.
     """
 
     settings: Settings
@@ -34,3 +35,4 @@ class Serving:
     checkpoints: Checkpoints | None = None
     restart: Restart | None = None
     spill: int | None = None
+    index: int = 0

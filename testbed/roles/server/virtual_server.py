@@ -9,10 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
-from testbed.clock.shared_transfers import shared_transfers
-from testbed.clock.star import LATEST, Devices, StarClock
-from testbed.clock.transfers import lines
+from testbed.clock.star import StarClock
 from testbed.faults.fault import Kind as FaultKind
 from testbed.messages.reports import FaultRestored, ServerRestored, TrainingBegun
 from testbed.roles.orders import OrderChannel
@@ -109,7 +108,7 @@ class VirtualServer:
         self._check_that_all_updates_are_there(self._clock)
         self._clock.drain()
         self._phase.over = True
-        self._close_what_does_not_end()
+        self._workers.close_what_does_not_end(self._workers.active_faults.under(STOPPING))
         self._workers.stop()
 
     def _gathered(self) -> bool:
@@ -125,14 +124,8 @@ class VirtualServer:
             self._report.send(TrainingBegun(self._phase.began))
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
-        devices = Devices(
-            workers,
-            protocol=self._protocol,
-            busy=self._busy,
-            lines=lambda worker: lines(self._settings, worker),
-            transfers=shared_transfers(self._settings),
-        )
-        return star_clock(self._service, self._workers, devices, self.parts.schedule)
+        timed = devices(self._settings, workers, self._protocol, self._busy)
+        return star_clock([self._service], self._workers, timed, self.parts.schedule)
 
     def _between(self) -> None:
         """Do what is due between two events of the clock."""
@@ -166,36 +159,14 @@ class VirtualServer:
             return
         self._quorum.check()
         if not self._phase.over:
-            late = f": that would be later than {LATEST:g} s of the run's clock"
-            why = late if clock.is_beyond else ""
-            self._report.event("error", f"no worker will push any longer{why}")
-
-    def _close_what_does_not_end(self) -> None:
-        """Close connections over which no end will come.
-
-        A worker that is stopped or cut off does not receive STOP, and is not waited for. The end of a
-        worker that was killed while it was cut off may never arrive.
-        """
-        stopped = self._workers.active_faults.under(STOPPING)
-        for connection in list(self._connections.open):
-            number = connection.device
-            if number is None or connection is self._connections.evaluator:
-                continue
-            gone = self._connections.workers.get(number) is not connection
-            if gone or number in stopped or number in self._workers.killed_workers:
-                # Bytes that it sent before its link really went down may still be unread.
-                connection.read_out()
-                self._connections.close(connection, None)
+            self._report.event("error", clock.why_it_ended)
 
     # -- the connections' driver
 
     def reads(self, connection: Connection) -> bool:
         """Return True if no clock decides when this connection is read, or if it is its turn."""
-        if self._clock is None or self._phase.over or connection.device is None:
-            return True
-        if self._connections.workers.get(connection.device) is not connection:
-            return True
-        return connection is self._workers.reading.connection
+        free = self._clock is None or self._phase.over
+        return free or self._workers.is_read_now(connection)
 
     def handle(self, connection: Connection, frame: Frame) -> None:
         """Handle a message; while the clock runs, a worker's is only kept for it."""

@@ -27,6 +27,11 @@ BACK_TIMEOUT = 2.0
 """Seconds without another worker coming back after which the connected workers go on."""
 SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have to close their connections after STOP."""
+OTHERS_TIMEOUT = 600.0
+"""Seconds of silence after which a worker is not waited for that may still train with other servers.
+
+The orchestrator ends workers that stay when all servers have said STOP; see ``Liveness.over``.
+"""
 
 
 class WallServer:
@@ -53,6 +58,9 @@ class WallServer:
         """Listen, train and drain; return when the last connection is closed."""
         self._connections.listen()
         self._train()
+        if self.parts.settings.servers > 1:
+            drain(self.parts, lambda _: OTHERS_TIMEOUT, others=True)
+            return
         drain(self.parts, self._drain_patience)
 
     def now(self) -> float:
@@ -99,7 +107,7 @@ class WallServer:
         self._service.begin()
         if self._checkpoints is not None:  # once training is reported, this server may be killed
             self._write_checkpoint()
-        self._report.send(TrainingBegun(self._phase.began))
+        self._report.send(TrainingBegun(self._phase.began, self._report.server))
         self._arrivals.send_due()
 
     def _drain_patience(self, worker: int) -> float:

@@ -44,6 +44,7 @@ class Connection:
         stopped: True if the other side has said that training is over.
         ended: True if the other side sends nothing more.
         broken: why nothing more can be sent; what arrived before is still to be read.
+        informed: True if the other side was sent parameters.
         stamped: True if the kernel reports when it received what is read; see ``stamp``.
         arrived: when the kernel received the last byte that was read, in nanoseconds since 1970; 0 if
             it does not report that.
@@ -64,6 +65,7 @@ class Connection:
     stopped: bool = False
     ended: bool = False
     broken: str | None = None
+    informed: bool = False
     stamped: bool = False
     arrived: int = 0
 

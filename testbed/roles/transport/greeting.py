@@ -1,6 +1,7 @@
 """Connecting to the server, as workers and the evaluator do, or to a peer."""
 
 import socket
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,12 @@ _ALIVE_PERIOD = 5
 """Seconds of silence after which the kernel probes a server that may be killed (keepalive)."""
 _ALIVE_COUNT = 127
 """Probes that may stay unanswered: a link that is down for minutes is not the server's end."""
+RESET, FINISH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+"""Values of SO_LINGER for a worker's connection while it works, and once training is over.
+
+Bytes that a killed worker had handed to its kernel must not be sent after its end: over a link that
+was down, they would still arrive while the next incarnation works.
+"""
 _INCARNATION, _KILLS = 32, 48
 """Bits of a greeting's number below the device's incarnation, and below the kills of the server."""
 
@@ -87,12 +94,14 @@ def connect(
     identity: Identity,
     parameters: int,
     *,
+    server: int = 0,
     before: Callable[[], None] = lambda: None,
 ) -> Greeted:
-    """Connect to the server and greet it; wait for a server that may be away for a while.
+    """Connect to a server and greet it; wait for a server that may be away for a while.
 
     Args:
-        parameters: the model's size, which must equal the server's.
+        parameters: the size of the model, or of the server's slice, which must equal the server's.
+        server: the server's index, of several.
         before: called when the connection is there, before the greeting.
 
     Raises:
@@ -106,7 +115,7 @@ def connect(
         try:
             # The server may also be killed during the call.
             connection = call(
-                settings.network.server_address, max(_RETRY, deadline - time.monotonic())
+                settings.network.server_addresses[server], max(_RETRY, deadline - time.monotonic())
             )
             if absence is not None and settings.timing.clock == "wall":
                 _notice_its_end(connection)
@@ -135,7 +144,8 @@ def _greet(connection: socket.socket, settings: Settings, number: int, parameter
     secret = bytes.fromhex(settings.network.secret)
     connection.sendall(header(Kind.HELLO, number, length=len(secret)) + secret)
     accepts = {Kind.WELCOME: 0, Kind.RESUME: 4 * parameters}
-    kind, _, theirs, _, length = receive_header(connection, accepts)
+    head = receive_header(connection, accepts)
+    theirs, length = head.number, head.length
     if theirs != parameters:
         raise WireError(f"the server's model has {theirs} parameters, this device's {parameters}")
     base = None
@@ -145,4 +155,4 @@ def _greet(connection: socket.socket, settings: Settings, number: int, parameter
             raise WireError(f"parameters of {length} bytes, expected {base.nbytes}")
         receive_exactly(connection, as_bytes(base))
     connection.settimeout(None)
-    return Greeted(connection, kind is Kind.RESUME, base)
+    return Greeted(connection, head.kind is Kind.RESUME, base)

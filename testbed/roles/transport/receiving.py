@@ -3,12 +3,10 @@
 import socket
 from collections.abc import Mapping
 
-from testbed.wire.frames import HEADER, Kind, parse
+from testbed.wire.frames import HEADER, Head, Kind, parse
 
 
-def receive_header(
-    connection: socket.socket, accepts: Mapping[Kind, int]
-) -> tuple[Kind, int, int, float, int]:
+def receive_header(connection: socket.socket, accepts: Mapping[Kind, int]) -> Head:
     """Receive and check one header."""
     head = bytearray(HEADER.size)
     receive_exactly(connection, memoryview(head))

@@ -7,6 +7,7 @@ each, and meanwhile reads what arrives, so that the server never waits for it.
 
 import select
 import time
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -21,23 +22,10 @@ from testbed.updates import FloatVector
 from testbed.wire.frames import Kind, header
 
 
-class Listener:
-    """A worker that listens, over a greeted connection."""
+class WallListener(ABC):
+    """A worker that listens, by the wall clock."""
 
-    def __init__(self, session: Session, protocol: WorkerProtocol) -> None:
-        self._session = session
-        self._connection = session.connection
-        self._answers = session.answers
-        self._computation = session.computation
-        self._protocol = protocol
-        size = session.learners.own.layout.total
-        self._gradient = np.empty(size, np.float32)
-        self._loss = 0.0
-        # Versions that were received and may still be needed, and memory for others.
-        self._received: dict[int, FloatVector] = {}
-        self._spare: list[FloatVector] = []
-        self._newest = -1
-        self._stopped = False
+    _stopped: bool
 
     def by_wall_clock(self, times: Draws) -> None:
         """Work until the server says STOP; draw the durations and wait for them to pass."""
@@ -56,6 +44,41 @@ class Listener:
                 continue
             if self._finish() is None and not self._await(None):
                 return
+
+    @abstractmethod
+    def _await(self, until: float | None) -> bool:
+        """Receive parameters until a computation is to begin, or until a moment (None: any time).
+
+        Returns:
+            True if a computation is to begin; False at the end of the time, or of training.
+        """
+
+    @abstractmethod
+    def _compute(self) -> None:
+        """Compute at the version that the protocol chose."""
+
+    @abstractmethod
+    def _finish(self) -> int | None:
+        """Send the update, or report that it is too late; return the version to compute at next."""
+
+
+class Listener(WallListener):
+    """A worker that listens, over a greeted connection."""
+
+    def __init__(self, session: Session, protocol: WorkerProtocol) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._answers = session.answers
+        self._computation = session.computation
+        self._protocol = protocol
+        size = session.learners.own.layout.total
+        self._gradient = np.empty(size, np.float32)
+        self._loss = 0.0
+        # Versions that were received and may still be needed, and memory for others.
+        self._received: dict[int, FloatVector] = {}
+        self._spare: list[FloatVector] = []
+        self._newest = -1
+        self._stopped = False
 
     def by_virtual_clock(self, standstill: Standstill) -> None:
         """Work by the clock's orders alone, until it says STOP.
@@ -95,7 +118,7 @@ class Listener:
                     if self._finish() is not None:
                         self._compute()
                 case OrderKind.RESUME:
-                    self._computation.draw_behind(order.number)
+                    self._computation.draw_past(order.number)
                 case _:
                     break
         # A connection that is closed with STOP unread would be reset, and its last bytes be lost.
@@ -114,11 +137,6 @@ class Listener:
             self._receive()
 
     def _await(self, until: float | None) -> bool:
-        """Receive parameters until a computation is to begin, or until a moment (None: any time).
-
-        Returns:
-            True if a computation is to begin; False at the end of the time, or of training.
-        """
         begin = False
         self._answers.listen()
         while not begin:
@@ -151,7 +169,6 @@ class Listener:
         return version
 
     def _compute(self) -> None:
-        """Compute at the version that the protocol chose."""
         version = self._protocol.computing
         assert version is not None
         self._session.line.training()
@@ -163,7 +180,6 @@ class Listener:
         self._session.line.waiting()
 
     def _finish(self) -> int | None:
-        """Send the update, or report that it is too late; return the version to compute at next."""
         version = self._protocol.computing
         assert version is not None
         finish = self._protocol.finished()

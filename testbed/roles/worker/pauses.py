@@ -54,6 +54,11 @@ class WallPause(Pause):
         self._waiting = 0.0
         return self._until <= time.monotonic()
 
+    @property
+    def left(self) -> float:
+        """The seconds until the worker may send, once ``over`` was called."""
+        return max(0.0, self._until - time.monotonic())
+
     def wait(self, connection: socket.socket) -> bool:
         # Meanwhile the server sends nothing but STOP, of which one byte is enough to wake.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)

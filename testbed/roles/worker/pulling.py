@@ -67,10 +67,9 @@ class Answers(ABC):
             ConnectionError: the connection ended.
         """
         self.arrived(None)
-        kind, self._encoding, version, _, self._length = receive_header(
-            self._connection, self._accepts
-        )
-        return None if kind is Kind.STOP else version
+        head = receive_header(self._connection, self._accepts)
+        self._encoding, self._length = head.encoding, head.length
+        return None if head.kind is Kind.STOP else head.number
 
     @abstractmethod
     def take(self, parameters: FloatVector) -> None:

@@ -1,7 +1,6 @@
 """A worker: its data, its half of the algorithm, its connection, and how it gets parameters."""
 
 import socket
-import struct
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +9,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data import datasets
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.standstill import Standstill
-from testbed.roles.transport.greeting import Greeted, Identity, connect
+from testbed.roles.transport.greeting import FINISH, RESET, Greeted, Identity, connect
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.asking import ask
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -18,6 +17,7 @@ from testbed.roles.worker.listener import Listener
 from testbed.roles.worker.pauses import VirtualPause, WallPause
 from testbed.roles.worker.pulling import ANSWERS
 from testbed.roles.worker.session import Session
+from testbed.roles.worker.sliced_worker import work_for_all
 from testbed.telemetry.board import DeviceLine
 from testbed.training import computation
 from testbed.training.computation import Computation
@@ -25,10 +25,6 @@ from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.encodings import Codec
-
-# Bytes that a killed worker had handed to its kernel must not be sent after its end: over a link that
-# was down, they would still arrive while the next incarnation works.
-_RESET, _FINISH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 
 def work(  # noqa: PLR0917 - what a worker is made of
@@ -51,14 +47,16 @@ def work(  # noqa: PLR0917 - what a worker is made of
         faults: those after its pushes, if there are any.
     """
     number, incarnation = identity.number, identity.incarnation
-    faults = faults or FaultsAfterPushes.nothing(number)
+    faults, line = faults or FaultsAfterPushes.nothing(number), line or DeviceLine.unread()
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
-    codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
-    own_computation = Computation(half, batches, codec)
     own_times = faults.paced(times.of_device(number, half.local_steps))
-    line = line or DeviceLine.unread()
+    if settings.servers > 1:
+        work_for_all(settings, identity, half, batches, learners, own_times, line, faults, orders)
+        return
+    encoding = EncodingChoice.model_validate(settings.training.encoding)
+    own_computation = Computation(half, batches, Codec(encoding, layout.sizes))
 
     def work_over(greeted: Greeted) -> None:
         """Work over one connection until training ends."""
@@ -74,7 +72,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             order = orders.take()
             assert order is not None
             assert order.what is OrderKind.RESUME
-            own_computation.draw_behind(order.number)
+            own_computation.draw_past(order.number)
         session = Session(connection, answers, own_computation, learners, line, faults)
         if protocol.asks:
             pause = VirtualPause(standstill) if standstill else WallPause(own_times)
@@ -91,13 +89,13 @@ def work(  # noqa: PLR0917 - what a worker is made of
     while True:
         greeted = connect(settings, identity, layout.total, before=forget)
         with greeted.connection as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             try:
                 work_over(greeted)
             except (ConnectionError, TimeoutError):
                 if settings.faults.server_absence is None:
                     raise
                 continue  # the server may have been killed, and comes back
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FINISH)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FINISH)
             break
     line.done()

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testbed.device_names import server_names
+from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError
-
-_FILE = "ledgers.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,9 @@ class Ledgers:
         counter: the class counter when the link had become quiet; None if the run ended earlier.
         server_kills: how often the server was killed, which leaves its connections unreported.
         earlier_updates: rows of the updates' journal from earlier sessions of a resumed run.
+        of: the server's name, of several; None if there is only one, or an observed peer.
+        local: the address of the worker on the server's machine, whose connection crosses no link and
+            is in no capture; None if there is none.
     """
 
     server: str
@@ -72,15 +75,20 @@ class Ledgers:
     counter: dict[str, float] | None = None
     server_kills: int = 0
     earlier_updates: int = 0
+    of: str | None = None
+    local: str | None = None
 
     @classmethod
-    def load(cls, directory: Path) -> "Ledgers":
+    def load(cls, directory: Path, of: str | None = None) -> "Ledgers":
         """Read the ledgers from the folder ``traffic`` of a run directory.
+
+        Args:
+            of: the server's name, of several.
 
         Raises:
             TrafficError: the file cannot be read, is of another version, or is damaged.
         """
-        path = directory / _FILE
+        path = directory / ledgers_file(of)
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
             connections = [Connection(**one) for one in fields.pop("connections")]
@@ -90,9 +98,31 @@ class Ledgers:
         except (ValueError, TypeError, KeyError) as error:
             raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
 
+    @classmethod
+    def load_all(cls, directory: Path) -> "list[Ledgers]":
+        """Read the ledgers of a run's only server or observed peer, or those of each server.
+
+        Raises:
+            TrafficError: as ``load``.
+        """
+        count = len(list(directory.glob(ledgers_file("*"))))
+        if count < 2:
+            return [cls.load(directory)]
+        return [cls.load(directory, of) for of in server_names(count)]
+
     def save(self, directory: Path) -> None:
         """Write the ledgers into the folder ``traffic`` of a run directory."""
-        (directory / _FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        fields = asdict(self)
+        for name in ("of", "local"):
+            if fields[name] is None:
+                del fields[name]
+        path = directory / ledgers_file(self.of)
+        path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def over_links(self) -> list[Connection]:
+        """The connections that cross a link."""
+        return [one for one in self.connections if one.address != self.local]
 
     @property
     def final(self) -> bool:

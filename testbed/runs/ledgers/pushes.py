@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from testbed.device_names import worker_name
+from testbed.device_names import server_place, worker_name
 from testbed.results.reading.journals import read_updates
 from testbed.runs.ledgers.ledgers import Connection, Ledgers
 from testbed.wire.frames import HEADER
@@ -38,6 +38,8 @@ def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
             if one.device is not None
         }
     updates = read_updates(run).slice(ledgers.earlier_updates)
+    if ledgers.of is not None:
+        updates = updates.filter(updates["server"].to_numpy() == server_place(ledgers.of))
     worker = updates["worker"].to_numpy()
     message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))
     order = np.argsort(worker, kind="stable")

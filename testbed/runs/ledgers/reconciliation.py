@@ -144,7 +144,7 @@ class _Flows:
 def _stream_differences(ledgers: Ledgers, found: Account, flaw: str | None) -> Iterator[Difference]:
     """Compare each connection with its flows, and report the flows of no known connection."""
     flows, server = _Flows(found), ledgers.server
-    for connection in ledgers.connections:
+    for connection in ledgers.over_links:
         name = connection.device or f"{connection.address} port {connection.port}"
         address, port, local_port = connection.address, connection.port, connection.local_port
         arrived, left = partial(_has_arrived, connection), partial(_has_left, connection)

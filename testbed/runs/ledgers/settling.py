@@ -5,44 +5,93 @@ direction, and ``traffic/connections.parquet``.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.ledgers.reconciliation import FILES, Difference, reconcile
 from testbed.runs.ledgers.tables import by_device
+from testbed.telemetry.traffic_files import capture_file
 from traffic import TrafficError
 from traffic.accounting import Account, account
 
+_SUMMED = ("records", "dropped", "left_out", "bytes")
+"""Numbers of a capture's report that several captures add up to."""
 
-def settle(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
+
+def settle(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     """Account for a run's traffic and compare its ledgers.
 
     Args:
-        directory: the run directory's ``traffic``, with the capture's files; gets the tables.
+        each: the ledgers of each server, or of the observed peer.
+        directory: the run directory's ``traffic``, with the captures' files; gets the tables.
 
     Returns:
         The entry of ``summary.json``. ``capture``: its totals, or null; ``reconciled``: true, false, or
-        null if there was nothing to compare; ``differences``: where ledgers disagree.
+        null if there was nothing to compare; ``differences``: where ledgers disagree. With several
+        servers the totals are sums, and ``servers`` has these entries of each.
     """
-    ledgers.save(directory)
-    if not ledgers.captured:
-        return {"capture": None, "reconciled": None, "differences": []}
-    try:
-        found = read_capture(directory)
-    except TrafficError as error:
-        unread = Difference(FILES, None, 0, 0, str(error))
-        return {"capture": ledgers.capture, "reconciled": False, "differences": [asdict(unread)]}
-    rows, flows = by_device(found, ledgers, directory.parent)
-    pq.write_table(rows, directory / "accounting.parquet")
-    pq.write_table(flows, directory / "connections.parquet")
-    return _compared(found, ledgers, directory)
+    entries: list[dict[str, Any]] = []
+    tables: list[tuple[pa.Table, pa.Table]] = []
+    for ledgers in each:
+        ledgers.save(directory)
+        if not ledgers.captured:
+            entries.append({"capture": None, "reconciled": None, "differences": []})
+            continue
+        try:
+            found = read_capture(directory, ledgers.of)
+        except TrafficError as error:
+            unread = asdict(Difference(FILES, None, 0, 0, str(error)))
+            capture = ledgers.capture
+            entries.append({"capture": capture, "reconciled": False, "differences": [unread]})
+            continue
+        tables.append(_named(by_device(found, ledgers, directory.parent), ledgers.of))
+        entries.append(_compared(found, ledgers, directory))
+    if tables:
+        pq.write_table(pa.concat_tables(t[0] for t in tables), directory / "accounting.parquet")
+        pq.write_table(pa.concat_tables(t[1] for t in tables), directory / "connections.parquet")
+    return _together(each, entries)
 
 
-def examine(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
+def _named(tables: tuple[pa.Table, pa.Table], of: str | None) -> tuple[pa.Table, pa.Table]:
+    """Add the server's name to tables, if there are several servers."""
+    if of is None:
+        return tables
+    rows, flows = (one.append_column("server", pa.array([of] * len(one))) for one in tables)
+    return rows, flows
+
+
+def _together(each: Sequence[Ledgers], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the entry of a run from those of its servers."""
+    if len(entries) == 1:
+        return entries[0]
+    servers = {str(one.of): entry for one, entry in zip(each, entries, strict=True)}
+    verdicts = [entry["reconciled"] for entry in entries]
+    reports = [entry["capture"] for entry in entries]
+    capture = None
+    if all(reports):
+        capture = {name: sum(r.get(name, 0) for r in reports) for name in _SUMMED}
+        capture["files"] = [file for r in reports for file in r.get("files", ())]
+        capture["error"] = next((r["error"] for r in reports if r.get("error")), None)
+        capture["complete"] = all(r.get("complete") for r in reports)
+    return {
+        "capture": capture,
+        "reconciled": None if None in verdicts else all(verdicts),
+        "differences": [
+            difference | {"server": server}
+            for server, entry in servers.items()
+            for difference in entry["differences"]
+        ],
+        "servers": servers,
+    }
+
+
+def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     """Do as ``settle`` without writing anything, and add up each device's traffic.
 
     Returns:
@@ -50,42 +99,52 @@ def examine(ledgers: Ledgers, directory: Path) -> dict[str, Any]:
         each device and direction.
 
     Raises:
-        TrafficError: the capture cannot be read.
+        TrafficError: a capture cannot be read.
     """
-    found = read_capture(directory)
-    rows, _ = by_device(found, ledgers, directory.parent)
+    entries: list[dict[str, Any]] = []
+    damage: list[str] = []
+    tables: list[pa.Table] = []
+    for ledgers in each:
+        found = read_capture(directory, ledgers.of)
+        tables.append(by_device(found, ledgers, directory.parent)[0])
+        entries.append(_compared(found, ledgers, directory))
+        damage += found.damage
+    rows = pa.concat_tables(tables)
     keys = ["device", "direction"]
     sums = [name for name in rows.column_names if name not in (*keys, "second")]
     devices = rows.group_by(keys, use_threads=False).aggregate([(name, "sum") for name in sums])
     devices = devices.rename_columns([name.removesuffix("_sum") for name in devices.column_names])
     return {
-        **_compared(found, ledgers, directory),
-        "damage": list(found.damage),
+        **_together(each, entries),
+        "damage": damage,
         "devices": devices.to_pylist(),
     }
 
 
-def read_capture(directory: Path) -> Account:
+def read_capture(directory: Path, of: str | None = None) -> Account:
     """Account for the capture files in ``directory``; the account is empty if there are none.
+
+    Args:
+        of: the server's name, of several.
 
     Raises:
         TrafficError: one cannot be read.
     """
-    return account(_files(directory))
+    return account(_files(directory, of))
 
 
-def _files(directory: Path) -> list[Path]:
-    """Return the capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … if they exist."""
-    first = directory / "ingress.pcapng"
-    names = itertools.chain([first], (first.with_stem(f"ingress-{n}") for n in itertools.count(2)))
-    return list(itertools.takewhile(Path.exists, names))
+def _files(directory: Path, of: str | None) -> list[Path]:
+    """Return a capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … if they exist."""
+    first = directory / capture_file(of)
+    names = (first.with_stem(f"{first.stem}-{n}") for n in itertools.count(2))
+    return list(itertools.takewhile(Path.exists, itertools.chain([first], names)))
 
 
 def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
     capture = ledgers.capture
     if capture is None:
         # The run was cut short, and with it the capture, before it could report its totals.
-        files = _files(directory)
+        files = _files(directory, ledgers.of)
         capture = {
             "records": found.totals["records"],
             "dropped": found.dropped or 0,

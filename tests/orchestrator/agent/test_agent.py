@@ -116,7 +116,7 @@ class Harness:
         }
         plan = {
             "devices": [{"name": device} for device in devices],
-            "observed": devices[0],
+            "captured": [devices[0]],
             "counted": [devices[0]],
             "uncounted": [devices[1]],
             "routers": [CORE],
@@ -460,7 +460,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
     traffic = {"directory": "", "capture": False, "period": 1000.0}
     plan = {
         "devices": [{"name": name} for name in names],
-        "observed": names[0],
+        "captured": [names[0]],
         "counted": [names[0]],
         "uncounted": [names[1]],
         "routers": [CORE],

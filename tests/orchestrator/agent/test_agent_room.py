@@ -58,6 +58,9 @@ class Started:
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         send(self.channel, ForkRole(device, role))
 
+    def containers(self) -> dict[str, int]:
+        raise NotImplementedError
+
     def freeze(self, device: str) -> None:
         raise NotImplementedError
 

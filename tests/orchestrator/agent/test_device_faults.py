@@ -18,6 +18,7 @@ from testbed.messages.requests import (
     SetLink,
     SetPartition,
     SetRates,
+    SetTracedRates,
 )
 from tests.orchestrator.agent.test_agent import Harness, agent, pytestmark
 
@@ -199,3 +200,15 @@ def test_namespaces_do_not_limit_processors(agent: Harness, tmp_path: Path) -> N
     agent.ask(LimitProcessors("worker-0", cpus=0.5))
     failed = agent.event(RunFailed)
     assert failed.host and "devices.runtime docker" in failed.reason
+
+
+def test_a_rate_of_0_lets_nothing_pass_in_its_direction_until_the_next(agent: Harness) -> None:
+    pumping(agent, "worker-0", "worker-1")
+    muted, other = ADDRESSES["worker-0"], ADDRESSES["worker-1"]
+    asked(agent, SetTracedRates({"worker-0": [0, None], "worker-1": [None, None]}))
+    heard(agent, 0.3)  # what was on its way
+    counts = heard(agent, 0.5, other)
+    assert counts[other] > 10
+    assert counts[muted] == 0
+    asked(agent, SetTracedRates({"worker-0": [None, None]}))
+    assert heard(agent, 0.5, muted)[muted] > 10

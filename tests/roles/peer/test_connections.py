@@ -182,8 +182,8 @@ def push(number: int, value: float) -> list[bytes]:
 
 
 def receive(connection: socket.socket) -> tuple[Kind, int, bytes]:
-    kind, _, number, _, length = parse(exactly(connection, HEADER.size), EVERYTHING)
-    return kind, number, exactly(connection, length)
+    head = parse(exactly(connection, HEADER.size), EVERYTHING)
+    return head.kind, head.number, exactly(connection, head.length)
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:

@@ -188,9 +188,8 @@ def dense(base: int, value: float, loss: float = 1.0) -> bytes:
 
 
 def receive(connection: socket.socket) -> tuple[Kind, int, bytes]:
-    head = exactly(connection, HEADER.size)
-    kind, _, number, _, length = parse(head, EVERYTHING)
-    return kind, number, exactly(connection, length)
+    head = parse(exactly(connection, HEADER.size), EVERYTHING)
+    return head.kind, head.number, exactly(connection, head.length)
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:
@@ -449,10 +448,9 @@ def test_pulls_bring_what_changed_since_the_worker_s_last_pull(
 
     def pull_changes(connection: socket.socket) -> int:
         connection.sendall(header(Kind.PULL))
-        head = exactly(connection, HEADER.size)
-        kind, encoding, version, _, length = parse(head, EVERYTHING)
-        assert kind is Kind.PARAMETERS
-        update = codec.decode(encoding, memoryview(exactly(connection, length)))
+        head = parse(exactly(connection, HEADER.size), EVERYTHING)
+        assert head.kind is Kind.PARAMETERS
+        update = codec.decode(head.encoding, memoryview(exactly(connection, head.length)))
         if connection in own and not isinstance(update, DenseUpdate):
             since = set().union(*touched[based[connection] :])
             assert set(update.indices.tolist()) == since
@@ -460,9 +458,9 @@ def test_pulls_bring_what_changed_since_the_worker_s_last_pull(
         else:
             assert isinstance(update, DenseUpdate)
             own[connection] = update.values.copy()
-        based[connection] = version
+        based[connection] = head.number
         assert own[connection].tobytes() == expected.tobytes()
-        return length
+        return head.length
 
     assert pull_changes(a) == 4 * SIZE
     assert pull_changes(b) == 4 * SIZE

@@ -1,0 +1,163 @@
+"""Draw the network of a random experiment: private or shared links, any graph, several servers.
+
+The network is drawn from a stream of its own, so that a seed's algorithm, devices and faults are the
+same whatever its network is. Each entry of ``KINDS`` changes an experiment as an experiment file would;
+another kind of network, such as one with several servers, is another entry.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Experiment: TypeAlias = dict[str, Any]
+"""The keys of an experiment file."""
+GRAPH_FILE = "{name}.json"
+"""The graph of an experiment, by its name; ``write_graph`` makes it."""
+_RATES = {"wall": ("200mbit", "500mbit", "1gbit"), "virtual": ("20mbit", "50mbit", "200mbit")}
+"""The rates of shared links, by the clock."""
+_TOPOLOGIES = ("sndlib/abilene", "sndlib/nobel-germany", "sndlib/germany50")
+
+
+def with_network(made: Experiment, seed: int, kind: str | None = None) -> Experiment:
+    """Return an experiment with a network that its seed draws.
+
+    Under the wall clock no link has a delay (netem may be missing, and a seed means the same
+    everywhere), and rates are those with which fifty full pushes take less than a second.
+
+    Args:
+        made: the experiment, with the network of a star.
+        kind: one of ``KINDS``; None to draw that, too.
+    """
+    draw = np.random.default_rng([1616, seed])
+    drawn = list(KINDS)[int(draw.integers(len(KINDS)))]
+    return KINDS[kind or drawn](made, draw)
+
+
+def write_graph(made: Experiment, folder: Path) -> Experiment:
+    """Write the graph of an experiment, if it has one of its own; return it with the file's path."""
+    graph = made["network"].get("graph", {})
+    if "file" not in graph:
+        return made
+    draw = np.random.default_rng([1617, made["seed"]])
+    path = folder / graph["file"]
+    path.write_text(json.dumps(_graph(draw, made["clock"])), encoding="utf-8")
+    return made | {"network": made["network"] | {"graph": graph | {"file": str(path)}}}
+
+
+def _star(made: Experiment, _draw: np.random.Generator) -> Experiment:
+    return made
+
+
+def _server(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Give the server a link of its own, which may be slower than those of the workers together."""
+    return _with(made, server=_link(made, draw))
+
+
+def _clusters(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Put devices behind routers; the server may have a link of its own besides."""
+    workers = made["devices"]["workers"]
+    count = int(draw.integers(1, min(5, workers + 1)))
+    cuts = sorted(draw.permutation(np.arange(1, workers))[: count - 1].tolist())
+    sizes = np.diff([0, *cuts, workers]).tolist()
+    clusters = [
+        {"name": f"cluster-{i}", "number": size} | _link(made, draw) for i, size in enumerate(sizes)
+    ]
+    if draw.random() < 0.4:
+        made = _server(made, draw)
+    return _with(made, clusters=clusters)
+
+
+def _any_graph(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Attach devices to a known topology, or to a graph that ``write_graph`` draws."""
+    if draw.random() < 0.3:
+        graph = {"topohub": _one(draw, *_TOPOLOGIES)}
+    else:
+        graph = {"file": GRAPH_FILE.format(name=made["name"])}
+    graph |= {"attach": _one(draw, "random", "in-turn"), "rate": _one(draw, *_RATES[made["clock"]])}
+    if made["clock"] == "wall":
+        graph["delay"] = "0s"
+    if draw.random() < 0.4:
+        made = _server(made, draw)
+    return _with(made, graph=graph)
+
+
+def _servers(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Cut the parameters among several servers, which may be behind shared links.
+
+    None of them is killed, and none writes checkpoints.
+    """
+    made = {key: value for key, value in made.items() if key != "checkpoints"}
+    made["devices"] = made["devices"] | {"servers": int(draw.integers(2, 5))}
+    made["faults"] = [rule for rule in made.get("faults", ()) if rule.get("who") != "server"]
+    shared = (_star, _server, _clusters)[int(draw.integers(3))]
+    return shared(made, draw)
+
+
+def _co_located(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Put several servers on the machines of workers, which may be behind shared links or in a graph.
+
+    What would strike a worker's machine is taken out.
+    """
+    made = {key: value for key, value in made.items() if key != "checkpoints"}
+    made["faults"] = []
+    network = (_star, _clusters, _any_graph)[int(draw.integers(3))](made, draw)
+    shared = {key: value for key, value in network["network"].items() if key != "server"}
+    most = min(5, made["devices"]["workers"])
+    devices = {"servers": int(draw.integers(2, most + 1)), "placement": "co-located"}
+    return network | {"network": shared, "devices": made["devices"] | devices}
+
+
+KINDS: Mapping[str, Callable[[Experiment, np.random.Generator], Experiment]] = {
+    "star": _star,
+    "server": _server,
+    "clusters": _clusters,
+    "graph": _any_graph,
+    "servers": _servers,
+    "co-located": _co_located,
+}
+
+
+def network_kinds(made: Experiment) -> tuple[str, ...]:
+    """Return the kinds that an experiment's network is a mixture of; none for a star."""
+    devices = made["devices"]
+    several = ("servers",) if devices.get("servers", 1) > 1 else ()
+    several = ("co-located",) if devices.get("placement") == "co-located" else several
+    return (*(kind for kind in KINDS if kind in made["network"]), *several)
+
+
+def _with(made: Experiment, **network: Any) -> Experiment:
+    return made | {"network": made["network"] | network}
+
+
+def _link(made: Experiment, draw: np.random.Generator) -> dict[str, Any]:
+    """Draw a shared link; it has a rate in one direction at least."""
+    rates = _RATES[made["clock"]]
+    link = {"uplink": _one(draw, None, *rates), "downlink": _one(draw, *rates)}
+    if made["clock"] == "virtual":
+        link["delay"] = _one(draw, None, "2ms", "15ms")
+    return {key: value for key, value in link.items() if value is not None}
+
+
+def _graph(draw: np.random.Generator, clock: str) -> dict[str, Any]:
+    """Draw a connected graph of 2 to 9 routers, in networkx's node-link format.
+
+    Some of its links say no rate or delay, and some pairs of routers have two links.
+    """
+    count = int(draw.integers(2, 10))
+    pairs = [(int(draw.integers(i)), i) for i in range(1, count)]  # each to an earlier one
+    more = draw.integers(count, size=(int(draw.integers(count)), 2)).tolist()
+    edges: list[dict[str, Any]] = []
+    for one, other in [*pairs, *((one, other) for one, other in more if one != other)]:
+        edge = {"source": one, "target": other, "rate": _one(draw, None, *_RATES[clock])}
+        if clock == "virtual":
+            edge["delay"] = _one(draw, None, "1ms", "8ms")
+        edges.append({key: value for key, value in edge.items() if value is not None})
+    nodes = [{"id": i, "name": f"router-{i}"} for i in range(count)]
+    return {"nodes": nodes, "edges": edges}
+
+
+def _one(draw: np.random.Generator, *options: Any) -> Any:
+    return options[int(draw.integers(len(options)))]

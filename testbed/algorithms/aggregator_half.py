@@ -1,0 +1,203 @@
+"""The aggregator's half of a hierarchical algorithm: it sums the updates of its devices.
+
+An aggregator is a server below and a worker above. Its parameters are those that it was last sent by
+the server, and its version is theirs: it makes no version of its own. When parameters arrive, it opens
+a *combination*: it serves them to its devices and adds up what they push. The combination closes when
+enough devices have pushed, or after a time; then its sum takes the place of a worker's gradient, and
+devices that ask wait for the server's next version. What arrives too late for its combination is
+dropped, as by ``testbed.algorithms.synchronous_sgd``.
+
+A sum and the number of updates in it, not their mean, are pushed: sums of sums divided by the sum of
+numbers are the mean of all updates, whichever cluster they come from, and one aggregator that sums all
+updates leads to the same bits as none.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.worker_half import WorkerHalf
+from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The updates that an aggregator has combined, as it pushes them.
+
+    Attributes:
+        update: their sum, or what the selection kept of it; shares the half's memory until its next
+            combination.
+        count: the number of updates in the sum, at least 1.
+        base_version: the version that all of them were computed at.
+        loss: the mean of their losses.
+    """
+
+    update: Update
+    count: int
+    base_version: int
+    loss: float
+
+
+class AggregatorHalf(ServerHalf):
+    """A server's half that sums the updates of one version, and takes new versions from above.
+
+    Attributes:
+        deadline: when ``expire`` is to be called, in seconds of the run's clock; None if a combination
+            has no time limit, is closed or has reached it.
+    """
+
+    def __init__(
+        self,
+        parameters: FloatVector,
+        above: WorkerHalf | None,
+        *,
+        wait_for: int,
+        within: float | None,
+    ) -> None:
+        """Begin without parameters: nothing is served before ``adopt``.
+
+        Args:
+            parameters: float32, (|Θ|,), memory that is the half's from now on.
+            above: selects from the sum what is pushed, with error feedback if it has that; None pushes
+                all of it.
+            wait_for: the combination closes when it has so many updates, or those of all devices that
+                are present, if these are fewer.
+            within: or as many seconds after its version arrived, with what it has by then; if that is
+                nothing, with the first update. None: no time limit.
+        """
+        super().__init__(parameters)
+        self._above = above
+        self._wait_for = wait_for
+        self._within = within
+        self.deadline: float | None = None
+        self._there: set[int] = set()
+        self._is_open = self._is_due = self._has_expired = False
+        self._sum = np.zeros_like(parameters)
+        # The entries that the sparse updates of the combination contain; None if any was dense.
+        self._contained: npt.NDArray[np.bool_] | None = np.zeros(len(parameters), np.bool_)
+        self._losses = 0.0
+        self._sent: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._late = 0
+
+    @property
+    def is_due(self) -> bool:
+        """True if a combination has closed and waits for ``take``."""
+        return self._is_due
+
+    @property
+    def late(self) -> int:
+        """The number of updates so far that came too late for their combination."""
+        return self._late
+
+    def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
+        """Take over the server's parameters, and open a combination for their version.
+
+        Args:
+            parameters: float32, (|Θ|,).
+            time: now, in seconds since training began by the run's clock.
+
+        Raises:
+            ValueError: the version is older than the one before.
+        """
+        if version < self.version:
+            raise ValueError(f"version {version} comes after version {self.version}")
+        if self._changed_at is not None:
+            changed = parameters.view(np.uint32) != self.parameters.view(np.uint32)
+            self._changed_at[changed] = version
+        np.copyto(self.parameters, parameters)
+        self.version = version
+        self._is_open, self._is_due, self._has_expired = True, False, False
+        self.deadline = None if self._within is None else time + self._within
+        self._taken.clear()
+        self._sent.clear()
+        self._losses = 0.0
+
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
+        # As in synchronous SGD, one update per device and version.
+        if not self._is_open or worker in self._sent or worker in self._taken:
+            return None
+        self._sent[worker] = self.version
+        return self.version
+
+    def push(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
+        if self._check_base(base_version) > 0 or not self._is_open:
+            self._late += 1
+            return None
+        if worker in self._taken:
+            raise ValueError(f"a second update of worker {worker} for version {base_version}")
+        self._add(update, first=not self._taken)
+        self._taken.add(worker)
+        self._losses += loss
+        self._close_if_complete()
+        return 0
+
+    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
+        self._late += 1
+
+    def _add(self, update: Update, *, first: bool) -> None:
+        if isinstance(update, DenseUpdate):
+            if first:
+                np.copyto(self._sum, update.values)
+            else:
+                self._sum += update.values
+            self._contained = None
+            return
+        if first:
+            self._sum.fill(0)
+            self._contained = np.zeros(len(self._sum), np.bool_)
+        self._sum[update.indices] += update.values
+        if self._contained is not None:
+            self._contained[update.indices] = True
+
+    def expire(self) -> None:
+        """Note that the combination's time is over."""
+        self.deadline = None
+        self._has_expired = True
+        self._close_if_complete()
+
+    def _close_if_complete(self) -> None:
+        count = len(self._taken)
+        enough = 1 if self._has_expired else min(self._wait_for, len(self._there | self._taken))
+        if self._is_open and count and count >= enough:
+            self._is_open, self._is_due, self.deadline = False, True, None
+
+    def take(self) -> Combined:
+        """Return what the closed combination pushes; call it once, while ``is_due``."""
+        assert self._is_due
+        self._is_due = False
+        count = len(self._taken)
+        return Combined(self._update(), count, self.version, self._losses / count)
+
+    def _update(self) -> Update:
+        if self._above is not None:
+            return self._above.compress(self._sum)
+        if self._contained is None:
+            return DenseUpdate(self._sum)
+        indices = np.flatnonzero(self._contained).astype(np.uint32)
+        return SparseUpdate(indices, self._sum[indices])
+
+    def lost(self, update: Update, received: Update) -> None:
+        """Note what the encoding rounded away of the last combination; see ``WorkerHalf.lost``."""
+        if self._above is not None:
+            self._above.lost(update, received)
+
+    def joined(self, worker: int) -> None:
+        self._there.add(worker)
+
+    def forget(self, worker: int) -> None:
+        """Go on without a device that is lost; the combination may close because of that."""
+        self._sent.pop(worker, None)
+        self._there.discard(worker)
+        self._close_if_complete()

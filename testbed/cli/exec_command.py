@@ -1,0 +1,99 @@
+"""``testbed exec``: run a command in a device of a running run."""
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from testbed.results.reading.run import Run
+
+Device = Annotated[
+    str,
+    typer.Argument(
+        help="The name of a device (worker-3, server) or of a router (core, a cluster)."
+    ),
+]
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- COMMAND...]", help="The command; by default a shell."),
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        help="The running run, if there are several: its id or the beginning of it, its algorithm's "
+        "label, its directory, or the id of its process, as `testbed top` shows them.",
+    ),
+]
+HostFiles = Annotated[
+    bool,
+    typer.Option(
+        "--host-files",
+        help="In a container: use this host's programs and files as root, in the device's network.",
+    ),
+]
+
+
+def exec_(
+    device: Device,
+    command: Command = None,
+    run: RunOption = None,
+    host_files: HostFiles = False,
+) -> None:
+    """Run a command in a device or router of a running run: `testbed exec worker-3 -- ip route`.
+
+    The command has this terminal, and its exit status is that of `testbed exec`: 127 if there is no
+    such program, 125 if the device cannot be entered. It ends with the device or the run, and what it
+    leaves in the background ends with it.
+    """
+    from testbed.errors import EntryError
+    from testbed.nodes.visiting import VisitError, visit
+    from testbed.runs.device_place import place_of
+    from testbed.runs.running import running_runs
+
+    chosen = _choose(running_runs(), run)
+    try:
+        with place_of(chosen, device, host_files=host_files) as found:
+            environment = dict(os.environ) if found.environment is None else found.environment
+            shell = environment.get("SHELL") or "/bin/sh"
+            status = visit(found.place, command or [shell], environment)
+    except VisitError as error:
+        if error.status is None:
+            raise EntryError(f"{device} of {chosen.id} cannot be entered: {error}") from error
+        print(f"testbed: {device} of {chosen.id}: {error}", file=sys.stderr)
+        sys.exit(error.status)
+    if status == -signal.SIGKILL:
+        print(
+            f"testbed: {device} was killed, or its run has ended, and the command with it",
+            file=sys.stderr,
+        )
+    sys.exit(128 - status if status < 0 else status)
+
+
+def _choose(running: "tuple[Run, ...]", text: str | None) -> "Run":
+    """Return the run that is meant.
+
+    Raises:
+        EntryError: none is running, none is called so, or several are meant.
+    """
+    from testbed.errors import EntryError
+    from testbed.runs.running import named
+
+    if not running:
+        raise EntryError(
+            "no run is running on this host that this user may see: start one, or be root to enter "
+            "another user's"
+        )
+    fitting = list(running) if text is None else named(running, text)
+    # A simulation has no devices to enter, so it is meant only if it is named.
+    if text is None and len(fitting) > 1:
+        fitting = [run for run in fitting if run.manifest.engine == "emulation"] or fitting
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = ", ".join(f"{run.id} (process {run.manifest.pid})" for run in fitting or running)
+    if fitting:
+        raise EntryError(f"several runs are running: choose one of {listed} by --run")
+    raise EntryError(f"no running run is called {text!r}: running are {listed}")

@@ -1,0 +1,68 @@
+"""The devices in ``testbed plan`` that arrive and leave: who, and when."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from testbed.device_names import worker_name
+from testbed.faults.fault import Fault
+from testbed.faults.presence import absences
+
+if TYPE_CHECKING:
+    from testbed.planning.plan import Plan
+
+_FEW = 8
+"""The most devices that are named."""
+
+
+def describe(plan: "Plan") -> list[str]:
+    """Return a heading, and lines about the first arrival and departure of each device that has one."""
+    firsts: dict[str, dict[int, float]] = {"arrive": {}, "leave": {}}
+    again = 0
+    for rule in plan.settings.faults.rules:
+        if not rule["fault"].get("away"):
+            continue
+        for device, found in _of_rule(rule, plan).items():
+            for begin, absence in found:
+                if absence.away == "not-arrived" and absence.duration is not None:
+                    firsts["arrive"][device] = absence.duration
+                elif device not in firsts["leave"]:
+                    firsts["leave"][device] = begin
+                    again += absence.duration is not None
+    if not any(firsts.values()):
+        return []
+    lines = [f"  {len(own)} {_what(kind)}: {_who(own)}" for kind, own in firsts.items() if own]
+    if again:
+        lines.append(f"  {again} of them come back, and may leave again")
+    late = len(firsts["arrive"])
+    return [
+        f"presence: {plan.settings.workers - late} workers are there from the beginning",
+        *lines,
+    ]
+
+
+def _of_rule(rule: Mapping[str, Any], plan: "Plan") -> dict[int, list[tuple[float, Fault]]]:
+    """Return the first two absences of each device of a rule."""
+    found: dict[int, list[tuple[float, Fault]]] = {}
+    each: list[Iterator[tuple[float, int, Fault]]]
+    if "trace" in rule:
+        each = [iter((row[0], row[2], Fault(**row[3])) for row in rule["trace"])]
+        limit = len(rule["trace"])
+    else:
+        each, limit = absences(rule, plan.settings.seed, plan.settings.workers), 2
+    for own in each:
+        for begin, device, absence in islice(own, limit):
+            found.setdefault(device, []).append((begin, absence))
+    return found
+
+
+def _what(kind: str) -> str:
+    return "arrive later" if kind == "arrive" else "leave"
+
+
+def _who(times: Mapping[int, float]) -> str:
+    ordered = sorted(times.items(), key=lambda one: (one[1], one[0]))
+    if len(ordered) > _FEW:
+        (first, begin), (last, end) = ordered[0], ordered[-1]
+        return f"from {worker_name(first)} at {begin:.4g} s to {worker_name(last)} at {end:.4g} s"
+    return ", ".join(f"{worker_name(device)} at {time:.4g} s" for device, time in ordered)

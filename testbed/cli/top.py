@@ -1,0 +1,224 @@
+"""``testbed top``: show what is running on this host, live."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed import quantities as q
+from testbed.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from testbed.runs.live_status import LiveStatus, Status
+
+SHOWN_AFTER_END = 30.0
+"""Seconds for which a run that has ended is still shown."""
+_HEADINGS = (
+    "run",
+    "state",
+    "engine",
+    "process",
+    "updates",
+    "updates/s",
+    "accuracy %",
+    "ingress/s",
+    "alive",
+    "faulted",
+)
+Once = Annotated[bool, typer.Option("--once", help="Print the table once, also on a terminal.")]
+Every = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two looks, in seconds.")
+]
+
+
+def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None:
+    """Show the runs that are running on this host: a live table; q or Ctrl-C leaves it.
+
+    Ingress is that of messages, without TCP's headers. A device is alive if it is neither frozen nor
+    dead, and faulted while any fault strikes it.
+    """
+    board = Board()
+    if as_json:
+        statuses = board.look()
+        typer.echo(json.dumps([_record(status) for status in statuses], indent=2))
+    elif once or not sys.stdout.isatty():
+        typer.echo(_as_text(board.look()))
+    else:
+        with contextlib.suppress(KeyboardInterrupt):
+            _show(board, every)
+
+
+class Board:
+    """The runs that are running, and those that have ended a short while ago."""
+
+    def __init__(self) -> None:
+        self._followed: dict[Path, LiveStatus] = {}
+        self._ended: dict[Path, tuple[float, Status]] = {}
+
+    def look(self) -> "list[Status]":
+        """Return the state of each run, oldest first."""
+        from testbed.runs.live_status import LiveStatus
+        from testbed.runs.running import running_runs
+
+        running = {run.directory: run for run in running_runs()}
+        for directory, run in running.items():
+            resumed = self._ended.pop(directory, None) is not None
+            if resumed or directory not in self._followed:
+                self._followed[directory] = LiveStatus(run)
+        found, now = [], time.monotonic()
+        for directory, live in list(self._followed.items()):
+            if directory in running:
+                found.append(live.look(running=True))
+                continue
+            if directory not in self._ended:
+                self._ended[directory] = now, live.look(running=False)
+            since, status = self._ended[directory]
+            found.append(status)
+            if now - since > SHOWN_AFTER_END:
+                del self._followed[directory], self._ended[directory]
+        return found
+
+
+def _show(board: Board, every: float) -> None:
+    """Show the table in place until the person leaves."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    with (
+        _ended_by_signals(),
+        _single_keys(),
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        while True:
+            live.update(_picture(board.look(), console.width), refresh=True)
+            if _asked_to_leave(every):
+                return
+
+
+def _picture(statuses: "Sequence[Status]", width: int) -> "RenderableType":
+    """Return the table or, where it is wider than the terminal, three lines for each run."""
+    from rich.text import Text
+
+    from testbed.results.tables.comparison import STYLES
+
+    styles: dict[str, str] = {str(state): style for state, style in STYLES.items()}
+    now = time.strftime("%H:%M:%S")
+    picture = Text(no_wrap=True, overflow="ellipsis")
+    picture.append(f"{now}, {q.as_number(len(statuses), 'run')}; q leaves\n\n", style="dim")
+    lines = _as_text(statuses).splitlines()
+    if max(map(len, lines)) > width:
+        lines = [line for status in statuses for line in (*_in_lines(status), "")]
+    picture.append("\n".join(lines))
+    for status in statuses:
+        style = styles.get(status.phase, "yellow" if status.faulted else "")
+        picture.highlight_words([f"  {status.phase}  "], style)
+    return picture
+
+
+def _in_lines(status: "Status") -> Sequence[str]:
+    run, state, engine, process, updates, rate, accuracy, ingress, alive, faulted = _cells(status)
+    return (
+        run,
+        f"  {state}  {engine} clock, process {process}",
+        f"  {updates} updates, {rate}/s, {accuracy} %, {ingress}/s, {alive} alive, {faulted} faulted",
+    )
+
+
+_NONE = "no run is running on this host that this user may see"
+
+
+def _as_text(statuses: "Sequence[Status]") -> str:
+    from testbed.results.tables.comparison import plain_text
+
+    return plain_text(_HEADINGS, [_cells(status) for status in statuses]) if statuses else _NONE
+
+
+def _cells(status: "Status") -> Sequence[str]:
+    manifest = status.run.manifest
+    updates = q.as_count(status.updates)
+    if status.all_updates is not None:
+        updates += f" of {status.all_updates:,}"
+    rate = status.update_rate
+    return (
+        status.run.id,
+        status.phase,
+        f"{manifest.engine}, {manifest.clock}",
+        str(manifest.pid),
+        updates,
+        q.as_decimal(rate, 1 if rate is None or rate < 100 else 0),
+        q.as_decimal(status.accuracy, 2),
+        q.as_bytes(status.ingress_rate),
+        f"{status.alive:,} of {manifest.workers:,}",
+        q.as_count(status.faulted),
+    )
+
+
+def _record(status: "Status") -> dict[str, Any]:
+    values = {
+        field.name: getattr(status, field.name)
+        for field in dataclasses.fields(status)
+        if field.name != "run"
+    }
+    manifest = status.run.manifest
+    about = {"run": status.run.id, "directory": str(status.run.directory), "process": manifest.pid}
+    how = {"engine": manifest.engine, "clock": manifest.clock, "workers": manifest.workers}
+    return about | how | {"started": manifest.started.isoformat()} | values
+
+
+def _asked_to_leave(seconds: float) -> bool:
+    """Wait for a key; return True if it is q, or if there can be no keys any more."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if not sys.stdin.isatty():
+            time.sleep(left)
+        elif select.select([sys.stdin], [], [], left)[0] and _key() in ("q", "Q", ""):
+            return True
+    return False
+
+
+def _key() -> str:
+    return os.read(sys.stdin.fileno(), 1).decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _single_keys() -> Iterator[None]:
+    """Read keys one by one and without showing them, where the input is a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Turn signals that end a process into an exit that restores the terminal."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {n: signal.signal(n, leave) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,21 @@
+"""The interface between the clock and a run's aggregators."""
+
+from typing import Protocol
+
+from testbed.clock.timed_workers import TimedWorker
+
+
+class Aggregators(Protocol):
+    """The aggregators of a run; ``worker`` is an aggregator's number as a worker."""
+
+    def adopt(self, worker: int, state: TimedWorker, version: int) -> None:
+        """Let an aggregator serve the parameters that have arrived, and begin to combine."""
+
+    def expired(self, worker: int, state: TimedWorker, combination: float) -> None:
+        """Note that the time of a combination is over."""
+
+    def push_due(self) -> None:
+        """Let the aggregators whose combinations have closed push them."""
+
+    def stop(self) -> None:
+        """Note that the server has made the run's updates: no aggregator serves any more."""

@@ -1,0 +1,95 @@
+"""The conversations of a run: which worker talks to which server.
+
+Conversations are numbered, and events are about one of them. With one server the number of a
+conversation is its worker's.
+
+An aggregator is a server to the workers of its cluster, and a worker to the server above it. As a
+server it has an index, as a worker a number; both follow those of the others.
+"""
+
+from collections.abc import Sequence
+
+from testbed.training.settings import Settings
+
+
+class Conversations:
+    """The conversations of workers that talk to the same number of servers, all of them.
+
+    Attributes:
+        servers: the number of servers that each worker talks to.
+    """
+
+    def __init__(self, servers: int = 1) -> None:
+        self.servers = servers
+
+    def of_worker(self, worker: int) -> range:
+        """Return the numbers of a worker's conversations, in the order of its servers."""
+        return range(worker * self.servers, (worker + 1) * self.servers)
+
+    def worker(self, conversation: int) -> int:
+        """Return the worker of a conversation."""
+        return conversation // self.servers
+
+    def server(self, conversation: int) -> int:
+        """Return the index of the server of a conversation."""
+        return conversation % self.servers
+
+    def place(self, conversation: int) -> int:
+        """Return the place of a conversation among those of its worker, from 0."""
+        return conversation % self.servers
+
+    def between(self, worker: int, server: int) -> int:
+        """Return the number of the conversation of a worker with a server that it talks to."""
+        return worker * self.servers + server
+
+    def below(self, worker: int) -> int | None:
+        """Return the index as a server of what talks as this worker; None if it is none."""
+        return None
+
+    def above(self, server: int) -> int | None:
+        """Return the number as a worker of what serves at this index; None if it is none."""
+        return None
+
+
+class Tree(Conversations):
+    """Workers that talk to their cluster's aggregator, and aggregators that talk to the server.
+
+    The server has index 0 and aggregator a index 1 + a. With n workers, which are numbered from 0,
+    aggregator a is worker n + a of the server. A conversation has its worker's number.
+    """
+
+    def __init__(self, aggregator_of: Sequence[int], aggregators: int) -> None:
+        """Number the conversations.
+
+        Args:
+            aggregator_of: each worker's aggregator, from 0, by the workers' numbers.
+            aggregators: how many there are.
+        """
+        super().__init__()
+        self._aggregator_of = aggregator_of
+        self._aggregators = aggregators
+
+    def server(self, conversation: int) -> int:
+        """Return the index of the server of a conversation."""
+        workers = len(self._aggregator_of)
+        return 1 + self._aggregator_of[conversation] if conversation < workers else 0
+
+    def between(self, worker: int, server: int) -> int:
+        """Return the number of the conversation of a worker with a server that it talks to."""
+        return worker
+
+    def below(self, worker: int) -> int | None:
+        """Return the index as a server of what talks as this worker; None if it is none."""
+        index = worker - len(self._aggregator_of)
+        return 1 + index if index >= 0 else None
+
+    def above(self, server: int) -> int | None:
+        """Return the number as a worker of what serves at this index; None if it is none."""
+        return len(self._aggregator_of) + server - 1 if server else None
+
+
+def conversations(settings: Settings) -> Conversations:
+    """Return the conversations of a run with servers."""
+    if settings.aggregators:
+        return Tree(settings.network.aggregator_of, settings.aggregators)
+    return Conversations(settings.servers)

@@ -1,0 +1,87 @@
+"""The workers as the clock around servers sees them."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from testbed.clock import shared_transfers
+from testbed.clock.conversations import Conversations
+from testbed.clock.shared_transfers import SharedTransfers
+from testbed.clock.stage import Arrived
+from testbed.clock.traced_line import TracedLine
+from testbed.clock.transfers import Line
+from testbed.rate_trace import RateTrace
+from testbed.training.gathering import Gathering
+from testbed.training.parameter_service import Pushed
+from testbed.training.silence import Silence
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
+from testbed.updates import DenseUpdate, SparseUpdate
+
+
+@dataclass(slots=True)
+class TimedWorker:
+    """One worker and its links, as the clock sees them.
+
+    ``begun`` counts its computations. ``finished`` and ``ahead`` are about the last of them: whether
+    the clock has reached its end, and whether the worker was told of it before. By server: ``waiting``
+    are its messages that were received and have not arrived, ``timed`` is the time of the event that
+    will check its silence.
+    """
+
+    protocol: WorkerProtocol
+    gathering: Gathering
+    up: Line
+    down: Line
+    waiting: list[deque[Arrived]]
+    timed: list[float]
+    begun: int = 0
+    finished: bool = False
+    ahead: bool = False
+
+    @classmethod
+    def joining(cls, protocol: WorkerProtocol, servers: int, up: Line, down: Line) -> Self:
+        """Return the state of a worker that joins ``servers`` servers now."""
+        gathering = Gathering(protocol, servers)
+        waiting: list[deque[Arrived]] = [deque() for _ in range(servers)]
+        return cls(protocol, gathering, up, down, waiting, [math.inf] * servers)
+
+
+STORED: tuple[type, ...] = (
+    TimedWorker,
+    Gathering,
+    *shared_transfers.STORED,
+    Line,
+    TracedLine,
+    RateTrace,
+    Silence,
+    *WORKER_PROTOCOLS.values(),
+    Arrived,
+    Pushed,
+    DenseUpdate,
+    SparseUpdate,
+)
+"""The classes in the states of a clock and its service, besides plain values and arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The workers of a run, as its clock has to know them.
+
+    Attributes:
+        workers: their numbers; each has joined all services, and asked if that is the protocol.
+        protocol: makes a worker's state.
+        busy: returns the seconds that a worker computes and then waits, from a moment on; called once
+            for each computation, in order.
+        lines: makes a worker's uplink and downlink.
+        transfers: where workers share links, what passes them; the lines are not used then.
+        conversations: which worker talks to which server; None: each to all.
+    """
+
+    workers: Sequence[int]
+    protocol: Callable[[], WorkerProtocol]
+    busy: Callable[[int, float], float]
+    lines: Callable[[int], tuple[Line, Line]]
+    transfers: SharedTransfers | None = None
+    conversations: Conversations | None = None

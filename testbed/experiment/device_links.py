@@ -1,0 +1,61 @@
+"""The link of a device, as its class or the section ``network`` has it."""
+
+from dataclasses import dataclass, replace
+
+from testbed.experiment.rate_trace_files import Direction
+from testbed.experiment.sections.device_classes import DeviceClassSpec
+from testbed.experiment.sections.link_shapes import LinkKeys, link_shapes
+from testbed.experiment.sections.network import NetworkSpec
+from testbed.network.links import Shape
+from testbed.rate_trace import RateTrace
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLink:
+    """A device's own link.
+
+    Attributes:
+        up, down: its directions; one that follows a trace has no rate here.
+        up_trace, down_trace: the rates over time; None where they do not change.
+    """
+
+    up: Shape
+    down: Shape
+    up_trace: RateTrace | None = None
+    down_trace: RateTrace | None = None
+
+    def first_shapes(self, number: int = 0, devices: int = 1) -> tuple[Shape, Shape]:
+        """Return uplink and downlink of one of so many devices, with the first rates above 0."""
+        up, down = (
+            shape if trace is None else replace(shape, rate=trace.of_device(number, devices).first)
+            for shape, trace in ((self.up, self.up_trace), (self.down, self.down_trace))
+        )
+        return up, down
+
+
+def link_of(*sections: LinkKeys) -> DeviceLink:
+    """Return the link of a class's devices; of all devices without classes.
+
+    Args:
+        sections: of the class, if there is one, and of the network. In each direction the first that
+            has a rate or a trace decides; a trace replaces the rate that a profile gives.
+    """
+    up, down = link_shapes(*sections)
+    up_trace, down_trace = _trace(sections, "uplink"), _trace(sections, "downlink")
+    return DeviceLink(
+        up if up_trace is None else replace(up, rate=None),
+        down if down_trace is None else replace(down, rate=None),
+        up_trace,
+        down_trace,
+    )
+
+
+def _trace(sections: tuple[LinkKeys, ...], direction: Direction) -> RateTrace | None:
+    for one in sections:
+        if isinstance(one, NetworkSpec | DeviceClassSpec) and one.trace is not None:
+            trace = one.trace.trace(direction)
+            if trace is not None:
+                return trace
+        if getattr(one, direction) is not None:
+            return None
+    return None

@@ -1,0 +1,1 @@
+"""Named links and devices: a table of figures, each with its source."""

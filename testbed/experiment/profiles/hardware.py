@@ -1,0 +1,76 @@
+"""Named devices, as ``hardware`` gives them to devices.
+
+A speed is that of one core, relative to a core of a server, for what compilers make of ordinary
+programs. Kernels for matrices differ more between processors than that, and a GPU is not in it: measure
+the time of a gradient on a device of your own where the figure matters.
+"""
+
+from dataclasses import dataclass
+
+from testbed.experiment.profiles.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareProfile:
+    """A named device.
+
+    Attributes:
+        title: what it is, for people.
+        speed: of one core, relative to ``server-core``.
+        cores: their number, which the experiment file cannot say.
+        memory: bytes, a limit of containers.
+    """
+
+    name: str
+    title: str
+    speed: Figure
+    cores: Figure
+    memory: Figure
+
+    @property
+    def factor(self) -> float:
+        """The factor by which computing takes longer than on ``server-core``, to three digits."""
+        return float(f"{1 / float(self.speed.value):.3g}")
+
+
+_TABLE = (
+    HardwareProfile(
+        "server-core",
+        "one core of a server, to which the others are compared",
+        Figure("1", "about", "Geekbench", "about 1,500 points"),
+        Figure("1", "quoted", "maker"),
+        Figure("4GiB", "assumed", None, "what clouds give to a core"),
+    ),
+    HardwareProfile(
+        "phone",
+        "a good phone of 2022 (Pixel 7 Pro)",
+        Figure("0.9", "quoted", "Notebookcheck", "1,410 points"),
+        Figure("8", "quoted", "maker"),
+        Figure("12GiB", "quoted", "maker"),
+    ),
+    HardwareProfile(
+        "raspberry-pi-5",
+        "Raspberry Pi 5, Cortex-A76 at 2.4 GHz",
+        Figure("0.5", "about", "Geekbench", "about 750 points"),
+        Figure("4", "quoted", "maker"),
+        Figure("8GiB", "quoted", "maker", "there are others"),
+    ),
+    HardwareProfile(
+        "raspberry-pi-4",
+        "Raspberry Pi 4, Cortex-A72 at 1.5 or 1.8 GHz",
+        Figure("0.25", "about", "leoncode", "0.54 of a Pi 5 there, about 0.43 with Geekbench"),
+        Figure("4", "quoted", "maker"),
+        Figure("4GiB", "quoted", "maker", "there are others"),
+    ),
+    HardwareProfile(
+        "jetson-nano",
+        "NVIDIA Jetson Nano without its GPU, Cortex-A57 at 1.43 GHz",
+        Figure(
+            "0.2", "assumed", None, "a generation before the Raspberry Pi 4's cores, and slower"
+        ),
+        Figure("4", "quoted", "maker"),
+        Figure("4GiB", "quoted", "maker"),
+    ),
+)
+HARDWARE = {one.name: one for one in _TABLE}
+"""The profiles of devices, by name."""

@@ -1,0 +1,103 @@
+"""Conflicts of several parameter servers with the rest of the file."""
+
+from typing import Any
+
+from testbed.device_names import machine_name
+from testbed.experiment.contents import Contents
+from testbed.experiment.sections.section import Conflict, Section
+from testbed.learning.models import layout
+
+
+def of_servers(contents: Contents) -> list[Conflict]:
+    """Return the conflicts of ``devices.servers``, if there are several."""
+    servers, peers = contents.devices.servers, contents.peers
+    if servers == 1:
+        return _of_placement(contents)
+    path = ("devices", "servers")
+    found: list[Conflict] = []
+    if peers:
+        found.append((path, f"peers ({peers[0]}) have no server: take it out"))
+    total = layout(contents.model.name).total
+    if servers > total:
+        text = (
+            f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"
+        )
+        found.append((path, text))
+    if contents.checkpoints.every is not None:
+        text = "the checkpoints of several servers are not supported yet: take it out or use one"
+        found.append((("checkpoints", "every"), text))
+    found += [
+        (
+            ("faults", i, "who"),
+            "one of several servers cannot be killed yet: strike workers, or use one server",
+        )
+        for i, rule in enumerate(contents.faults)
+        if rule.of_server
+    ]
+    if contents.simulation.batched or contents.simulation.device != "cpu":
+        key = "batched" if contents.simulation.batched else "device"
+        text = "with several servers gradients are computed one after the other: take it out"
+        found.append((("simulation", key), text))
+    return found + _of_placement(contents)
+
+
+def _of_placement(contents: Contents) -> list[Conflict]:
+    """Return the conflicts of co-located servers, if they are."""
+    devices, network = contents.devices, contents.network
+    if devices.placement == "apart":
+        return []
+    found: list[Conflict] = []
+    path = ("devices", "placement")
+    if devices.servers == 1:
+        text = "one server has a machine of its own: give `servers` 2 or more, or take this out"
+        found.append((path, text))
+    if devices.servers > devices.workers:
+        text = (
+            f"each co-located server needs the machine of a worker, and there are {devices.workers}: "
+            "use fewer servers, or take `placement` out"
+        )
+        found.append((("devices", "servers"), text))
+    if network.server is not None:
+        text = "co-located servers use the links of workers' machines: take it out"
+        found.append((("network", "server"), text))
+    if network.graph is not None and network.graph.server is not None:
+        text = "co-located servers are where their workers are: take it out"
+        found.append((("network", "graph", "server"), text))
+    names = {machine_name(number) for number in range(devices.co_located)}
+    found += [
+        (("network", "clusters", i, "name"), f"'{one.name}' is the name of a machine: use another")
+        for i, one in enumerate(network.clusters)
+        if one.name in names
+    ]
+    return found + _not_yet(contents)
+
+
+def _not_yet(contents: Contents) -> list[Conflict]:
+    """Return a conflict for each key that co-located servers do not support yet."""
+    devices = contents.devices
+    sections: list[tuple[tuple[Any, ...], Section]] = [(("network",), contents.network)]
+    classes = [(("devices", "classes", i), one) for i, one in enumerate(devices.classes)]
+    found: list[Conflict] = []
+    for path, section in (*sections, *classes):
+        if getattr(section, "trace", None) is not None:
+            text = (
+                "the link of a machine with a co-located server cannot follow a trace yet: give it a "
+                "rate, or take `devices.placement` out"
+            )
+            found.append(((*path, "trace"), text))
+    sections = [(("devices",), devices), *classes]
+    for path, section in sections:
+        for key in ("arrives", "leaves", "returns", "presence"):
+            if getattr(section, key, None) is not None:
+                text = (
+                    "a worker cannot leave its machine to a co-located server yet: take it out, or "
+                    "take `devices.placement` out"
+                )
+                found.append(((*path, key), text))
+    if contents.faults:
+        text = (
+            "a fault of a worker's machine would strike its co-located server, too, and servers cannot "
+            "be struck yet: take the faults out, or take `devices.placement` out"
+        )
+        found.append((("faults",), text))
+    return found

@@ -1,0 +1,194 @@
+"""Between the process of the virtual clock and several servers: what to do, and what came of it.
+
+The clock's process decides, and the servers have the parameters, the connections and the messages. It
+sends one request at a time to a server and waits for its ``Outcome``. A worker that is named is given
+by its number; times are seconds of the run's clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+
+from testbed.messages.codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Note that a worker is to be sent parameters; the outcome's value is False if it may not yet."""
+
+    worker: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send a worker parameters; the value is the message's bytes.
+
+    Attributes:
+        sent: the version that it was sent last; None if it was sent none.
+    """
+
+    worker: int
+    sent: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Read a worker's next message; the value is None if the worker is gone.
+
+    Otherwise it is its base version, the number of its update (None: it has none that counts), its
+    payload bytes, its loss, and the sizes of the frames.
+    """
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Apply an update that was received of a worker; the value is its delay, None: too late.
+
+    Attributes:
+        update: its number, as ``Receive`` returned it.
+    """
+
+    worker: int
+    update: int
+    base_version: int
+    loss: float
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Note that a worker has finished a gradient and did not send it."""
+
+    worker: int
+    base_version: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Note that a worker takes part."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Drop all that is kept for a worker."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnose:
+    """The value is the algorithm's diagnostics, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Have the present version evaluated; the value is True if too many evaluations wait already.
+
+    Attributes:
+        ledger: of what reached this server, as in ``ParameterService``.
+    """
+
+    time: float
+    ledger: Sequence[int]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtEvaluator:
+    """The value is True if too many evaluations wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """Note that a worker was killed."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Wait until a killed worker has greeted, and asked; the value are its messages' bytes, or None."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Close the connection of a worker that sent what it must not."""
+
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Send all workers STOP: this server's updates are complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Training is over: send STOP, wait for the ends of the connections, and report.
+
+    Attributes:
+        ledger: of what reached this server, as in ``ParameterService``.
+        unreachable: workers of which no end will come.
+    """
+
+    ledger: Sequence[int]
+    unreachable: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """All workers are connected to this server, and have asked if that is the protocol.
+
+    Attributes:
+        workers: their numbers.
+        sizes: the bytes of the messages of each.
+    """
+
+    workers: Sequence[int]
+    sizes: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request.
+
+    Attributes:
+        value: as the request says.
+        version: of the server's parameters, after the request.
+        error: why the worker's message is invalid; None if it is valid.
+    """
+
+    value: Any
+    version: int
+    error: str | None = None
+
+
+Request: TypeAlias = (
+    Pull
+    | Answer
+    | Receive
+    | Apply
+    | Reported
+    | Join
+    | Forget
+    | Diagnose
+    | Evaluate
+    | LookAtEvaluator
+    | Killed
+    | Return
+    | Refuse
+    | Stop
+    | End
+)
+FromServer: TypeAlias = Gathered | Outcome
+REQUESTS: Codec[Request] = Codec(get_args(Request))
+FROM_SERVER: Codec[FromServer] = Codec(get_args(FromServer))

@@ -1,0 +1,135 @@
+"""The capture of one link's traffic: a process that runs the command line of ``traffic``.
+
+It must not wait for anything else, and it belongs to the run's pid namespace, so that it always ends
+with the run.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.channel import readable
+from testbed.errors import HostError
+
+SNAP_LENGTH = 96
+"""Bytes kept of each packet: Ethernet, IPv4 and TCP with all options take 94."""
+START_TIMEOUT = 300.0
+"""Seconds until the capture must receive packets; if it ends earlier, that is noticed at once."""
+_STOP_TIMEOUT = 20.0
+REPORT_PERIOD = 1.0
+"""Seconds between two progress reports of the capture, if they are asked for."""
+
+
+class CaptureProcess:
+    """The process that captures one link."""
+
+    def __init__(
+        self,
+        interface: str,
+        file: Path,
+        plan: Mapping[str, Any],
+        without: Sequence[str],
+        address: str,
+    ) -> None:
+        """Start to capture in this process's network namespace.
+
+        Args:
+            interface: the router's end of the link.
+            file: the first file to write.
+            plan: as of ``Observation``.
+            without: IPv4 addresses of devices whose traffic is left out.
+            address: of the device at the other end.
+
+        Raises:
+            HostError: the capture cannot be started; the message says why.
+        """
+        command = [
+            *(sys.executable, "-m", "traffic", "capture", "--json", "--until-input-ends"),
+            *("--interface", interface, "--write", str(file)),
+            *("--snap-length", str(SNAP_LENGTH)),
+            *("--file-size", str(plan["file_size"]), "--total-size", str(plan["total_size"])),
+            *(part for host in without for part in ("--exclude-host", host)),
+        ]
+        if plan.get("metrics"):
+            command += ["--report-every", f"{REPORT_PERIOD}", "--acknowledgements-to", address]
+        self._complained = False
+        self._told = b""
+        self._report: dict[str, Any] | None = None
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        if not readable(self._process.stdout.fileno(), START_TIMEOUT):
+            self._process.kill()
+        if not self._process.stdout.readline():
+            _, complaint = self._process.communicate()
+            raise HostError(f"the capture does not start: {_last_line(complaint)}")
+        os.set_blocking(self._process.stdout.fileno(), False)
+
+    @property
+    def process(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def report(self) -> dict[str, Any] | None:
+        """Return its latest progress report; None before the first."""
+        if self._process.poll() is not None:
+            return self._report
+        assert self._process.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            self._told += os.read(self._process.stdout.fileno(), 65536)
+        *lines, self._told = self._told.split(b"\n")
+        if lines:
+            self._report = json.loads(lines[-1])
+        return self._report
+
+    def complaint(self) -> str | None:
+        """Return what went wrong, once; None if nothing did, or it was returned."""
+        if self._complained or self._process.poll() is None:
+            return None
+        self._complained = True
+        return "the capture ended before the run did"
+
+    def stop(self) -> dict[str, Any]:
+        """End the capture, and return its last report."""
+        self._complained = True
+        try:
+            told, complaint = self._process.communicate(timeout=_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            told, complaint = self._process.communicate()
+        try:
+            result: dict[str, Any] = json.loads(told.splitlines()[-1])
+        except (ValueError, IndexError):
+            status = self._process.returncode
+            return {"error": f"it ended with status {status}: {_last_line(complaint)}"}
+        self._report = result
+        return result
+
+    def abandon(self) -> None:
+        """End the capture of a run that was cut short, so that its files are closed."""
+        if self._process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=3)
+
+
+def summed(reports: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+    """Add up the numbers in the progress reports of several captures; None before all have one."""
+    known = [report for report in reports if report is not None]
+    if not known or len(known) < len(reports):
+        return None
+    if len(known) == 1:
+        return dict(known[0])
+    names = [name for name, value in known[0].items() if type(value) is int]
+    return {name: sum(report.get(name) or 0 for report in known) for name in names}
+
+
+def _last_line(complaint: bytes) -> str:
+    """Return the last line of a command's standard error, without the command's name."""
+    lines = complaint.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+    return lines[-1].removeprefix("traffic: ")[:500]

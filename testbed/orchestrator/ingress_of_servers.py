@@ -1,0 +1,127 @@
+"""Ingress at each evaluation point, summed over all servers of a run.
+
+Each server reaches a version at a moment of its own, and reports its own ledger then; the wire bytes of
+that server are those of its own counter at that same moment (see ``ingress``). The row of an evaluation
+is the sum, at the latest of these moments. It is complete when every server's part is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from testbed.orchestrator.ingress import LOCAL, Ingress
+
+BYTES = ("payload_bytes", "message_bytes", "wire_bytes")
+"""The bytes in a row that are summed; with co-located servers, those of ``ingress.LOCAL``, too."""
+
+
+class IngressOfServers:
+    """Ingress of one run, of the server, of several, or of peers, as it grows.
+
+    Attributes:
+        each: that of each server, by its index; one for all peers.
+    """
+
+    def __init__(self, each: Sequence[Ingress]) -> None:
+        self.each = each
+        self._complete: dict[float, list[dict[str, Any]]] = {}
+        self._left_out: set[int] = set()
+
+    @property
+    def due(self) -> int:
+        """The number of evaluation points whose result or wire bytes are not known yet."""
+        return max(one.due for one in self.each)
+
+    @property
+    def unheard(self) -> int:
+        """The number of evaluations whose result the evaluator has not reported yet."""
+        return max(one.unheard for one in self.each)
+
+    def give_up(self) -> list[int]:
+        """Expect nothing more of the evaluator; return the versions whose results are missing."""
+        return sorted({version for one in self.each for version in one.give_up()})
+
+    def has(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Note evaluations that are on record already, in order, of a run with one server."""
+        self.each[0].has(rows)
+
+    def counted(self, time: float, wire_bytes: Sequence[int]) -> None:
+        """Record a reading of the kernel's counters, by server, at a time of CLOCK_MONOTONIC."""
+        for one, own in zip(self.each, wire_bytes, strict=True):
+            one.counted(time, own)
+
+    def evaluation_due(
+        self, server: int, version: int, time: float, ledger: Mapping[str, int], *, again: bool
+    ) -> None:
+        """Record a server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds.
+
+        Args:
+            again: True from a restored server, which cannot know what was reported before.
+        """
+        one = self.each[server]
+        (one.evaluation_due_again if again else one.evaluation_due)(version, time, ledger)
+        if version in self._left_out:
+            one.left_out(version)
+
+    def evaluated(self, version: int, accuracy: float, loss: float, connected: float) -> None:
+        """Record the evaluator's result for a version; see ``Ingress.evaluated``."""
+        for one in self.each:
+            one.evaluated(version, accuracy, loss, connected)
+
+    def left_out(self, version: int) -> bool:
+        """Expect no evaluation of a version any more; return True if one was expected."""
+        if len(self.each) == 1:
+            return self.each[0].left_out(version)
+        new = version not in self._left_out
+        self._left_out.add(version)
+        for one in self.each:
+            one.left_out(version)
+        return new
+
+    def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
+        """Go back to a version to which the only server was restored; see ``Ingress.go_back``."""
+        self.each[0].go_back(version, since, forgotten)
+
+    def complete(self) -> Iterator[dict[str, Any]]:
+        """Yield, in order and once, the evaluation points of which everything is known."""
+        for one in self.each:
+            for row in one.complete():
+                self._complete.setdefault(row["iteration"], []).append(row)
+        for version in sorted(self._complete):
+            if len(self._complete[version]) == len(self.each):
+                yield _summed(self._complete.pop(version))
+
+    def at_last_evaluation(self) -> dict[str, int]:
+        """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
+        return _sum_of(self.at_last_evaluation_of_each())
+
+    def at_last_evaluation_of_each(self) -> list[dict[str, int]]:
+        """Return the same for each server."""
+        return [one.at_last_evaluation() for one in self.each]
+
+    def after_drain(self) -> dict[str, int] | None:
+        """Return the same once every connection is closed, late pushes included; None until then."""
+        each = self.after_drain_of_each()
+        return None if each is None else _sum_of(each)
+
+    def after_drain_of_each(self) -> list[dict[str, int]] | None:
+        """Return the same for each server; None before all connections of all are closed."""
+        found = [one.after_drain() for one in self.each]
+        known = [one for one in found if one is not None]
+        return known if len(known) == len(found) else None
+
+    @property
+    def newest(self) -> int:
+        """Wire bytes at the last reading of the counters."""
+        return sum(one.newest for one in self.each)
+
+
+def _sum_of(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = [name for name in (*BYTES, *LOCAL) if all(name in part for part in parts)]
+    return {name: sum(part[name] for part in parts) for name in names}
+
+
+def _summed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of a run whose servers have these rows at one version."""
+    latest = max(rows, key=lambda row: float(row["time"]))
+    times = {name: max(row[name] for row in rows) for name in ("time", "run_time")}
+    return latest | times | _sum_of(rows)

@@ -1,0 +1,91 @@
+"""What the servers of one run have reported, put together; a run's only server is one of them.
+
+A run's version is the lowest of its servers' versions. Its time begins when the first server begins;
+a server that begins later reports times by its own beginning, which are moved here.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.messages.reports import FinalParameters, ServerFinished, TrainingBegun
+
+
+class Servers:
+    """The servers of one run, or the coordinator of its peers, by index.
+
+    Attributes:
+        pushed: payload and message bytes of the pushes that each server has reported.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pushed = [{"payload_bytes": 0, "message_bytes": 0} for _ in range(count)]
+        self._listening: set[int] = set()
+        self._connected = [0] * count
+        self._began: dict[int, float] = {}
+        self._versions = [0] * count
+        self._ended: set[int] = set()
+        self._parameters = [bytearray() for _ in range(count)]
+        self._finished: dict[int, ServerFinished] = {}
+
+    def listens(self, server: int) -> bool:
+        """Note that a server listens; return True if all do."""
+        self._listening.add(server)
+        return len(self._listening) == self.count
+
+    def connected(self, server: int, devices: int) -> int:
+        """Note the number of a server's devices; return how many are connected to all servers."""
+        self._connected[server] = devices
+        return min(self._connected)
+
+    def begins(self, report: TrainingBegun) -> bool:
+        """Note when training began at a server; return True unless another one began before."""
+        self._began[report.server] = report.host_time
+        return next(iter(self._began)) == report.server
+
+    def lateness(self, server: int) -> float:
+        """Return the seconds by which a server began after the first one."""
+        return (
+            self._began[server] - next(iter(self._began.values())) if server in self._began else 0.0
+        )
+
+    def take(self, rows: npt.NDArray[np.void], server: int) -> npt.NDArray[np.void]:
+        """Count a server's rows of ``UPDATE``; return them with times since the run began to train."""
+        for name in self.pushed[server]:
+            self.pushed[server][name] += int(rows[name].sum())
+        late = self.lateness(server)
+        if not late:
+            return rows
+        rows = rows.copy()
+        rows["time"] += late
+        rows["host_time"] += late
+        return rows
+
+    def reached(self, server: int, version: int) -> int:
+        """Note a server's version; return the run's."""
+        self._versions[server] = version
+        return min(self._versions)
+
+    def ends(self, server: int) -> bool:
+        """Note that training has ended at a server; return True if it has at all."""
+        self._ended.add(server)
+        return len(self._ended) == self.count
+
+    def add_parameters(self, report: FinalParameters) -> None:
+        """Take a part of a server's final parameters."""
+        self._parameters[report.server][report.start :] = report.raw
+
+    @property
+    def parameters(self) -> npt.NDArray[np.float32]:
+        """All final parameters that were reported, float32, (|Θ|,)."""
+        return np.frombuffer(b"".join(self._parameters), np.float32)
+
+    def finishes(self, report: ServerFinished) -> bool:
+        """Note that a server has finished; return True if all have."""
+        self._finished[report.server] = report
+        return len(self._finished) == self.count
+
+    @property
+    def version(self) -> int:
+        """The run's version at the end, of servers that have finished."""
+        return min(report.version for report in self._finished.values())

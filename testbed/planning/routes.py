@@ -1,0 +1,129 @@
+"""The routes of a run's conversations, and what limits each: those that are alike together."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.device_names import is_server
+from testbed.network.graph import Direction, Network
+from testbed.network.links import CORE
+from testbed.planning.bottlenecks import Share, shares_of
+from testbed.planning.plan import Plan
+
+MOST_PAIRS = 4_000
+"""Conversations of peers of which the bottlenecks are computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One direction of conversations that are alike.
+
+    Attributes:
+        rate: bit/s of each if all send at once; inf if nothing limits it, None if not computed.
+        limit: the link that limits it, in words; empty if none does.
+        delay: seconds, of all links on the way together.
+    """
+
+    rate: float | None
+    limit: str
+    delay: float
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON values; the rate is None if it has no limit, too."""
+        rate = None if self.rate is None or math.isinf(self.rate) else self.rate
+        return {"rate": rate, "limit": self.limit or None, "delay": self.delay}
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Conversations that take the same way and have the same bottlenecks.
+
+    Attributes:
+        callers: the names of the devices that call.
+        called: the name of the device that they call; of peers only ``peers``, of several servers
+            ``servers``.
+        path: the routers in between, from the caller on; without the machines of co-located servers.
+        path_back: the routers on the way back; of several ways of one length it may be another.
+        there, back: from the callers, and to them.
+    """
+
+    callers: Sequence[str]
+    called: str
+    path: Sequence[str]
+    path_back: Sequence[str]
+    there: Side
+    back: Side
+
+
+def has_all_links(plan: Plan) -> bool:
+    """Return True unless a simulation has more devices than the address plan."""
+    return len(plan.links) > len(plan.workers)
+
+
+def routes(plan: Plan) -> list[Routes]:
+    """Return the routes of all conversations, those of the most conversations first."""
+    network = plan.asked_network
+    there, back = _shares(plan, network)
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for number, (caller, called) in enumerate(plan.conversations):
+        sides = tuple(
+            Side(
+                shares[number].rate if shares else None,
+                _where(plan, network, shares[number], sender) if shares else "",
+                sum(network.shape(one).delay for one in network.route(sender, receiver)),
+            )
+            for shares, sender, receiver in ((there, caller, called), (back, called, caller))
+        )
+        to = called if len(plan.servers) == 1 else "servers" if plan.served else "peers"
+        paths = _path(plan, network, caller, called), _path(plan, network, called, caller)
+        groups.setdefault((to, *paths, *sides), []).append(caller)
+    if plan.served:  # with several servers a worker calls each of them
+        groups = {same: list(dict.fromkeys(callers)) for same, callers in groups.items()}
+    found = [Routes(callers, *same) for same, callers in groups.items()]
+    return sorted(found, key=lambda one: -len(one.callers))
+
+
+def limiting(plan: Plan) -> Iterator[Direction]:
+    """Yield the direction of a shared link that limits a conversation, once for each that it limits."""
+    sides = _shares(plan, plan.asked_network)
+    for pair, *both in zip(plan.conversations, *sides, strict=False):
+        for share in both:
+            if share.link is None:
+                continue
+            if share.link.node not in pair or is_server(share.link.node):
+                yield share.link.index, share.up
+
+
+def _shares(plan: Plan, network: Network) -> tuple[list[Share], list[Share]]:
+    """Return the shares of all conversations from their callers and to them; none of too many."""
+    pairs = plan.conversations
+    turned = [(other, one) for one, other in pairs]
+    if plan.served:
+        # Workers push at one time and are sent parameters at another.
+        return shares_of(network, pairs), shares_of(network, turned)
+    if len(pairs) > MOST_PAIRS:
+        return [], []
+    both = shares_of(network, [*pairs, *turned])
+    return both[: len(pairs)], both[len(pairs) :]
+
+
+def _path(plan: Plan, network: Network, one: str, other: str) -> tuple[str, ...]:
+    return tuple(router for router in network.path(one, other) if router not in plan.machines)
+
+
+def _where(plan: Plan, network: Network, share: Share, sender: str) -> str:
+    """Return the link that limits a share in words, the same for all devices that are alike."""
+    link, way = share.link, "uplink" if share.up else "downlink"
+    if link is None:
+        return ""
+    if link.node in plan.machines:
+        # A machine's uplink is the sender's, and its downlink the receiver's.
+        return f"the server's {way}" if is_server(sender) is share.up else f"own {way}"
+    if is_server(link.node):
+        return f"the server's {way}"
+    if share.up and link.node == sender:
+        return "own uplink"
+    if link.node in network.devices:
+        return "own downlink" if is_server(sender) else "the receiver's downlink"
+    return f"{way} of {link.node}" if link.router == CORE else f"link {link.node} to {link.router}"

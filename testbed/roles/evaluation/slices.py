@@ -1,0 +1,110 @@
+"""The evaluator of several servers, each of which sends its slice of every version to evaluate.
+
+It holds at most one slice of each server: it reads no further one before all slices of a version are
+there, so that a server that is ahead keeps its own queue. A version that one server has left out is
+evaluated by none.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from testbed.channel import Channel
+from testbed.learning.data.datasets import Dataset
+from testbed.learning.learner import Learner
+from testbed.messages.codec import send
+from testbed.messages.reports import VersionEvaluated
+from testbed.roles.transport.greeting import Identity, connect
+from testbed.roles.transport.receiving import receive_exactly, receive_header
+from testbed.telemetry.board import DeviceLine
+from testbed.training.settings import Settings
+from testbed.training.slices import Slice, slices
+from testbed.updates import as_bytes
+from testbed.wire import WireError
+from testbed.wire.frames import Kind, header
+
+
+class _Source:
+    """A server that sends its slices, the oldest version first."""
+
+    def __init__(self, connection: socket.socket, memory: memoryview) -> None:
+        self._connection = connection
+        self._memory = memory
+        self.version: int | None = None
+        self.stopped = False
+
+    def read(self) -> None:
+        """Receive the next slice into its place, unless one is there, or note the STOP."""
+        if self.stopped or self.version is not None:
+            return
+        accepts = {Kind.PARAMETERS: len(self._memory), Kind.STOP: 0}
+        head = receive_header(self._connection, accepts)
+        if head.kind is Kind.STOP:
+            self.stopped = True
+            return
+        if head.length != len(self._memory):
+            raise WireError(f"parameters of {head.length} bytes, expected {len(self._memory)}")
+        receive_exactly(self._connection, self._memory)
+        self.version = head.number
+
+    def done(self) -> None:
+        """Tell the server that nothing more is to come of the slice that it sent last."""
+        assert self.version is not None
+        self._connection.sendall(header(Kind.FINISHED, self.version))
+        self.version = None
+
+
+def evaluate_slices(
+    settings: Settings, dataset: Dataset, learner: Learner, report: Channel, line: DeviceLine
+) -> None:
+    """Evaluate the versions that several servers send, until all have said STOP."""
+    images = dataset.test_images[: settings.data.evaluation_images]
+    labels = dataset.test_labels[: settings.data.evaluation_images]
+    with ExitStack() as opened:
+        cut = slices(learner.layout, settings.servers)
+        sources = [
+            _connected(settings, opened, index, one, learner) for index, one in enumerate(cut)
+        ]
+        connected = time.monotonic()
+        while _read_next(sources):
+            version = sources[0].version
+            assert version is not None
+            accuracy, loss = learner.evaluate(images, labels)
+            send(report, VersionEvaluated(version, accuracy, loss, connected))
+            line.look()
+            for source in sources:
+                source.done()
+    line.done()
+
+
+def _connected(
+    settings: Settings, opened: ExitStack, index: int, one: Slice, learner: Learner
+) -> _Source:
+    greeted = connect(settings, Identity(settings.workers), one.size, server=index)
+    connection = opened.enter_context(greeted.connection)
+    return _Source(connection, as_bytes(learner.parameters[one.start : one.stop]))
+
+
+def _read_next(sources: Sequence[_Source]) -> bool:
+    """Receive the slices of the next version that all servers send; return False if there is none.
+
+    Slices of versions that another server does not send are passed over.
+    """
+    while True:
+        for source in sources:
+            source.read()
+        versions = [source.version for source in sources]
+        if any(source.stopped and source.version is None for source in sources):
+            for source in sources:
+                if source.version is not None:
+                    source.done()
+            if all(source.stopped for source in sources):
+                return False
+            continue
+        newest = max(version for version in versions if version is not None)
+        behind = [source for source in sources if source.version != newest]
+        if not behind:
+            return True
+        for source in behind:
+            source.done()

@@ -1,0 +1,151 @@
+"""The worker that several servers send every version unasked.
+
+What it waits for, and at which versions it computes, ``training.gathering`` decides: by the wall clock
+here, under the virtual clock in the process of the clock, whose orders say the versions. A server whose
+version the worker has pushed for before only gets a report.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.transport.sending import Pieces
+from testbed.roles.worker.listener import WallListener
+from testbed.roles.worker.sliced_session import SlicedSession
+from testbed.training.gathering import Gathering
+from testbed.training.worker_protocols import WorkerProtocol
+from testbed.updates import FloatVector
+from testbed.wire.frames import Kind, header
+
+
+class ListenerToAll(WallListener):
+    """A worker that listens to several servers, over greeted connections."""
+
+    def __init__(self, session: SlicedSession, protocol: WorkerProtocol) -> None:
+        self._session = session
+        self._servers = session.servers
+        count = len(session.servers.links)
+        self._gathering = Gathering(protocol, count)
+        self._gradient = np.empty(session.learners.own.layout.total, np.float32)
+        self._loss = 0.0
+        # By server: the slices that may still be needed, by version.
+        self._received: list[dict[int, FloatVector]] = [{} for _ in range(count)]
+        self._known_to_stop = [False] * count
+        self._pushed: list[int | None] = [None] * count
+        self._bases: Sequence[int] = ()
+        self._stopped = False
+
+    # -- by the wall clock
+
+    def _await(self, until: float | None) -> bool:
+        while True:
+            left = math.inf if until is None else max(0.0, until - time.monotonic())
+            versions = self._turn(left)
+            if self._servers.all_stopped:
+                self._stopped = True
+                return False
+            if versions is not None:
+                self._bases = versions
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
+
+    def _turn(self, seconds: float) -> Sequence[int] | None:
+        """Receive what comes; return the versions at which to begin to compute now, or None."""
+        versions: Sequence[int] | None = None
+        links = self._servers.links
+        for link, came in self._servers.turn(seconds):
+            index = links.index(link)
+            for version in came:
+                self._note(index, version, came[version])
+                self._gathering.sent(index)
+                versions = self._gathering.arrived(index, version) or versions
+            if link.stopped and not self._known_to_stop[index]:
+                self._known_to_stop[index] = True
+                versions = self._gathering.stopped(index) or versions
+        if versions is not None:
+            self._session.faults.answered(min(versions))
+        return versions
+
+    def _note(self, index: int, version: int, part: FloatVector) -> None:
+        self._received[index][version] = part
+        if self._pushed[index] == version:
+            self._pushed[index] = None  # the server had suspected this worker, and starts anew
+
+    # -- by the clock's orders
+
+    def by_orders(self, orders: OrderChannel) -> None:
+        """Work by the virtual clock's orders alone, until all servers have said STOP."""
+        versions = [-1] * len(self._servers.links)
+        while True:
+            order = orders.take(wait=False)
+            if order is None:
+                self._receive()
+                continue
+            match order.what:
+                case OrderKind.ARRIVED:
+                    version, index = divmod(order.number, len(versions))
+                    versions[index] = version
+                case OrderKind.BEGIN:
+                    while any(
+                        version not in there
+                        for version, there in zip(versions, self._received, strict=True)
+                    ):
+                        self._receive()
+                    self._bases = list(versions)
+                    self._compute()
+                case OrderKind.FINISHED:
+                    self._send(late=bool(order.number))
+                case _:
+                    break
+        while not self._servers.all_stopped:
+            self._servers.turn(math.inf)
+
+    def _receive(self) -> None:
+        links = self._servers.links
+        for link, came in self._servers.turn(math.inf):
+            for version, part in came.items():
+                self._note(links.index(link), version, part)
+
+    # -- computing and sending
+
+    def _compute(self) -> None:
+        self._session.line.training()
+        computation = self._session.computation
+        drawn = computation.draw()
+        with self._session.learners.take() as learner:
+            for index, base in enumerate(self._bases):
+                there, own = self._received[index], self._servers.links[index].slice
+                learner.parameters[own.start : own.stop] = there[base]
+                self._received[index] = {v: part for v, part in there.items() if v >= base}
+            gradient, self._loss = computation.gradient(learner, drawn)
+            np.copyto(self._gradient, gradient)
+        self._session.line.waiting()
+
+    def _finish(self) -> int | None:
+        late, following = self._gathering.finished()
+        self._send(late=late)
+        if following is None:
+            return None
+        self._bases = following
+        return min(following)
+
+    def _send(self, *, late: bool) -> None:
+        """Push the gradient, or report that it is too late, to every server."""
+        messages: list[Pieces] = [[header(Kind.FINISHED, base)] for base in self._bases]
+        fresh = [
+            index
+            for index, base in enumerate(self._bases)
+            if not late and self._pushed[index] != base
+        ]
+        if fresh:
+            pushes = self._session.pushes(self._bases, self._gradient, self._loss)
+            for index in fresh:
+                messages[index] = pushes[index]
+                self._pushed[index] = self._bases[index]
+        self._servers.send(messages)
+        if fresh:
+            self._session.faults.pushed()

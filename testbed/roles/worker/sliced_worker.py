@@ -1,0 +1,72 @@
+"""A worker of several servers: its connections, and how it gets parameters."""
+
+import contextlib
+import socket
+
+from testbed.algorithms.worker_half import WorkerHalf
+from testbed.encoding_choice import EncodingChoice
+from testbed.learning.data.batches import Batches
+from testbed.roles.orders import OrderChannel
+from testbed.roles.pace import Draws
+from testbed.roles.transport.greeting import FINISH, RESET, Identity, connect
+from testbed.roles.turn_taking import TurnTaking
+from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.roles.worker.listening_to_all import ListenerToAll
+from testbed.roles.worker.pauses import WallPause
+from testbed.roles.worker.server_links import ServerLink, ServerLinks
+from testbed.roles.worker.sliced_session import OrderedWait, SlicedSession, WallWait, ask_all
+from testbed.telemetry.board import DeviceLine
+from testbed.training import computation
+from testbed.training.settings import Settings
+from testbed.training.sliced_computation import SlicedComputation
+from testbed.training.slices import slices
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
+
+
+def work_for_all(  # noqa: PLR0917 - what a worker is made of
+    settings: Settings,
+    identity: Identity,
+    half: WorkerHalf,
+    batches: Batches,
+    learners: TurnTaking,
+    times: Draws,
+    line: DeviceLine,
+    faults: FaultsAfterPushes,
+    orders: OrderChannel | None,
+) -> None:
+    """Run a worker of several servers until all have said STOP, and close its connections then.
+
+    Args:
+        orders: the virtual clock's channel; None under the wall clock.
+    """
+    if orders is not None:
+        orders.forget()  # they were for an earlier incarnation
+    layout = learners.own.layout
+    cut = slices(layout, settings.servers)
+    encoding = EncodingChoice.model_validate(settings.training.encoding)
+    own_computation = SlicedComputation(half, batches, encoding, layout, cut)
+    buffer = memoryview(bytearray(4 * max(one.size for one in cut) + 4096))
+    with contextlib.ExitStack() as opened:
+        links: list[ServerLink] = []
+        for index, (one, address) in enumerate(
+            zip(cut, settings.network.server_addresses, strict=True)
+        ):
+            connection = connect(settings, identity, one.size, server=index).connection
+            opened.enter_context(connection)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            links.append(ServerLink(connection, address, one, settings.training.pulls, buffer))
+        servers = ServerLinks(links)
+        session = SlicedSession(servers, own_computation, learners, line, faults)
+        protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
+        if orders is not None:
+            servers.also(orders)
+        if protocol.asks:
+            ask_all(session, WallWait(WallPause(times)) if orders is None else OrderedWait(orders))
+        elif orders is None:
+            ListenerToAll(session, protocol).by_wall_clock(times)
+        else:
+            ListenerToAll(session, protocol).by_orders(orders)
+        servers.finish()
+        for link in links:
+            link.connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FINISH)
+    line.done()

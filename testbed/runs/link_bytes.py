@@ -1,0 +1,72 @@
+"""The rows of ``traffic/links.parquet``: the bytes over each link, counted or modelled."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from testbed.network.graph import Direction, Network
+from testbed.planning.plan import Plan
+from testbed.telemetry.link_table import LinkBytes
+
+
+class LinkCounts(NamedTuple):
+    """What passed one direction of a link; the frames are None where bytes are modelled."""
+
+    bytes: int
+    frames: int | None = None
+    dropped: int | None = None
+
+
+def rows(
+    plan: Plan, counted: Mapping[Direction, LinkCounts], seconds: float
+) -> Iterator[LinkBytes]:
+    """Yield a row for each direction that was counted, in the order of the links.
+
+    A machine with a co-located server is a device here; the links inside it are none.
+
+    Args:
+        seconds: the time by the run's clock in which the bytes passed.
+    """
+    network = plan.asked_network
+    machines = set(plan.machines)
+    routers = set(network.routers) - machines
+    for link in network.links:
+        if link.router in machines:
+            continue
+        for up in (True, False):
+            counts = counted.get((link.index, up))
+            if counts is None:
+                continue
+            shape = link.uplink if up else link.downlink
+            most = (shape.rate or 0) * seconds / 8
+            yield LinkBytes(
+                link=link.index,
+                node=link.node,
+                router=link.router,
+                device=link.node not in routers,
+                direction="uplink" if up else "downlink",
+                rate=shape.rate,
+                delay=shape.delay,
+                bytes=counts.bytes,
+                frames=counts.frames,
+                dropped=counts.dropped,
+                seconds=seconds,
+                utilisation=counts.bytes / most if most else None,
+            )
+
+
+def over_routes(
+    network: Network, sent: Mapping[tuple[str, str], int], apart: str
+) -> dict[Direction, LinkCounts]:
+    """Return the bytes over each direction, from those that devices sent each other.
+
+    Args:
+        sent: bytes on the wire by sender and receiver.
+        apart: the device that only observes: its link is left out.
+    """
+    total = {
+        (link.index, up): 0 for link in network.links if link.node != apart for up in (True, False)
+    }
+    for (sender, receiver), size in sent.items():
+        for direction in network.route(sender, receiver):
+            total[direction] += size
+    return {direction: LinkCounts(size) for direction, size in total.items()}

@@ -1,0 +1,198 @@
+"""The state of a running run, read from what it writes anyway.
+
+Nothing is asked of the run. Under the wall clock and in an emulation rows are written as they happen; a
+simulation writes its own at each evaluation, or every 1,500 updates.
+"""
+
+import contextlib
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
+from testbed.results.reading.faults import CRASHES
+from testbed.results.reading.growing import GrowingJournal
+from testbed.results.reading.journals import NoRunError, read_evaluations
+from testbed.results.reading.run import Run
+from testbed.telemetry.texts import BUILT, DIED, MADE, TRAINING
+
+WINDOW = 5.0
+"""Seconds of the host's clock over which rates are taken, at least."""
+_PHASES = {MADE: "linking", BUILT: "connecting", TRAINING: "training"}
+"""The phase of a run from an event on."""
+_MAKING = "making nodes"
+_SMALL_FILES = ("events.jsonl", "faults.jsonl", "curve.csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a run.
+
+    Attributes:
+        run: the run.
+        phase: what it does, or how it ended.
+        ended: True if it has ended.
+        updates: updates applied so far; ``all_updates`` those of the whole run, None if unknown.
+        update_rate: updates per second of the host's clock; None before the first.
+        ingress_rate: message bytes that enter the server per second of the host's clock; or None.
+        accuracy: that of the last evaluation, in percent; None before the first.
+        alive: the workers or peers that are neither frozen nor dead.
+        faulted: the devices that a fault strikes now.
+    """
+
+    run: Run
+    phase: str
+    ended: bool
+    updates: int
+    all_updates: int | None
+    update_rate: float | None
+    ingress_rate: float | None
+    accuracy: float | None
+    alive: int
+    faulted: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The updates and message bytes so far, at a second of the host's clock since training began."""
+
+    host_time: float
+    updates: int
+    message_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the small files of a run say."""
+
+    phase: str
+    accuracy: float | None
+    crashed: int
+    faulted: int
+
+
+class LiveStatus:
+    """Follows one run; reads only what was added since the last look."""
+
+    def __init__(self, run: Run) -> None:
+        """Begin to follow a run."""
+        self._run = run
+        self._updates = run.directory / "updates.arrows"
+        self._journal = GrowingJournal(self._updates)
+        self._recent: deque[_Moment] = deque([_Moment(0.0, 0, 0)])
+        self._all_updates = _all_updates(run)
+        self._sizes: list[int] = []
+        self._facts = _Facts(_MAKING, None, 0, 0)
+
+    def look(self, *, running: bool) -> Status:
+        """Return the run's present state.
+
+        Args:
+            running: False if the run's process has ended or gone on to another run.
+        """
+        sizes = [_size(self._run.directory / name) for name in _SMALL_FILES]
+        if sizes != self._sizes:
+            with contextlib.suppress(NoRunError):  # its folder is being removed
+                self._facts = _facts(self._run.directory)
+            self._sizes = sizes
+        facts = self._facts
+        self._read_updates()
+        last = self._recent[-1]
+        status = Status(
+            run=self._run,
+            phase=self._phase(),
+            ended=False,
+            updates=last.updates,
+            all_updates=self._all_updates,
+            update_rate=None,
+            ingress_rate=None,
+            accuracy=facts.accuracy,
+            alive=self._run.manifest.workers - facts.crashed,
+            faulted=facts.faulted,
+        )
+        if not running:
+            return replace(status, ended=True, **self._end())
+        update_rate, ingress_rate = self._rates()
+        return replace(status, update_rate=update_rate, ingress_rate=ingress_rate)
+
+    def _end(self) -> dict[str, Any]:
+        """Return how the run has ended, and after how many updates."""
+        try:
+            run = Run.load(self._run.directory)
+            return {"phase": run.ended, "updates": run.summary.updates}
+        except NoRunError:  # removed, or being removed
+            return {"phase": "removed"}
+
+    def _phase(self) -> str:
+        updates = self._recent[-1].updates
+        if self._all_updates and updates >= self._all_updates:
+            return "finishing"
+        if self._run.manifest.engine == "simulation":
+            return "training" if updates or self._facts.accuracy is not None else "loading"
+        return self._facts.phase
+
+    def _read_updates(self) -> None:
+        if self._journal.changed():
+            self._recent = deque([_Moment(0.0, 0, 0)])
+        for batch in self._journal.batches():
+            if batch.num_rows:
+                before = self._recent[-1]
+                iterations, times, sizes = (
+                    batch.column(name).to_numpy()
+                    for name in ("iteration", "host_time", "message_bytes")
+                )
+                received = before.message_bytes + int(sizes.sum())
+                self._recent.append(_Moment(float(times[-1]), int(iterations.max()), received))
+        # One moment before the window stays, and the last but one in any case: its batch may be long.
+        newest = self._recent[-1].host_time
+        while len(self._recent) > 2 and self._recent[1].host_time < newest - WINDOW:
+            self._recent.popleft()
+
+    def _rates(self) -> tuple[float, float] | tuple[None, None]:
+        """Return updates and message bytes per second; they fall while nothing is written."""
+        first, last = self._recent[0], self._recent[-1]
+        if first is last:
+            return None, None
+        try:
+            silent = max(0.0, time.time() - self._updates.stat().st_mtime)
+        except FileNotFoundError:
+            silent = 0.0
+        seconds = max(last.host_time - first.host_time + silent, 1e-9)
+        updates, received = last.updates - first.updates, last.message_bytes - first.message_bytes
+        return max(0, updates) / seconds, received / seconds
+
+
+def _all_updates(run: Run) -> int | None:
+    try:
+        return int(yaml.safe_load(run.specification)["training"]["updates"])
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _facts(directory: Path) -> _Facts:
+    """Read the small files of a run."""
+    phase, crashed, faulted = _MAKING, set[str](), set[str]()
+    run = Run.load(directory)
+    for event in run.events:
+        phase = _PHASES.get(event.event, phase)
+        if event.level == "warning" and event.device and f"{event.device} {DIED}" in event.event:
+            crashed.add(event.device)
+    for one in run.faults:
+        if one.ended is None:
+            faulted.add(one.device)
+            if one.kind in CRASHES:
+                crashed.add(one.device)
+    accuracies = read_evaluations(directory).column("accuracy").to_pylist()
+    workers = crashed - {SERVER_NAME, EVALUATOR_NAME, COORDINATOR_NAME}
+    return _Facts(phase, accuracies[-1] if accuracies else None, len(workers), len(faulted))

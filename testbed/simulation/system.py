@@ -1,0 +1,97 @@
+"""A system that is simulated: devices and their clock."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from testbed.clock.mesh import MeshClock
+from testbed.clock.star import StarClock
+from testbed.learning.data import datasets
+from testbed.learning.data.batches import Batches
+from testbed.training import computation
+from testbed.training.parameter_service import ServerObserver
+from testbed.training.settings import Settings
+from testbed.updates import FloatVector
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A version that is evaluated.
+
+    Attributes:
+        parameters: float32, (|Θ|,).
+        ledger: the payload, message and modelled wire bytes when it was reached.
+    """
+
+    version: int
+    parameters: FloatVector
+    ledger: dict[str, int]
+
+
+class Witness(ServerObserver, Protocol):
+    """An observer that also writes down the faults of a simulation."""
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Record that a fault begins or ends, as ``testbed.faults.fault.Fault.record`` describes it."""
+
+
+class System(ABC):
+    """One run's devices and their clock.
+
+    Attributes:
+        clock: the clock, which says what happens when.
+    """
+
+    clock: StarClock | MeshClock
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The number of updates so far."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> FloatVector:
+        """The parameters that are evaluated; float32, (|Θ|,)."""
+
+    @abstractmethod
+    def ledger(self) -> dict[str, int]:
+        """Return the payload, message and modelled wire bytes so far."""
+
+    @abstractmethod
+    def over_links(self) -> dict[tuple[str, str], int]:
+        """Return the modelled wire bytes so far, by the names of their sender and receiver."""
+
+    @property
+    def evaluated(self) -> Evaluated:
+        """What is to be evaluated, while the observer is told that an evaluation is due."""
+        return Evaluated(self.version, self.parameters, self.ledger())
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Count what is under way when training has ended, and close all connections."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        raise AssertionError("the spec allows no checkpoints of such a system")
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        raise AssertionError("the spec allows no checkpoints of such a system")
+
+    @abstractmethod
+    def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
+        """Note the host's seconds that have passed already, and how often the server was killed."""
+
+    def own_summary(self) -> dict[str, Any]:
+        """Return the summary's entries that only runs of this kind of system have."""
+        return {}
+
+
+def batches_of_all(settings: Settings, dataset: datasets.Dataset) -> Iterator[Batches]:
+    """Yield every device's mini-batches, which share the memory that they are gathered in."""
+    memory: Batches | None = None
+    for number, part in enumerate(computation.parts(settings, dataset.train_labels)):
+        memory = computation.batches(settings, dataset, part, number, memory=memory)
+        yield memory

@@ -1,0 +1,67 @@
+"""The decisions of an aggregator: a parameter service whose versions come from a server above it."""
+
+import math
+
+from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.training.parameter_service import (
+    Apply,
+    ParameterService,
+    ServerObserver,
+    apply_update,
+)
+from testbed.training.settings import Settings
+from testbed.updates import FloatVector, Layout
+
+
+class AggregatorService(ParameterService):
+    """Decides for one aggregator what its workers are sent, and when.
+
+    A row of it is an update that the aggregator has taken into a combination, or dropped; its iteration
+    is the server's version that the combination leads to. It evaluates nothing.
+
+    Attributes:
+        half: the aggregator's half of the algorithm.
+    """
+
+    half: AggregatorHalf
+
+    def __init__(
+        self,
+        half: AggregatorHalf,
+        layout: Layout,
+        settings: Settings,
+        observer: ServerObserver,
+        apply: Apply = apply_update,
+        *,
+        index: int,
+    ) -> None:
+        """Make the service of an aggregator, without workers and without parameters.
+
+        Args:
+            apply: gives an update to the half.
+            index: the aggregator's, as a server; from 1.
+        """
+        super().__init__(half, layout, settings, observer, apply, index=index)
+        self._is_stopped = False
+
+    @property
+    def finished(self) -> bool:
+        """True if the server above has made the run's updates."""
+        return self._is_stopped
+
+    def stop(self) -> None:
+        """Note that the server above has made the run's updates."""
+        self._is_stopped = True
+
+    def adopt(self, parameters: FloatVector, version: int, time: float = math.nan) -> None:
+        """Take over parameters from above; workers that waited for them may be sent them.
+
+        Args:
+            parameters: float32, (|Θ|,), which are copied.
+            time: now, in seconds since training began by the run's clock.
+
+        Raises:
+            ValueError: the version is older than the one before.
+        """
+        self.half.adopt(parameters, version, time=time)
+        self._states.release()

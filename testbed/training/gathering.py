@@ -1,0 +1,100 @@
+"""What a worker has of the parameters of several servers, and when it begins to compute at them."""
+
+from collections.abc import Sequence
+
+from testbed.training.worker_protocols import WorkerProtocol
+
+
+class Gathering:
+    """What a worker has of the parameters: one part from each server.
+
+    A worker that asks begins when every server has answered. One that is sent every version begins, as
+    its protocol says, when a newer version is *complete*: every server has sent it, or a newer one. It
+    computes at the complete version of each part; where a server has skipped that, at the newest before
+    it; where there is none before it, at the oldest after it. A version that a server sends again, as
+    it had suspected the worker, counts as newer. A server that has stopped, as its updates are
+    complete, is not waited for: its part stays as it last was.
+    """
+
+    def __init__(self, protocol: WorkerProtocol, servers: int) -> None:
+        self._protocol = protocol
+        # The versions that have arrived and may still be needed, by server, in order.
+        self._there: list[list[int]] = [[] for _ in range(servers)]
+        self._awaited = [True] * servers
+        self._stopped = [False] * servers
+        self._on_the_way = [0] * servers
+        self._used: list[int | None] = [None] * servers
+        self._again = False
+        # What the protocol takes for versions: it only compares them.
+        self._complete = -1
+
+    def sent(self, server: int) -> None:
+        """Note that a server has sent the worker parameters."""
+        self._on_the_way[server] += 1
+
+    def arrived(self, server: int, version: int) -> Sequence[int] | None:
+        """Note that parameters have arrived.
+
+        Returns:
+            The versions at which to begin to compute now, by server; None if nothing is to begin.
+        """
+        if len(self._there) == 1:
+            self._there[0] = [version]
+            return None if self._protocol.arrived(version) is None else (version,)
+        if version == self._used[server]:
+            self._again = True
+        if self._there[server][-1:] != [version]:
+            self._there[server].append(version)
+        self._awaited[server] = False
+        self._on_the_way[server] -= 1
+        return self._begin()
+
+    def stopped(self, server: int) -> Sequence[int] | None:
+        """Note that a server has stopped; return the same as ``arrived``."""
+        self._stopped[server] = True
+        return self._begin()
+
+    def finished(self) -> tuple[bool, Sequence[int] | None]:
+        """Note that the worker's computation is over.
+
+        Returns:
+            Whether it only reports that, as it is too late; and the versions, by server, at which it
+            begins to compute without being sent anything first, or None.
+        """
+        finish = self._protocol.finished()
+        return finish.late, None if finish.next is None else self._versions()
+
+    def _begin(self) -> Sequence[int] | None:
+        waited_for = [
+            server
+            for server, stopped in enumerate(self._stopped)
+            if not stopped or self._on_the_way[server]
+        ]
+        if not (all(self._there) and waited_for):
+            return None
+        if self._protocol.asks:
+            if any(self._awaited[server] for server in waited_for):
+                return None
+            self._awaited = [True] * len(self._there)
+            self._complete += 1
+        else:
+            complete = min(self._there[server][-1] for server in waited_for)
+            if complete <= self._complete and not self._again:
+                return None
+            self._complete = complete
+        if self._protocol.arrived(self._complete) is None:
+            return None
+        self._again = False
+        return self._versions()
+
+    def _versions(self) -> list[int]:
+        """Return the version of each part that the worker computes at now; forget older ones."""
+        found = []
+        for server, there in enumerate(self._there):
+            base = there[-1]
+            if not (self._protocol.asks or self._stopped[server] or len(self._there) == 1):
+                base = max((one for one in there if one <= self._complete), default=there[0])
+            self._there[server] = [one for one in there if one >= base]
+            found.append(base)
+        self._used[:] = found
+        return found

@@ -1,0 +1,81 @@
+"""Servers on the machines of workers: both clocks, and emulation and simulation agree, to the bit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.agree import pairs
+from bench.command import execute
+from testbed.results.reading.over_links import LinkUse, read_over_links
+from testbed.runs.ledgers.ledgers import Ledgers
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
+
+CO_LOCATED = Path(__file__).parents[2] / "experiments" / "agree-co-located.yaml"
+
+
+def written(tmp_path: Path, **changes: Any) -> Path:
+    spec = yaml.safe_load(CO_LOCATED.read_text(encoding="utf-8")) | changes
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    return path
+
+
+def over_links(run: Path) -> dict[tuple[str, str], LinkUse]:
+    return {(use.node, use.direction): use for use in read_over_links(run)}
+
+
+def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
+    found = pairs(written(tmp_path), tmp_path)
+    assert len(found) == 3
+    for pair in found:
+        assert pair.differences() == [], pair.emulated["algorithm"]
+        assert abs(pair.wire_ratio - 1) < 0.005
+        (emulated,) = tmp_path.glob(f"namespaces/*/*/{pair.emulated['algorithm']}")
+        (simulated,) = tmp_path.glob(f"simulated/*/*/{pair.emulated['algorithm']}")
+        counted, modelled = over_links(emulated), over_links(simulated)
+        assert counted.keys() == modelled.keys()
+        assert {node for node, _ in counted} >= {"machine-0", "machine-2", "worker-3", "village"}
+        assert not {node for node, _ in counted} & {"worker-0", "server-0"}
+        for direction, use in counted.items():
+            assert modelled[direction].bytes == pytest.approx(use.bytes, rel=0.01), direction
+
+
+@pytest.mark.parametrize("network", [{}, {"uplink": "50mbit", "downlink": "80mbit"}])
+def test_under_the_wall_clock_ledgers_tell_local_bytes_apart(
+    network: dict[str, str], tmp_path: Path
+) -> None:
+    path = written(
+        tmp_path,
+        clock="wall",
+        algorithms=["asgd"],
+        devices={"workers": 3, "servers": 2, "placement": "co-located"},
+        network=network,
+        training={"updates": 60},
+    )
+    done = execute("run", path, tmp_path / "out", ())
+    (summary,) = done.summaries
+    assert (summary["ended"], summary["traffic"]["reconciled"]) == ("completed", True)
+    run = done.directory / summary["algorithm"]
+    inside: dict[str, tuple[int, int]] = {}
+    into: dict[str, int] = {}
+    for ledgers in Ledgers.load_all(run / "traffic"):
+        own = f"worker-{str(ledgers.of).rpartition('-')[2]}"
+        (local,) = (one for one in ledgers.connections if one.device == own)
+        assert local not in ledgers.over_links
+        assert len(ledgers.over_links) == len(ledgers.connections) - 1
+        assert ledgers.counter is not None
+        inside[str(ledgers.of)] = local.payload_bytes, local.message_bytes
+        into[str(ledgers.of)] = int(ledgers.counter["bytes"])
+    after = summary["ingress_after_drain"]
+    local_bytes = after["local_payload_bytes"], after["local_message_bytes"]
+    assert local_bytes == tuple(map(sum, zip(*inside.values(), strict=True)))
+    assert after["wire_bytes"] == sum(into.values())
+    over = after["message_bytes"] - after["local_message_bytes"]
+    assert after["wire_bytes"] > over > 0
+    # What came into a server, came over its machine's downlink, as did what its worker was sent.
+    used = over_links(run)
+    for number in range(2):
+        assert used[f"machine-{number}", "downlink"].bytes > into[f"server-{number}"]

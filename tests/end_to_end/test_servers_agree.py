@@ -1,0 +1,59 @@
+"""Several servers under the virtual clock: emulation and simulation agree, to the bit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.agree import pairs
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
+
+SERVERS = Path(__file__).parents[2] / "experiments" / "agree-servers.yaml"
+STRUCK = {
+    "kill": "kill",
+    "freeze": "freeze",
+    "cut off": "stop-network",
+    "slow": {"kind": "slow", "factor": 3, "uplink": "5mbit"},
+}
+
+
+def assert_agree(tmp_path: Path, **changes: Any) -> None:
+    spec = yaml.safe_load(SERVERS.read_text(encoding="utf-8")) | changes
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    for pair in pairs(path, tmp_path):
+        assert pair.differences() == [], pair.emulated["algorithm"]
+        assert pair.emulated["updates"] == spec["training"]["updates"]
+        assert abs(pair.wire_ratio - 1) < 0.005
+
+
+def test_clusters_with_three_servers_agree(tmp_path: Path) -> None:
+    assert_agree(tmp_path)
+
+
+@pytest.mark.parametrize("how", STRUCK)
+def test_struck_workers_of_three_servers_agree(tmp_path: Path, how: str) -> None:
+    assert_agree(
+        tmp_path,
+        training={"updates": 60},
+        algorithms=[
+            {"name": "asgd"},
+            {"name": "sync-sgd", "wait_for": 6, "protocol": "push-and-wait"},
+        ],
+        devices={"workers": 8, "servers": 3, "suspect_after": "2s"},
+        faults=[{"when": {"mean_time": "2s"}, "how": STRUCK[how], "lasting": "300ms"}],
+    )
+
+
+def test_interrupted_workers_and_lossy_encodings_agree(tmp_path: Path) -> None:
+    assert_agree(
+        tmp_path,
+        algorithms=[
+            {"name": "sync-sgd", "wait_for": 6, "protocol": "push-and-interrupt"},
+            {"name": "comp-asgd", "ratio": 0.05, "error_feedback": True},
+        ],
+        encoding="compact-8-zstd",
+        devices={"workers": 8, "servers": 2},
+    )

@@ -1,0 +1,100 @@
+"""Experiment files with an algorithm that has aggregators, and the keys that are refused beside it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.errors import SpecError
+from testbed.experiment.load import load
+from testbed.experiment.spec import Spec
+from testbed.planning.plan import plan
+
+CLUSTERS: list[dict[str, Any]] = [
+    {"name": "campus", "number": 2, "uplink": "8mbit", "delay": "5ms"},
+    {"name": "village", "number": 1},
+]
+SPEC: dict[str, Any] = {
+    "name": "tree",
+    "dataset": "digits",
+    "model": "mlp",
+    "training": {"updates": 5},
+    "algorithms": ["sync-sgd", "hierarchical"],
+    "devices": {"workers": 3},
+    "network": {"clusters": CLUSTERS},
+    "clock": "virtual",
+    "engine": "simulation",
+    "compute": {"distribution": "constant", "mean": "1s"},
+}
+
+
+def test_there_is_an_aggregator_beside_each_clusters_router() -> None:
+    star, tree = plan(Spec.model_validate(SPEC))
+    assert (star.aggregators, tree.aggregators) == ((), ("aggregator-0", "aggregator-1"))
+    assert tree.network.link("aggregator-1").router == "village"
+    assert tree.network.links[: len(star.links)] == star.links
+    assert tree.servers == tree.counted == ("server",)
+    assert tree.conversations == [
+        ("worker-0", "aggregator-0"),
+        ("worker-1", "aggregator-0"),
+        ("worker-2", "aggregator-1"),
+        ("aggregator-0", "server"),
+        ("aggregator-1", "server"),
+    ]
+    assert list(tree.settings.network.aggregator_of) == [0, 0, 1]
+    routes = [tree.settings.route(number) for number in range(5)]
+    assert [route and route.up_delay for route in routes] == [0, 0, 0, 0.005, 0]
+    assert [bool(route and route.up) for route in routes] == [False, False, False, True, False]
+
+
+def test_a_cluster_without_devices_has_no_aggregator() -> None:
+    shares = [{"name": "campus", "share": "99%"}, {"name": "village", "share": "1%"}]
+    changed = SPEC | {"network": {"clusters": shares}}
+    assert plan(Spec.model_validate(changed))[1].aggregators == ("aggregator-0",)
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "text"),
+    [
+        ({"engine": "emulation"}, "algorithms.1", "only simulated so far: use `testbed simulate`"),
+        ({"network": {}}, "algorithms.1", "there are no clusters: add network.clusters"),
+        ({"devices": {"workers": 3, "servers": 2}}, "devices.servers", "does not work with it yet"),
+        (
+            {"devices": {"workers": 3, "suspect_after": "9s"}},
+            "devices.suspect_after",
+            "does not work with it yet",
+        ),
+        (
+            {"devices": {"workers": 3, "leaves": "9s"}},
+            "devices.leaves",
+            "does not work with it yet",
+        ),
+        (
+            {"devices": {"workers": 3, "classes": [{"name": "a", "number": 3, "arrives": "1s"}]}},
+            "devices.classes.0.arrives",
+            "does not work with it yet",
+        ),
+        ({"checkpoints": {"every": 5}}, "checkpoints.every", "does not work with it yet"),
+        ({"simulation": {"batched": True}}, "simulation.batched", "does not work with it yet"),
+        (
+            {"faults": [{"when": {"time": "1s"}, "how": "freeze"}]},
+            "faults",
+            "does not work with it yet",
+        ),
+        (
+            {"algorithms": [{"name": "hierarchical", "wait_for": 4}]},
+            "algorithms.0",
+            "wait_for is 4, and there are only 3 workers",
+        ),
+    ],
+)
+def test_what_does_not_work_is_refused(
+    change: dict[str, Any], where: str, text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tree.yaml"
+    path.write_text(yaml.safe_dump(SPEC | change))
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert where in str(refused.value)
+    assert text in str(refused.value)

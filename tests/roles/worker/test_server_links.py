@@ -1,0 +1,122 @@
+"""A worker's connections to several servers, which are sockets of the test."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from testbed.roles.worker.server_links import ServerLink, ServerLinks
+from testbed.training.slices import slices
+from testbed.updates import Layout
+from testbed.wire.encodings import DENSE
+from testbed.wire.frames import Kind, header
+
+CUT = slices(Layout(("a", "b"), (60_000, 40_001)), 2)
+
+
+class Place:
+    """A worker's links, and the servers' ends of them."""
+
+    def __init__(self) -> None:
+        self.servers = []
+        links = []
+        buffer = memoryview(bytearray(4 * CUT[1].size + 4096))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            for one in CUT:
+                mine = socket.create_connection(listener.getsockname())
+                self.servers.append(listener.accept()[0])
+                links.append(ServerLink(mine, "127.0.0.1", one, "full", buffer))
+        self.links = ServerLinks(links)
+
+    def answer(self, server: int, version: int) -> None:
+        body = np.full(CUT[server].size, version + server / 4, np.float32).tobytes()
+        self.servers[server].sendall(
+            header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body)) + body
+        )
+
+    def until_heard(self, seconds: float = 10.0) -> list[tuple[int, list[int]]]:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if heard := self.links.turn(deadline - time.monotonic()):
+                return [(self.links.links.index(link), list(came)) for link, came in heard]
+        raise AssertionError("nothing was heard")
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    made = Place()
+    yield made
+    for one in (*made.servers, *(link.connection.socket for link in made.links.links)):
+        one.close()
+
+
+def test_slices_of_all_servers_make_one_vector(place: Place) -> None:
+    place.answer(1, 3)
+    assert place.until_heard() == [(1, [3])]
+    place.answer(0, 5)
+    assert place.until_heard() == [(0, [5])]
+    parameters = np.zeros(100_001, np.float32)
+    place.links.put_together(parameters)
+    assert parameters[: CUT[0].size].tolist() == [5.0] * CUT[0].size
+    assert parameters[CUT[0].size :].tolist() == [3.25] * CUT[1].size
+    assert [link.version for link in place.links.links] == [5, 3]
+
+
+def test_a_server_that_reads_nothing_delays_no_other(place: Place) -> None:
+    large, small = bytes(32 << 20), b"push"
+    began = time.monotonic()
+    place.links.send([[large], [small]])
+    assert time.monotonic() - began < 5
+    assert place.links.links[0].connection.pending
+    assert place.servers[1].recv(4) == small
+    place.answer(1, 1)
+    assert place.until_heard() == [(1, [1])]
+    # When it reads at last, it gets everything.
+    place.servers[0].setblocking(False)
+    received = 0
+    while received < len(large):
+        place.links.turn(0.0)
+        try:
+            received += len(place.servers[0].recv(1 << 20))
+        except BlockingIOError:
+            continue
+    assert not place.links.links[0].connection.pending
+
+
+def test_an_answer_that_stalls_is_read_as_far_as_it_came(place: Place) -> None:
+    body = np.ones(CUT[0].size, np.float32).tobytes()
+    place.servers[0].sendall(
+        header(Kind.PARAMETERS, 2, encoding=DENSE, length=len(body)) + body[:1000]
+    )
+    with pytest.raises(AssertionError):
+        place.until_heard(3.5)
+    place.servers[0].sendall(body[1000:])
+    assert place.until_heard() == [(0, [2])]
+
+
+def test_a_server_that_has_said_stop_keeps_its_slice_and_is_sent_to(place: Place) -> None:
+    place.answer(0, 4)
+    place.servers[0].sendall(header(Kind.STOP))
+    place.servers[0].shutdown(socket.SHUT_WR)
+    while not place.links.links[0].stopped:
+        place.until_heard()
+    assert place.links.going_on == [place.links.links[1]]
+    assert place.links.links[0].parameters[0] == 4
+    place.links.send([[b"late"], [b"push"]])
+    assert place.servers[0].recv(4) == b"late"
+    place.servers[0].close()
+    for _ in range(3):  # that it has ended is no error any more
+        place.links.send([[b"late"], [b"push"]])
+        place.links.turn(0.05)
+    place.servers[1].sendall(header(Kind.STOP))
+    assert place.until_heard() == [(1, [])]
+    assert place.links.all_stopped
+    place.links.finish()
+
+
+def test_a_connection_that_ends_without_stop_is_an_error(place: Place) -> None:
+    place.servers[1].close()
+    with pytest.raises(ConnectionError, match="the server closed the connection"):
+        place.until_heard()

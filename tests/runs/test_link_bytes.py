@@ -1,0 +1,71 @@
+"""The rows of the table of links: each direction with its rate as asked, and its use of it."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from testbed.device_names import EVALUATOR_NAME
+from testbed.planning.plan import Plan
+from testbed.results.reading.over_links import read_over_links
+from testbed.runs.link_bytes import LinkCounts, over_routes, rows
+from testbed.telemetry import link_table
+from tests.planning.test_bottlenecks import CLUSTERS, planned
+
+
+@pytest.fixture(params=["wall", "virtual"])
+def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Plan:
+    return planned(tmp_path, CLUSTERS, f"clock={request.param}")
+
+
+def test_bytes_pass_every_link_of_their_route(plan: Plan) -> None:
+    sent = {("worker-0", "server"): 100, ("worker-9", "server"): 7, ("server", "worker-0"): 50}
+    found = over_routes(plan.network, sent, EVALUATOR_NAME)
+    named = {
+        (plan.network.links_by_index[index].node, up): counts.bytes
+        for (index, up), counts in found.items()
+        if counts.bytes
+    }
+    assert named == {
+        ("worker-0", True): 100,
+        ("campus", True): 100,
+        ("worker-9", True): 7,
+        ("village", True): 7,
+        ("server", False): 107,
+        ("server", True): 50,
+        ("campus", False): 50,
+        ("worker-0", False): 50,
+    }
+    assert len(found) == 2 * (len(plan.links) - 1)  # all but the evaluator's
+
+
+def test_the_use_is_of_the_rate_as_asked_under_either_clock(plan: Plan, tmp_path: Path) -> None:
+    counted = {
+        (0, False): LinkCounts(15_000_000, 10_000, 3),
+        (0, True): LinkCounts(1_000),
+    }
+    link_table.write(tmp_path, rows(plan, counted, 4.0))
+    up, down = pq.read_table(tmp_path / "links.parquet").to_pylist()
+    assert (up["node"], up["router"], up["device"]) == ("server", "core", True)
+    assert (up["direction"], up["rate"], up["utilisation"], up["frames"]) == (
+        "uplink",
+        None,
+        None,
+        None,
+    )
+    assert (down["rate"], down["utilisation"], down["seconds"]) == (60_000_000, 0.5, 4.0)
+    assert (down["frames"], down["dropped"]) == (10_000, 3)
+
+
+def test_without_time_there_is_no_use(plan: Plan) -> None:
+    (row,) = rows(plan, {(0, False): LinkCounts(10)}, 0.0)
+    assert row.bytes == 10 and row.utilisation is None
+
+
+def test_what_was_written_is_read(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "traffic").mkdir()
+    written = list(rows(plan, {(0, True): LinkCounts(1, 1, 0), (0, False): LinkCounts(2)}, 1.5))
+    link_table.write(tmp_path / "traffic", written)
+    assert [str(use)[len("LinkUse") :] for use in read_over_links(tmp_path)] == [
+        str(row)[len("LinkBytes") :] for row in written
+    ]

@@ -1,0 +1,108 @@
+"""The state of a run that is written step by step, as a reader beside it sees it."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.results.reading.run import Run
+from testbed.runs import running
+from testbed.runs.live_status import LiveStatus
+from testbed.telemetry.records import UPDATE
+from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.texts import TRAINING
+
+MANIFEST: dict[str, Any] = {
+    "experiment": "small",
+    "algorithm": "asgd",
+    "seed": 1,
+    "engine": "emulation",
+    "clock": "wall",
+    "workers": 3,
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLog:
+    return RunLog(tmp_path / "small" / "now-1" / "asgd", "training: {updates: 40}\n", MANIFEST)
+
+
+def rows(first: int, last: int, seconds: float) -> np.ndarray[Any, Any]:
+    """Return the updates ``first`` to ``last``, of 1,000 bytes each and 0.1 s apart."""
+    made = np.zeros(last - first + 1, UPDATE)
+    made["iteration"] = np.arange(first, last + 1)
+    made["host_time"] = seconds + 0.1 * np.arange(len(made))
+    made["message_bytes"] = 1000
+    made["applied"] = True
+    return made
+
+
+def fault(phase: str, kind: str, device: str) -> dict[str, Any]:
+    about = {"phase": phase, "fault": kind, "rule": 0, "iteration": 3, "time": 1.0}
+    return about | {"workers": [int(device[-1])], "duration": 2.0}
+
+
+def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
+    live = LiveStatus(Run.load(log.directory))
+    status = live.look(running=True)
+    assert (status.phase, status.updates, status.update_rate) == ("making nodes", 0, None)
+    log.event(1.0, "info", TRAINING)
+    log.updates(rows(1, 10, 0.1))
+    status = live.look(running=True)
+    assert (status.phase, status.updates, status.all_updates) == ("training", 10, 40)
+    assert status.update_rate == pytest.approx(10, rel=0.2)
+    assert status.ingress_rate == pytest.approx(10_000, rel=0.2)
+    assert live.look(running=True).updates == 10  # nothing is read twice
+    log.updates(rows(11, 40, 1.1))
+    assert live.look(running=True).phase == "finishing"
+    log.close("completed", None, {"updates": 40, "ended": "completed"})
+    status = live.look(running=False)
+    assert (status.ended, status.update_rate) == (True, None)
+    shutil.rmtree(log.directory)
+    assert live.look(running=False).phase == "removed"
+
+
+def test_rates_fall_while_nothing_is_written(log: RunLog) -> None:
+    log.updates(rows(1, 10, 0.1))
+    past = time.time() - 99
+    os.utime(log.directory / "updates.arrows", (past, past))
+    status = LiveStatus(Run.load(log.directory)).look(running=True)
+    assert status.update_rate == pytest.approx(0.1, rel=0.05)
+
+
+def test_a_run_that_goes_back_is_read_anew(log: RunLog) -> None:
+    live = LiveStatus(Run.load(log.directory))
+    log.updates(rows(1, 20, 0.1))
+    assert live.look(running=True).updates == 20
+    log.go_back(12, 12)
+    assert live.look(running=True).updates == 12
+    log.updates(rows(13, 15, 3.0))
+    assert live.look(running=True).updates == 15
+
+
+def test_faults_are_counted_while_they_last(log: RunLog) -> None:
+    live = LiveStatus(Run.load(log.directory))
+    log.fault(fault("begin", "kill", "worker-1"), ["worker-1"], 1.0)
+    log.fault(fault("begin", "slow", "worker-2"), ["worker-2"], 1.0)
+    status = live.look(running=True)
+    assert (status.alive, status.faulted) == (2, 2)
+    log.fault(fault("end", "kill", "worker-1"), ["worker-1"], 2.0)
+    status = live.look(running=True)
+    assert (status.alive, status.faulted) == (3, 1)
+
+
+def test_a_run_is_running_while_its_process_holds_its_events(log: RunLog) -> None:
+    def found() -> list[Path]:
+        return [run.directory for run in running.running_runs()]
+
+    assert log.directory in found()
+    (own,) = running.named(running.running_runs(), str(log.directory))
+    for text in ("small", "small/now-1", "small/now-1/asgd", "asgd", str(os.getpid())):
+        assert own.directory in [one.directory for one in running.named([own], text)]
+    assert running.named([own], "smal") == []
+    log.close("completed", None, {"updates": 0})
+    assert log.directory not in found()
