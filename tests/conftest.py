@@ -41,6 +41,8 @@ EXERCISED = (
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print which of ``EXERCISED`` were really brought up: a skipped test has shown nothing."""
+    if terminalreporter.config.getoption("lf"):  # the run before this one has printed it
+        return
     passed: Counter[str] = Counter()
     for report in terminalreporter.stats.get("passed", []):
         passed.update(_exercised(report))

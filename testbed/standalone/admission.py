@@ -77,8 +77,10 @@ class Admission:
         self._go = self._evaluated = False
         self._strangers: dict[socket.socket, str] = {}  # and their addresses, oldest first
         self._crowded = False
+        self._ended = False
         self._listener = socket.create_server(("", messages.PORT), backlog=1024)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def wait(self, seconds: float) -> None:
         """Wait until the evaluator and a worker are ready.
@@ -115,8 +117,11 @@ class Admission:
 
     def end(self) -> None:
         """Tell the devices that the run is over, and admit no more devices."""
+        self._ended = True
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.shutdown(socket.SHUT_RDWR)  # which ends the thread that accepts
+        # Closed before, its descriptor could be another listener's when that thread accepts again.
+        self._accepting.join()
         self._listener.close()
         with self._changed:
             for connection in self._open:
@@ -136,8 +141,8 @@ class Admission:
         while True:
             try:
                 connection, (address, _) = self._listener.accept()
-            except OSError as error:  # closed, the peer is already gone, or no descriptors left
-                if self._listener.fileno() < 0:
+            except OSError as error:  # shut down, the peer is already gone, or no descriptors left
+                if self._ended:
                     return
                 if error.errno in EXHAUSTED:
                     self._rest(f"{error.strerror}", reported=exhausted)
