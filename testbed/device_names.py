@@ -26,6 +26,12 @@ def server_place(name: str) -> int:
     return 0 if name == SERVER_NAME else int(name.rpartition("-")[2])
 
 
+def serving_place(name: str) -> tuple[bool, int]:
+    """Return the place of a role that serves: servers by their index, and then aggregators."""
+    number = name.rpartition("-")[2]
+    return not is_server(name), int(number) if number.isdigit() else 0
+
+
 def server_number(index: int) -> int:
     """Return the number of the parameter server with an index, from 0, where devices are numbered."""
     return SERVER_NUMBER - index
@@ -39,6 +45,11 @@ def server_index(number: int) -> int:
 def machine_name(number: int) -> str:
     """Return the name of the machine of a worker and of the server that is co-located with it."""
     return f"machine-{number}"
+
+
+def is_aggregator(name: str) -> bool:
+    """Return True if a device's name is that of an aggregator."""
+    return name.startswith("aggregator-")
 
 
 def aggregator_name(index: int) -> str:

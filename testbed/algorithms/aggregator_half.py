@@ -13,6 +13,7 @@ updates leads to the same bits as none.
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,13 +42,40 @@ class Combined:
     loss: float
 
 
-class AggregatorHalf(ServerHalf):
-    """A server's half that sums the updates of one version, and takes new versions from above.
+class CombiningHalf(ServerHalf):
+    """What decides about an aggregator's combinations.
 
     Attributes:
         deadline: when ``expire`` is to be called, in seconds of the run's clock; None if a combination
             has no time limit, is closed or has reached it.
     """
+
+    deadline: float | None
+
+    @property
+    @abstractmethod
+    def is_due(self) -> bool:
+        """True if a combination has closed and is still to be pushed."""
+
+    @abstractmethod
+    def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
+        """Take over the server's parameters, and open a combination for their version.
+
+        Args:
+            parameters: float32, (|Θ|,).
+            time: now, in seconds since training began by the run's clock.
+
+        Raises:
+            ValueError: the version is older than the one before.
+        """
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Note that the combination's time is over."""
+
+
+class AggregatorHalf(CombiningHalf):
+    """A server's half that sums the updates of one version, and takes new versions from above."""
 
     def __init__(
         self,
@@ -72,7 +100,7 @@ class AggregatorHalf(ServerHalf):
         self._above = above
         self._wait_for = wait_for
         self._within = within
-        self.deadline: float | None = None
+        self.deadline = None
         self._there: set[int] = set()
         self._is_open = self._is_due = self._has_expired = False
         self._sum = np.zeros_like(parameters)
@@ -85,7 +113,6 @@ class AggregatorHalf(ServerHalf):
 
     @property
     def is_due(self) -> bool:
-        """True if a combination has closed and waits for ``take``."""
         return self._is_due
 
     @property
@@ -94,15 +121,6 @@ class AggregatorHalf(ServerHalf):
         return self._late
 
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
-        """Take over the server's parameters, and open a combination for their version.
-
-        Args:
-            parameters: float32, (|Θ|,).
-            time: now, in seconds since training began by the run's clock.
-
-        Raises:
-            ValueError: the version is older than the one before.
-        """
         if version < self.version:
             raise ValueError(f"version {version} comes after version {self.version}")
         if self._changed_at is not None:
@@ -162,7 +180,6 @@ class AggregatorHalf(ServerHalf):
             self._contained[update.indices] = True
 
     def expire(self) -> None:
-        """Note that the combination's time is over."""
         self.deadline = None
         self._has_expired = True
         self._close_if_complete()

@@ -12,9 +12,6 @@ def of_aggregators(contents: Contents) -> list[Conflict]:
         if not is_aggregated(options.name):
             continue
         path = ("algorithms", i)
-        if contents.engine == "emulation":
-            text = f"{options.name} is only simulated so far: use `testbed simulate`"
-            found.append((path, text))
         if not contents.network.clusters:
             text = (
                 f"{options.name} has an aggregator in each cluster, and there are no clusters: add "

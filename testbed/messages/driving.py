@@ -37,7 +37,8 @@ class Receive:
     """Read a worker's next message; the value is None if the worker is gone.
 
     Otherwise it is its base version, the number of its update (None: it has none that counts), its
-    payload bytes, its loss, and the sizes of the frames.
+    payload bytes, its loss, the number of updates in an aggregator's sum (0: it is none), and the sizes
+    of the frames.
     """
 
     worker: int
@@ -49,6 +50,7 @@ class Apply:
 
     Attributes:
         update: its number, as ``Receive`` returned it.
+        count: of an aggregator's sum, the number of updates in it; 0 of any other update.
     """
 
     worker: int
@@ -56,6 +58,7 @@ class Apply:
     base_version: int
     loss: float
     time: float
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,24 @@ class Forget:
 @dataclass(frozen=True, slots=True)
 class Diagnose:
     """The value is the algorithm's diagnostics, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Let an aggregator serve what its server sent; the value is the combination's deadline or None."""
+
+    version: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Note that the time of an aggregator's combination is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Push what an aggregator has combined, and ask for the next parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +186,13 @@ class Outcome:
         value: as the request says.
         version: of the server's parameters, after the request.
         error: why the worker's message is invalid; None if it is valid.
+        is_due: True if an aggregator's combination has closed and is still to be pushed.
     """
 
     value: Any
     version: int
     error: str | None = None
+    is_due: bool = False
 
 
 Request: TypeAlias = (
@@ -181,6 +204,9 @@ Request: TypeAlias = (
     | Join
     | Forget
     | Diagnose
+    | Adopt
+    | Expire
+    | Combine
     | Evaluate
     | LookAtEvaluator
     | Killed

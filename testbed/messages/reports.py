@@ -248,12 +248,13 @@ class FinalParameters:
 
 @dataclass(frozen=True, slots=True)
 class ServerFinished:
-    """The server, or the coordinator of peers, has finished; every connection is closed.
+    """A server, an aggregator, or the coordinator of peers has finished; every connection is closed.
 
     Attributes:
         payload_bytes, message_bytes: the totals of its ledger.
         peers: the ledgers of peers by name; empty for a server.
         local_payload_bytes, local_message_bytes: those of the worker on the server's own machine.
+        late: the updates that came too late for an aggregator's combination; None of any other.
     """
 
     version: int
@@ -263,6 +264,7 @@ class ServerFinished:
     server: int = 0
     local_payload_bytes: int = 0
     local_message_bytes: int = 0
+    late: int | None = None
 
 
 RoleReport: TypeAlias = (

@@ -70,7 +70,7 @@ class LiveRun:
         self._numbers = plan.workers
         emulated = plan.spec.engine == "emulation"
         workers = plan.settings.workers
-        self.board = Board.create(lines_of(workers, plan.settings.servers)) if emulated else None
+        self.board = Board.create(lines_of(workers, plan.settings.serving)) if emulated else None
         self._devices = LiveDevices(self._state.classes, self.board)
         self._training: float | None = None
         self._host_seconds = 0.0

@@ -51,6 +51,8 @@ class Queues:
         observed: the devices that those apart talk to.
         local: for a counted device the one on the same machine, whose traffic with it crosses no link
             and is counted separately, too.
+        above: for a counted aggregator its server, whose traffic into it is counted separately: it is
+            no ingress from devices.
     """
 
     counted: Sequence[str] = ()
@@ -58,6 +60,7 @@ class Queues:
     fair: Mapping[Direction, Sequence[tuple[str, str]]] = field(default_factory=dict)
     observed: Sequence[str] = ()
     local: Mapping[str, str] = field(default_factory=dict)
+    above: Mapping[str, str] = field(default_factory=dict)
 
 
 NO_QUEUES = Queues()
@@ -188,7 +191,8 @@ class _Builder:
             if (link.index, False) not in queues.fair:
                 with self._inside_end(link, up=False) as interface, IPRoute() as netlink:
                     others = [*apart, local[device]] if device in local else apart
-                    count_ingress(netlink, interface, others, link.downlink)
+                    above = [address[one] for one in (queues.above.get(device),) if one]
+                    count_ingress(netlink, interface, others, link.downlink, above)
         for index, up in self._also_observed:
             link = network.links_by_index[index]
             with self._inside_end(link, up) as interface, IPRoute() as netlink:

@@ -37,6 +37,8 @@ COUNTED = 0x0001_0010
 """Class 1:10, for all traffic that no filter sends elsewhere."""
 UNCOUNTED = 0x0001_0020
 """Class 1:20, for the traffic of devices that only observe."""
+FROM_ABOVE = 0x0001_0030
+"""The class of what an aggregator is sent by its server: counted, but no ingress from devices."""
 _NETEM = 0x0010_0000
 """Handle 10:, the network emulator below a class."""
 _QUEUE = 0x0020_0000
@@ -138,15 +140,24 @@ class Egress:
 
 
 def count_ingress(
-    netlink: IPRoute, interface: int, uncounted: Iterable[str], shape: Shape = _AS_IT_IS
+    netlink: IPRoute,
+    interface: int,
+    uncounted: Iterable[str],
+    shape: Shape = _AS_IT_IS,
+    above: Sequence[str] = (),
 ) -> None:
     """Count what a router's interface sends to a device, except from some IPv4 source addresses.
 
     Args:
         uncounted: these addresses, whose traffic goes to ``UNCOUNTED``.
         shape: of the counted traffic.
+        above: addresses of which the traffic is counted, too, but in ``FROM_ABOVE``.
     """
     _count(netlink, interface, uncounted, (SOURCE,), shape)
+    if above:
+        set_class(netlink, "add", interface, FROM_ABOVE, None)
+    for address in above:
+        add_filter(netlink, interface, FROM_ABOVE, {SOURCE: address})
 
 
 def count_egress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:

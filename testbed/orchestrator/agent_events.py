@@ -180,6 +180,8 @@ class AgentEvents:
         if device in devices.hubs:
             what = "parameter server" if self._plan.served else "coordinator of the peers"
             which = f" {device}" if len(devices.hubs) > 1 else ""
+            if device in self._plan.aggregators:
+                what, which = "aggregator", f" {device}"
             raise EndError("failed", f"the {what}{which} died: {how}; see {log}")
         if device == self._plan.observed:
             raise EndError("failed", f"{device}, whose model is evaluated, died: {how}")
@@ -218,7 +220,7 @@ class AgentEvents:
     def _traffic_stopped(self, event: TrafficStopped) -> None:
         first, *others = self._records.ledgers
         first.capture, first.counter = event.capture, event.counter
-        for ledgers, server in zip(others, self._plan.servers[1:], strict=True):
+        for ledgers, server in zip(others, self._plan.serving[1:], strict=True):
             ledgers.capture = event.others[server]["capture"]
             ledgers.counter = event.others[server]["counter"]
         self._counted(event.ingress, event.ingress_of_each if others else None)

@@ -26,7 +26,7 @@ class Devices:
     """The devices of one run.
 
     Attributes:
-        hubs: the names of the servers, or of the coordinator of peers.
+        hubs: the names of the servers and aggregators, or of the coordinator of peers.
         liveness: which devices' processes are alive.
     """
 
@@ -37,15 +37,16 @@ class Devices:
         """Begin without any process."""
         self._plan = plan
         self._records = records
-        self.hubs = plan.servers or (COORDINATOR_NAME,)
+        self.hubs = plan.serving or (COORDINATOR_NAME,)
         self.liveness = Liveness([*plan.workers, EVALUATOR_NAME])
         self._names = {number: name for name, number in plan.workers.items()}
-        self._names[plan.settings.workers] = EVALUATOR_NAME
+        aggregators = zip(plan.settings.callers(0), plan.aggregators, strict=False)
+        self._names |= {**dict(aggregators), plan.settings.evaluator: EVALUATOR_NAME}
         self._seen_as: dict[int, str] = {}  # devices, by process id as the fork server sees it
         self._complaints: dict[str, str] = {}
 
     def name(self, number: int) -> str:
-        """Return the name of a worker, a peer or the evaluator."""
+        """Return the name of a worker, a peer, an aggregator as a worker, or the evaluator."""
         return self._names[number]
 
     def name_in_event(self, number: int | None) -> str | None:
@@ -66,13 +67,14 @@ class Devices:
         self.liveness.started(device)
 
     def start_hubs(self, arguments: Mapping[str, Any]) -> None:
-        """Start the servers, or the coordinator of peers.
+        """Start the servers and aggregators, or the coordinator of peers.
 
         Args:
             arguments: of their roles, in addition.
         """
-        role = "server" if self._plan.served else COORDINATOR_NAME
         for index, hub in enumerate(self.hubs):
+            role = "server" if self._plan.served else COORDINATOR_NAME
+            role = "aggregator" if hub in self._plan.aggregators else role
             self.start(hub, {"role": role, "number": server_number(index), **arguments})
         if self._plan.served and self._plan.coordinated:
             own = {"role": COORDINATOR_NAME, "number": SERVER_NUMBER}
@@ -80,7 +82,7 @@ class Devices:
 
     def start_evaluator(self) -> None:
         """Start the evaluator."""
-        self.start(EVALUATOR_NAME, {"role": "evaluator", "number": self._plan.settings.workers})
+        self.start(EVALUATOR_NAME, {"role": "evaluator", "number": self._plan.settings.evaluator})
 
     def start_workers(self) -> None:
         """Start all workers or peers."""

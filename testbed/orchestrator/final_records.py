@@ -41,6 +41,8 @@ def write_end(
         summary = outcome.summary(plan, ingress, after_drain, log.struck, servers)
         summary |= evaluations.left_out.summary()
         summary["traffic"] = _settle(records)
+        if plan.aggregators:
+            summary["aggregators"] = _of_aggregators(plan, records)
         if records.peers:
             summary["peers"] = records.peers
         if records.over_links:
@@ -57,6 +59,16 @@ def write_end(
     except OSError as error:
         raise RunError(explain(error, directory)) from error
     return summary
+
+
+def _of_aggregators(plan: Plan, records: Records) -> dict[str, dict[str, int]]:
+    """Return what each aggregator received of its devices, with the wire bytes where they are known."""
+    found = {}
+    of_each = zip(plan.aggregators, records.servers.of_aggregators(), strict=False)
+    for (name, told), ledgers in zip(of_each, records.ledgers[1:], strict=False):
+        wire = {} if ledgers.counter is None else {"wire_bytes": int(ledgers.counter["bytes"])}
+        found[name] = told | wire
+    return found
 
 
 def _settle(records: Records) -> dict[str, Any]:

@@ -36,7 +36,8 @@ class Records:
         processes_log: the file with the output of the run's processes.
         outcome: how the run ended, and what it came to so far.
         progress: what watchers are shown.
-        ledgers: of the traffic: those of each server by its index, or those of the observed peer.
+        ledgers: of the traffic: those of each server and aggregator by its index, or those of the
+            observed peer.
         servers: what the servers have reported.
         deduplication: drops what a restored server reports again.
         training: when training began, in seconds of CLOCK_MONOTONIC; None before.
@@ -80,17 +81,17 @@ class Records:
         self.processes_log = directory / "processes.log"
         self.outcome = Outcome()
         self.progress = Progress("loading", settings.workers, settings.training.updates)
-        several = len(plan.servers) > 1
-        self.servers = Servers(settings.servers)
+        several = len(plan.serving) > 1
+        self.servers = Servers(settings.servers, settings.aggregators)
         self.ledgers = [
             Ledgers(
                 address,
                 {link.address: link.node for link in plan.links},
                 plan.spec.traffic.capture,
-                of=plan.servers[index] if several else None,
+                of=plan.serving[index] if several else None,
                 local=plan.network.link(local).address if (local := _local(plan, index)) else None,
             )
-            for index, address in enumerate(settings.network.server_addresses)
+            for index, address in enumerate(map(settings.address, range(settings.serving)))
         ]
         self.deduplication = Deduplication(resumption.counts if resumption else None)
         self.training: float | None = None
@@ -199,4 +200,4 @@ class Records:
 
 def _local(plan: Plan, index: int) -> str | None:
     """Return the worker on the machine of a server; None if the server is on its own."""
-    return plan.local.get(plan.servers[index]) if plan.servers else None
+    return plan.local.get(plan.serving[index]) if plan.servers else None

@@ -197,11 +197,12 @@ class RoleReports:
         self._records.servers.add_parameters(report)
 
     def _server_finished(self, report: ServerFinished) -> None:
-        self._evaluations.ingress.each[report.server].total = {
-            "payload_bytes": report.payload_bytes,
-            "message_bytes": report.message_bytes,
-            **self._records.local_bytes(report),
-        }
+        if report.server < self._records.servers.count:
+            self._evaluations.ingress.each[report.server].total = {
+                "payload_bytes": report.payload_bytes,
+                "message_bytes": report.message_bytes,
+                **self._records.local_bytes(report),
+            }
         self._records.finish(report)
         if self._records.finished:
             self._devices.liveness.over(time.monotonic())

@@ -1,5 +1,8 @@
 """What the servers of one run have reported, put together; a run's only server is one of them.
 
+Aggregators report as servers do, with indices after those of the servers: they listen, end and finish,
+and devices are connected to them; they have no updates, parameters and evaluations of their own.
+
 A run's version is the lowest of its servers' versions. Its time begins when the first server begins;
 a server that begins later reports times by its own beginning, which are moved here.
 """
@@ -17,11 +20,12 @@ class Servers:
         pushed: payload and message bytes of the pushes that each server has reported.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, aggregators: int = 0) -> None:
         self.count = count
+        self._serving = count + aggregators
         self.pushed = [{"payload_bytes": 0, "message_bytes": 0} for _ in range(count)]
         self._listening: set[int] = set()
-        self._connected = [0] * count
+        self._connected = [0] * self._serving
         self._began: dict[int, float] = {}
         self._versions = [0] * count
         self._ended: set[int] = set()
@@ -31,11 +35,13 @@ class Servers:
     def listens(self, server: int) -> bool:
         """Note that a server listens; return True if all do."""
         self._listening.add(server)
-        return len(self._listening) == self.count
+        return len(self._listening) == self._serving
 
     def connected(self, server: int, devices: int) -> int:
-        """Note the number of a server's devices; return how many are connected to all servers."""
+        """Note the number of a server's devices; return how many are connected to all their servers."""
         self._connected[server] = devices
+        if self._serving > self.count:
+            return sum(self._connected[self.count :])
         return min(self._connected)
 
     def begins(self, report: TrainingBegun) -> bool:
@@ -69,7 +75,7 @@ class Servers:
     def ends(self, server: int) -> bool:
         """Note that training has ended at a server; return True if it has at all."""
         self._ended.add(server)
-        return len(self._ended) == self.count
+        return len(self._ended) == self._serving
 
     def add_parameters(self, report: FinalParameters) -> None:
         """Take a part of a server's final parameters."""
@@ -83,9 +89,22 @@ class Servers:
     def finishes(self, report: ServerFinished) -> bool:
         """Note that a server has finished; return True if all have."""
         self._finished[report.server] = report
-        return len(self._finished) == self.count
+        return len(self._finished) == self._serving
 
     @property
     def version(self) -> int:
         """The run's version at the end, of servers that have finished."""
-        return min(report.version for report in self._finished.values())
+        return min(self._finished[server].version for server in range(self.count))
+
+    def of_aggregators(self) -> list[dict[str, int]]:
+        """Return what each aggregator that has finished received of its devices, and what was late."""
+        found = (self._finished.get(index) for index in range(self.count, self._serving))
+        return [
+            {
+                "payload_bytes": report.payload_bytes,
+                "message_bytes": report.message_bytes,
+                "late": report.late or 0,
+            }
+            for report in found
+            if report is not None
+        ]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.containers import image
-from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.learning.data import sources
 from testbed.planning import probed_links
 from testbed.planning.plan import Plan
@@ -69,10 +69,11 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
 
     return {
         "devices": devices(plan),
-        "captured": plan.servers or (plan.observed,),
-        "counted": plan.counted,
+        "captured": plan.serving or (plan.observed,),
+        "counted": (*plan.counted, *plan.aggregators),
         "uncounted": [EVALUATOR_NAME],
         "local": plan.local,
+        "above": dict.fromkeys(plan.aggregators, SERVER_NAME),
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "routers": plan.network.routers,
         "delays": plan.network.delays,

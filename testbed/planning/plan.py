@@ -131,10 +131,18 @@ class Plan:
         return tuple(map(aggregator_name, range(self.settings.aggregators)))
 
     @property
+    def serving(self) -> tuple[str, ...]:
+        """The names of the servers and of the aggregators, by their index."""
+        return self.servers + self.aggregators
+
+    @property
     def coordinated(self) -> bool:
-        """True if there is a coordinator: of peers, or of several servers under the virtual clock."""
+        """True if there is a coordinator.
+
+        There is one of peers and, under the virtual clock, one of several servers and of aggregators.
+        """
         return not self.served or (
-            self.settings.timing.clock == "virtual" and len(self.servers) > 1
+            self.settings.timing.clock == "virtual" and len(self.serving) > 1
         )
 
     @property
@@ -298,6 +306,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 secret=secrets.token_hex(32),
                 co_located=spec.devices.co_located if served else 0,
                 aggregator_of=above,
+                aggregator_addresses=[
+                    network.link(aggregator_name(i)).address
+                    for i in range(max(above, default=-1) + 1)
+                ],
                 **routes,
             ),
             faults=FaultSettings(_rules(spec, class_of) if served else ()),

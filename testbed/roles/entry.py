@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
@@ -35,10 +36,12 @@ from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.peer import Peer
 from testbed.roles.reporting import Report
 from testbed.roles.server.clock_of_servers import ClockOfServers
+from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import DrivenServer
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
+from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.sharing import EVERY, SETTINGS, Shared
 from testbed.roles.transport.greeting import Identity
@@ -112,6 +115,7 @@ class _Role:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
             "server": lambda: self._serve(arguments),
+            "aggregator": lambda: self._aggregate(arguments),
             "evaluator": self._evaluate,
             "worker": lambda: self._work(number, arguments),
             "peer": lambda: self._exchange(number),
@@ -157,6 +161,19 @@ class _Role:
             serving, times=self.loaded.times, local_steps=local_steps, channels=channels
         ).serve()
 
+    def _aggregate(self, arguments: Mapping[str, Any]) -> None:
+        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        index = server_index(int(arguments["number"]))
+        devices = len(settings.callers(index))
+        half = computation.aggregator_half(settings, layout, devices)
+        serving = Serving(settings, half, layout, self.report, self.shared.board, index=index)
+        if self.shared.orders is None:
+            WallAggregator(serving).serve()
+            return
+        assert self.shared.servers is not None
+        self.shared.orders.close()
+        DrivenAggregator(serving, self.shared.servers.channel_of_device(index)).serve()
+
     def _checkpoints(self) -> Checkpoints | None:
         if self.loaded.checkpoint_every is None:
             return None
@@ -183,12 +200,16 @@ class _Role:
         ).run()
 
     def _drive(self, workers: OrderChannels, servers: OrderChannels) -> None:
-        """Run the virtual clock of several servers."""
+        """Run the virtual clock of several servers, or of a server and aggregators."""
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         parameters = self.loaded.learner.parameters
-        halves = [
+        halves: list[ServerHalf] = [
             computation.server_half(settings, one.layout, parameters[one.start : one.stop])
             for one in slices(layout, settings.servers)
+        ]
+        halves += [
+            computation.aggregator_half(settings, layout, len(settings.callers(index)))
+            for index in range(settings.servers, settings.serving)
         ]
         ClockOfServers(
             settings,

@@ -33,6 +33,7 @@ Each server has one of its own, by its index.
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 _EVALUATED = ("server", "peer")
+_DRIVEN = ("server", "aggregator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Shared:
         turns: at computing; None where each device has processors of its own.
         orders: the channels over which the virtual clock, or the coordinator of peers, gives its
             orders; None where devices act by themselves.
-        servers: those between the virtual clock and each of several servers, by the servers' indices.
+        servers: those between the virtual clock and each of several servers, or the server and its
+            aggregators, by their indices.
         board: memory in which devices write their state.
         paces: how much slower than planned each device is.
         checkpoints: descriptors of the server's checkpoint files; empty if it writes no checkpoints.
@@ -73,12 +75,12 @@ class Shared:
         orders = OrderChannels(settings.workers) if _has_orders(settings) else None
         descriptor = arguments.get(BOARD)
         if descriptor is None:
-            board = Board.private(lines_of(settings.workers, settings.servers))
+            board = Board.private(lines_of(settings.workers, settings.serving))
         else:
             board = Board.open(descriptor)
         paces = Paces(arguments.get(PACES), settings.workers)
         checkpoints, spills = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL, ())
-        servers = OrderChannels(settings.servers) if _has_driven_servers(settings) else None
+        servers = OrderChannels(settings.serving) if _has_driven_servers(settings) else None
         return cls(turns, orders, board, paces, checkpoints, spills, servers)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
@@ -90,7 +92,7 @@ class Shared:
         spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]
         found += [] if self.turns is None else list(self.turns.descriptors)
-        if self.servers is not None and role["role"] == "server":
+        if self.servers is not None and role["role"] in _DRIVEN:
             found.append(self.servers.device_descriptor(server_index(int(role["number"]))))
         elif self.orders is not None and role["role"] in _CLOCKS:
             found += self.orders.clock_descriptors
@@ -108,7 +110,7 @@ class Shared:
         rest = list(descriptors)
         turns = None
         if arguments.get(BOARD) is None:
-            board = Board.private(lines_of(settings.workers, settings.servers))
+            board = Board.private(lines_of(settings.workers, settings.serving))
         else:
             board, rest = Board.open(rest[0]), rest[1:]
         if arguments.get(PACES) is None:
@@ -130,7 +132,7 @@ class Shared:
             return cls(turns, orders, board, paces, spills=spills)
         if not _has_driven_servers(settings):
             return cls(turns, OrderChannels.handed(ours=rest), board, paces, checkpoints, spills)
-        if role["role"] == "server":
+        if role["role"] in _DRIVEN:
             own = OrderChannels.handed(theirs={server_index(int(role["number"])): rest[0]})
             return cls(turns, OrderChannels(0), board, paces, checkpoints, spills, own)
         orders = OrderChannels.handed(ours=rest[: settings.workers])
@@ -139,7 +141,7 @@ class Shared:
 
 
 def _has_driven_servers(settings: Settings) -> bool:
-    return settings.timing.clock == "virtual" and settings.servers > 1
+    return settings.timing.clock == "virtual" and settings.serving > 1
 
 
 def _has_orders(settings: Settings) -> bool:

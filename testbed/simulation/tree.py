@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.clock.conversations import Conversations
 from testbed.clock.stage import Arrived
 from testbed.counted_copies import CountedCopies
@@ -160,6 +161,7 @@ class SimulatedTree:
 
     def _combined(self, worker: int) -> Arrived:
         half = self._service(worker).half
+        assert isinstance(half, AggregatorHalf)
         combined = half.take()
         update = combined.update
         size, received = self._codec.measure(update), self._codec.rounded(update)

@@ -43,15 +43,13 @@ class TreeSystem(System):
         self._half = computation.server_half(settings, layout, initial.copy())
         self._service = ParameterService(self._half, layout, settings, observer)
         of = list(settings.network.aggregator_of)
-        self._aggregators = [
-            AggregatorService(
-                computation.aggregator_half(settings, layout, of.count(index)),
-                layout,
-                settings,
-                _OfAggregator(observer),
-                index=1 + index,
-            )
+        self._combining = [
+            computation.aggregator_half(settings, layout, of.count(index))
             for index in range(settings.aggregators)
+        ]
+        self._aggregators = [
+            AggregatorService(half, layout, settings, _OfAggregator(observer), index=1 + index)
+            for index, half in enumerate(self._combining)
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
         codec = Codec(choice, layout.sizes)
@@ -121,8 +119,8 @@ class TreeSystem(System):
         """Return what each aggregator received from its workers, and what of it came too late."""
         return {
             "aggregators": {
-                aggregator_name(index): {**self._ledger(1 + index), "late": service.half.late}
-                for index, service in enumerate(self._aggregators)
+                aggregator_name(index): {**self._ledger(1 + index), "late": half.late}
+                for index, half in enumerate(self._combining)
             }
         }
 

@@ -2,7 +2,7 @@
 
 import math
 
-from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.training.parameter_service import (
     Apply,
     ParameterService,
@@ -20,14 +20,14 @@ class AggregatorService(ParameterService):
     is the server's version that the combination leads to. It evaluates nothing.
 
     Attributes:
-        half: the aggregator's half of the algorithm.
+        half: decides about the combinations.
     """
 
-    half: AggregatorHalf
+    half: CombiningHalf
 
     def __init__(
         self,
-        half: AggregatorHalf,
+        half: CombiningHalf,
         layout: Layout,
         settings: Settings,
         observer: ServerObserver,
@@ -48,6 +48,11 @@ class AggregatorService(ParameterService):
     def finished(self) -> bool:
         """True if the server above has made the run's updates."""
         return self._is_stopped
+
+    @property
+    def stalled(self) -> bool:
+        """False: workers that all wait do so for the server above."""
+        return False
 
     def stop(self) -> None:
         """Note that the server above has made the run's updates."""

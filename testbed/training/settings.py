@@ -121,6 +121,7 @@ class NetworkSettings:
             of their conversations contain the link of their machine, and they have none of their own.
         aggregator_of: each worker's aggregator, from 0; empty where workers talk to servers. Then a
             conversation has the number of its worker, and after those come the aggregators'.
+        aggregator_addresses: IPv4 addresses of the aggregators.
     """
 
     server_addresses: Sequence[str]
@@ -132,6 +133,7 @@ class NetworkSettings:
     route_of: Sequence[int] = field(default_factory=list)
     co_located: int = 0
     aggregator_of: Sequence[int] = field(default_factory=list)
+    aggregator_addresses: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,33 @@ class Settings:
     def aggregators(self) -> int:
         """The number of aggregators."""
         return max(self.network.aggregator_of, default=-1) + 1
+
+    @property
+    def serving(self) -> int:
+        """The number of roles that serve: the servers and, after them, the aggregators."""
+        return self.servers + self.aggregators
+
+    def address(self, index: int) -> str:
+        """Return the IPv4 address of a role that serves, by its index."""
+        return [*self.network.server_addresses, *self.network.aggregator_addresses][index]
+
+    def called(self, worker: int) -> int:
+        """Return the index of the role that a worker calls, where it calls one."""
+        return 1 + self.network.aggregator_of[worker] if self.network.aggregator_of else 0
+
+    @property
+    def evaluator(self) -> int:
+        """The evaluator's number, after those of the workers and of the aggregators."""
+        return self.workers + self.aggregators
+
+    def callers(self, index: int) -> Sequence[int]:
+        """Return the numbers of the devices that push to a role that serves, by its index."""
+        of, number = self.network.aggregator_of, self.workers
+        if not of:
+            return range(number)
+        if index == 0:
+            return range(number, number + self.aggregators)
+        return [worker for worker, aggregator in enumerate(of) if 1 + aggregator == index]
 
     def device(self, number: int) -> DeviceSettings:
         """Return the settings of a worker or peer, or of an aggregator by its number as a worker."""

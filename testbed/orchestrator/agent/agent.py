@@ -187,8 +187,9 @@ class Agent:
             plan["counted"],
             plan["uncounted"],
             {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
-            plan["captured"],
+            [device for device in plan["captured"] if device not in plan["above"]],
             plan.get("local", {}),
+            plan["above"],
         )
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
@@ -214,10 +215,14 @@ class Agent:
         called = [network.link(device).address for device in plan["captured"]]
         self._device_faults = DeviceFaults(network, networks, called, self._nodes, queues.fair)
         counted = Counted(
-            plan["captured"], plan["counted"], plan["uncounted"], plan.get("local", {})
+            plan["captured"],
+            plan["counted"],
+            plan["uncounted"],
+            plan.get("local", {}),
+            plan["above"],
         )
         self._observation = Observation(plan["traffic"], network, counted, networks)
-        self._link_counters = LinkCounters(network, counted.apart, networks)
+        self._link_counters = LinkCounters(network, counted.apart, networks, counted.above)
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.agent.metrics_samples import MetricsSamples
             from testbed.orchestrator.agent.usage import Usage

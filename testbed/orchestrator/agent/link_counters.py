@@ -5,14 +5,14 @@ are read twice, all of one namespace together: when the network is there, as a p
 something, and at the run's end. Nothing is read while devices train.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Network
-from testbed.network.shaping import COUNTED
+from testbed.network.shaping import COUNTED, FROM_ABOVE
 from testbed.nodes.linux import inside_network
 from testbed.telemetry.records import LINK
 from traffic.classes import read_classes
@@ -25,25 +25,32 @@ class LinkCounters:
     """The counters of both directions of all links but those of devices that only observe."""
 
     def __init__(
-        self, network: Network, apart: Sequence[str], namespaces: Mapping[str, int]
+        self,
+        network: Network,
+        apart: Sequence[str],
+        namespaces: Mapping[str, int],
+        above: Collection[str] = (),
     ) -> None:
         """Read what has passed already; it is left out.
 
         Args:
             namespaces: descriptor of each node's network namespace, by name.
+            above: the devices into which a class of its own counts what their server sends.
 
         Raises:
             TrafficError: a class does not exist.
         """
         self._namespaces = namespaces
-        self._at: dict[str, list[tuple[int, bool, int]]] = {}
+        # By node: the directions that it sends in, each with the interface and its classes.
+        self._at: dict[str, list[tuple[int, bool, int, Sequence[int]]]] = {}
         for link in network.links:
             if link.node in apart:
                 continue
             far = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
-            self._at.setdefault(link.node, []).append((link.index, True, far))
+            self._at.setdefault(link.node, []).append((link.index, True, far, (COUNTED,)))
             near = DEVICE_INDEX + link.index
-            self._at.setdefault(link.router, []).append((link.index, False, near))
+            classes = (COUNTED, FROM_ABOVE) if link.node in above else (COUNTED,)
+            self._at.setdefault(link.router, []).append((link.index, False, near, classes))
         self._before = self._counted()
 
     def read(self) -> Iterator[bytes]:
@@ -61,8 +68,10 @@ class LinkCounters:
     def _counted(self) -> npt.NDArray[np.void]:
         rows = []
         for node, directions in self._at.items():
+            asked = [(interface, one) for *_, interface, classes in directions for one in classes]
             with inside_network(self._namespaces[node]):
-                counts = read_classes([(interface, COUNTED) for _, _, interface in directions])
-            for (index, up, _), count in zip(directions, counts, strict=True):
-                rows.append((index, up, *count))
+                counts = iter(read_classes(asked))
+            for index, up, _, classes in directions:
+                each = [next(counts) for _ in classes]
+                rows.append((index, up, *map(sum, zip(*each, strict=True))))
         return np.array(rows, LINK)

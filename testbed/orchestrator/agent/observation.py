@@ -35,12 +35,20 @@ class Counted:
         devices: the devices whose ingress is counted; those of ``captured`` are among them.
         apart: the devices whose traffic is left out.
         local: for a captured device the one on the same machine, whose traffic with it is left out.
+        above: for a captured aggregator its server, whose traffic with it is left out; what is counted
+            of it is in no sum.
     """
 
     captured: Sequence[str]
     devices: Sequence[str]
     apart: Sequence[str]
     local: Mapping[str, str] = field(default_factory=dict)
+    above: Mapping[str, str] = field(default_factory=dict)
+
+    def left_out(self, device: str) -> list[str]:
+        """Return the devices whose traffic with a captured one is left out."""
+        own = [of[device] for of in (self.local, self.above) if device in of]
+        return [*self.apart, *own]
 
 
 class Observation:
@@ -87,11 +95,11 @@ class Observation:
                 interface = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
                 self._meters.append(Meter(interface, handle, from_now=True))
         self._captured = counted.captured
+        self._apart_from_sums = set(counted.above)
         self._captures: dict[str, CaptureProcess] = {}
         if plan["capture"]:
             for device in counted.captured:
-                local = [counted.local[device]] if device in counted.local else []
-                without = [network.link(other).address for other in (*counted.apart, *local)]
+                without = [network.link(other).address for other in counted.left_out(device)]
                 link = network.link(device)
                 name = capture_file(None if len(counted.captured) == 1 else device)
                 file = Path(plan["directory"]) / name
@@ -111,7 +119,12 @@ class Observation:
 
     def read_ingress(self) -> dict[str, float]:
         """Return the sum of the counters of ingress over all counted devices; see ``together``."""
-        return together(meter.read() for meter in self._ingress.values())
+        return self._sum({device: meter.read() for device, meter in self._ingress.items()})
+
+    def _sum(self, readings: Mapping[str, Counts]) -> dict[str, float]:
+        return together(
+            reading for device, reading in readings.items() if device not in self._apart_from_sums
+        )
 
     def read(self, egress: dict[str, float] | None) -> IngressRead:
         """Read the counters of ingress; with several servers, also those of each.
@@ -123,7 +136,7 @@ class Observation:
         each = None
         if len(self._captured) > 1:
             each = {device: readings[device].class_bytes for device in self._captured}
-        return IngressRead(together(readings.values()), egress, each)
+        return IngressRead(self._sum(readings), egress, each)
 
     def sample(self) -> list[bytes]:
         """Read all counters: a row of ``traffic.counters.COUNTS`` per link, ``ROWS`` rows per part."""
@@ -155,7 +168,7 @@ class Observation:
         return TrafficStopped(
             captures.get(first),
             together([readings[first]]),
-            together(readings.values()),
+            self._sum(readings),
             {device: reading.class_bytes for device, reading in readings.items()},
             egress,
             {

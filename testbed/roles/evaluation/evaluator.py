@@ -52,7 +52,7 @@ def evaluate(
             connection.sendall(header(Kind.FINISHED, version))
 
     while True:
-        greeted = connect(settings, Identity(settings.workers), learner.layout.total)
+        greeted = connect(settings, Identity(settings.evaluator), learner.layout.total)
         with greeted.connection as connection:
             try:
                 listen(connection)

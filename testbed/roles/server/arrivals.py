@@ -5,7 +5,7 @@ and uses this module for what it decodes and answers.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from testbed.roles.server.connections import Connections
 from testbed.roles.server.evaluator import Evaluator
@@ -37,6 +37,7 @@ class Arrivals:
         evaluator: Evaluator,
         recorder: Recorder,
         quorum: Quorum,
+        callers: Collection[int],
         line: ServerLine,
         phase: Phase,
         now: Callable[[], float],
@@ -45,6 +46,7 @@ class Arrivals:
         """Connect the service to its workers.
 
         Args:
+            callers: the numbers of the workers that belong here.
             now: returns the seconds since training began, by the run's clock; 0 before that.
             others: True if there are other servers, with which workers may train on after STOP.
         """
@@ -56,6 +58,7 @@ class Arrivals:
         self._evaluator = evaluator
         self._recorder = recorder
         self._quorum = quorum
+        self._callers = callers
         self._line = line
         self._phase = phase
         self._now = now
@@ -70,10 +73,11 @@ class Arrivals:
         if self._quorum.workers_return and number in workers and self._phase.began is not None:
             # It was killed while its link was down, so that the end of its connection did not arrive.
             self._connections.close(workers[number], "it came back over another connection")
-        if number > self._evaluator.number or number in workers:
+        is_evaluator = number == self._evaluator.number
+        if number in workers or not (is_evaluator or number in self._callers):
             raise WireError(f"device {number} is not of this run, or is connected already")
         self._connections.welcome(connection)
-        if number == self._evaluator.number:
+        if is_evaluator:
             self._evaluator.greeted(connection)
             return False
         self._connections.is_worker(connection, number)

@@ -1,20 +1,18 @@
-"""The virtual clock of several servers, in a process of its own that drives them.
+"""The virtual clock of several servers, or of a server and aggregators, in a process of its own.
 
-It has the state of every worker at every server; the servers have the parameters and the connections.
-Devices get their orders as from the clock in a server's process.
+It drives them: it has the state of every worker at every server; the servers have the parameters and
+the connections. Devices get their orders as from the clock in a server's process.
 """
 
-import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.aggregator_half import CombiningHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
-from testbed.clock.conversations import Conversations
+from testbed.clock.aggregators import TimedAggregators
+from testbed.clock.conversations import conversations
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
@@ -23,137 +21,30 @@ from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.schedule import Schedule
 from testbed.messages import driving
-from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request
-from testbed.messages.reports import (
-    FaultReported,
-    TrainingBegun,
-    WorkerSuspected,
-    WorkerWelcomed,
-)
+from testbed.messages.reports import FaultReported, TrainingBegun
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.reporting import Report
 from testbed.roles.server.connections import REPORT_PERIOD
+from testbed.roles.server.remote_servers import (
+    NOTHING,
+    Observer,
+    ObserverOfAggregator,
+    RemoteAggregator,
+    RemoteServer,
+    UpdateElsewhere,
+)
 from testbed.roles.server.virtual_server import STOPPING
-from testbed.telemetry.records import UpdateRow
+from testbed.training.aggregator_service import AggregatorService
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.slices import slices
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
-from testbed.updates import DenseUpdate, Layout, Update
-
-_NOTHING = np.empty(0, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateElsewhere(DenseUpdate):
-    """Stands for an update that its server has; ``number`` is the server's own."""
-
-    number: int = 0
-
-
-class RemoteServer(ServerHalf):
-    """A server in another process, as the clock's process sees it: the half of the algorithm."""
-
-    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
-        super().__init__(_NOTHING)
-        self.protocol, self.needed = protocol, needed
-        self._channel = channel
-        self.crowded = False
-
-    def gathered(self) -> Gathered:
-        """Wait until the server has all its workers."""
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Gathered):
-            raise ConnectionResetError("a server is gone")
-        return told
-
-    def ask(self, request: Request) -> Any:
-        """Have the server do something, and return the value that came of it.
-
-        Raises:
-            ValueError: a worker's message is invalid.
-            ConnectionError: the server is gone.
-        """
-        send(self._channel, request)
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Outcome):
-            raise ConnectionResetError("a server is gone")
-        self.version = told.version
-        if told.error is not None:
-            raise ValueError(told.error)
-        return told.value
-
-    def end(self, request: driving.End) -> None:
-        """Have the server end; it does not answer any more."""
-        send(self._channel, request)
-
-    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
-        return self.version if self.ask(driving.Pull(worker, time)) else None
-
-    def push(
-        self,
-        worker: int,
-        update: Update,
-        base_version: int,
-        *,
-        loss: float = math.nan,
-        time: float = math.nan,
-    ) -> int | None:
-        assert isinstance(update, UpdateElsewhere)
-        delay: int | None = self.ask(driving.Apply(worker, update.number, base_version, loss, time))
-        return delay
-
-    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        self.ask(driving.Reported(worker, base_version, time))
-
-    def diagnose(self) -> Mapping[str, float]:
-        values: Mapping[str, float] = self.ask(driving.Diagnose())
-        return values
-
-    def joined(self, worker: int) -> None:
-        self.ask(driving.Join(worker))
-
-    def forget(self, worker: int) -> None:
-        self.ask(driving.Forget(worker))
-
-    def track_changes(self) -> None:
-        """Do nothing: the server tracks them itself."""
-
-
-class _Observer:
-    """The observer of one server's service."""
-
-    def __init__(self, server: RemoteServer, report: Report, clock: "ClockOfServers") -> None:
-        self._server = server
-        self.report = report
-        self._clock = clock
-        self.service: ParameterService
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        self.report.row(row, version)
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        self.report.diagnosed(values, version)
-
-    def evaluation_due(self) -> None:
-        service = self.service
-        # No evaluation is on record before the updates that led to it.
-        self.report.flush()
-        self._server.crowded = self._server.ask(
-            driving.Evaluate(self._clock.now, service.ledger, service.finished)
-        )
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self.report.send(WorkerSuspected(worker, silent, time, version))
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self.report.send(WorkerWelcomed(worker, time, version))
+from testbed.updates import Layout
 
 
 class ClockOfServers:
-    """The clock of one run with several servers, and its stage."""
+    """The clock of one run with several servers or with aggregators, and its stage."""
 
     def __init__(
         self,
@@ -170,37 +61,55 @@ class ClockOfServers:
         """Make the clock of a run.
 
         Args:
-            halves: like those of the servers; they say how workers get parameters.
+            halves: like those of the servers and then of the aggregators; they say how workers get
+                parameters.
             local_steps: gradients in each computation.
-            servers: to the servers, by their indices.
+            servers: to the servers and aggregators, by their indices.
             workers: for the clock's orders, one per worker.
             report: to the orchestrator.
         """
         self._settings = settings
         self._orders = workers
-        self._numbers = Conversations(settings.servers)
+        self._numbers = conversations(settings)
         self._protocol = WORKER_PROTOCOLS[halves[0].protocol]
-        self._servers = [
-            RemoteServer(channel, half.protocol, half.needed)
-            for channel, half in zip(servers, halves, strict=True)
-        ]
-        self._observers = [
-            _Observer(server, Report(report, index), self)
-            for index, server in enumerate(self._servers)
-        ]
-        self._services = [
-            ParameterService(server, one.layout, settings, observer, index=index)
-            for index, (server, one, observer) in enumerate(
-                zip(self._servers, slices(layout, settings.servers), self._observers, strict=True)
-            )
-        ]
-        for observer, service in zip(self._observers, self._services, strict=True):
-            observer.service = service
+        self._servers: list[RemoteServer] = []
+        self._observers: list[Observer] = []
+        self._services: list[ParameterService] = []
+        self._aggregators: list[AggregatorService] = []
+        layouts = [one.layout for one in slices(layout, settings.servers)]
+        for index, (half, channel) in enumerate(zip(halves, servers, strict=True)):
+            if isinstance(half, CombiningHalf):
+                self._add_aggregator(half, channel, layout, Report(report, index))
+            else:
+                self._add_server(half, channel, layouts[index], Report(report, index))
         self._busy = times.busy(local_steps)
         self._active_faults = ActiveFaults()
-        self._stopped = [False] * settings.servers
+        self._stopped = [False] * settings.serving
         self._clock: StarClock | None = None
         self._began = self._reported = 0.0
+
+    def _add_server(
+        self, half: ServerHalf, channel: Channel, layout: Layout, report: Report
+    ) -> None:
+        server = RemoteServer(channel, half.protocol, half.needed)
+        observer = Observer(server, report, lambda: self.now)
+        observer.service = ParameterService(
+            server, layout, self._settings, observer, index=report.server
+        )
+        self._servers.append(server)
+        self._observers.append(observer)
+        self._services.append(observer.service)
+
+    def _add_aggregator(
+        self, half: ServerHalf, channel: Channel, layout: Layout, report: Report
+    ) -> None:
+        server = RemoteAggregator(channel, half.protocol, half.needed)
+        observer = ObserverOfAggregator(server, report, lambda: self.now)
+        service = AggregatorService(server, layout, self._settings, observer, index=report.server)
+        self._servers.append(server)
+        self._observers.append(observer)
+        self._services.append(service)
+        self._aggregators.append(service)
 
     @property
     def now(self) -> float:
@@ -211,13 +120,15 @@ class ClockOfServers:
         """Wait for the workers, run the clock to the end of training, and end the servers."""
         there = self._join()
         self._began = time.monotonic()
-        for observer in self._observers:
+        for observer in self._observers[: self._settings.servers]:
             observer.report.send(TrainingBegun(self._began, observer.report.server))
         timed = devices(self._settings, there, self._protocol, self._busy)
         schedule = Schedule(
             self._settings.faults.rules, self._settings.seed, self._settings.workers
         )
         self._clock = clock = star_clock(self._services, self, timed, schedule)
+        if self._aggregators:
+            clock.aggregators = TimedAggregators(clock, self._aggregators, self)
         clock.run(self._between)
         if not clock.finished:
             self._report.event("error", clock.why_it_ended)
@@ -235,16 +146,23 @@ class ClockOfServers:
         return self._observers[0].report
 
     def _join(self) -> list[int]:
-        """Let the workers that are connected to all servers join their services; return them."""
+        """Let the workers that are connected to all their servers join these; return them."""
+        numbers = self._numbers
         gathered = [server.gathered() for server in self._servers]
-        there = sorted(set.intersection(*(set(one.workers) for one in gathered)))
+        sizes = [dict(zip(one.workers, one.sizes, strict=True)) for one in gathered]
+        there = [
+            worker
+            for worker in range(self._settings.evaluator)
+            if all(worker in sizes[numbers.server(one)] for one in numbers.of_worker(worker))
+        ]
         if not there:
             raise RunError("no worker is connected to all servers")
-        for service, one in zip(self._services, gathered, strict=True):
-            sizes = dict(zip(one.workers, one.sizes, strict=True))
-            for worker in there:
+        for worker in there:
+            for one in numbers.of_worker(worker):
+                index = numbers.server(one)
+                service = self._services[index]
                 service.join(worker)
-                for size in sizes[worker]:
+                for size in sizes[index][worker]:
                     service.count(worker, size)
                 if self._protocol.asks:
                     service.asked(worker)
@@ -261,9 +179,10 @@ class ClockOfServers:
             self._reported = now
             for observer in self._observers:
                 observer.report.flush()
-        while all(server.crowded for server in self._servers):
+        evaluated = self._servers[: self._settings.servers]
+        while all(server.crowded for server in evaluated):
             time.sleep(0.01)
-            for server in self._servers:
+            for server in evaluated:
                 server.crowded = server.ask(driving.LookAtEvaluator())
 
     def _server(self, conversation: int) -> tuple[int, int, RemoteServer]:
@@ -291,8 +210,18 @@ class ClockOfServers:
             self._orders[worker].give(OrderKind.ARRIVED, version * len(versions) + index)
         self._orders[worker].give(OrderKind.BEGIN)
 
+    def adopt(self, worker: int, version: int, time: float) -> None:
+        """Make an aggregator serve the parameters that it was sent."""
+        index = self._numbers.below(worker)
+        assert index is not None
+        self._aggregators[index - 1].adopt(NOTHING, version, time)
+
     def finish(self, worker: int, late: bool) -> None:
-        """Tell a worker that its computation is over."""
+        """Tell a worker that its computation is over, or an aggregator to push what it has combined."""
+        index = self._numbers.below(worker)
+        if index is not None:
+            self._servers[index].ask(driving.Combine())
+            return
         self._orders[worker].give(OrderKind.FINISHED, int(late))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
@@ -301,9 +230,9 @@ class ClockOfServers:
         found = server.ask(driving.Receive(worker))
         if found is None:
             return None
-        base_version, number, payload_bytes, loss, sizes = found
-        update = None if number is None else UpdateElsewhere(_NOTHING, number)
-        return Arrived(Pushed(base_version, update, payload_bytes, loss), tuple(sizes))
+        base_version, number, payload_bytes, loss, count, sizes = found
+        update = None if number is None else UpdateElsewhere(NOTHING, number)
+        return Arrived(Pushed(base_version, update, payload_bytes, loss, count), tuple(sizes))
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""

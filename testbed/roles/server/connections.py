@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from testbed.channel import Channel
+from testbed.device_names import SERVER_NUMBER
 from testbed.messages.reports import ServerListening
 from testbed.roles.reporting import Report
 from testbed.roles.server.phase import Phase
@@ -52,6 +53,7 @@ class Connections:
         open: all of them, whether or not they have greeted.
         workers: those of the workers, by number.
         evaluator: the evaluator's, while there is one.
+        above: an aggregator's own to its server, while there is one; it is in the server's ledger.
         buffer: the memory into which all connections are read.
     """
 
@@ -78,6 +80,7 @@ class Connections:
         self.open: set[Connection] = set()
         self.workers: dict[int, Connection] = {}
         self.evaluator: Connection | None = None
+        self.above: Connection | None = None
         # One read takes a whole dense push and the pull after it.
         self.buffer = memoryview(bytearray(4 * parameters + 4096))
         self._secret = bytes.fromhex(settings.network.secret)
@@ -135,6 +138,21 @@ class Connections:
         connection.device = worker
         connection.receiver.accept(self._limits)
         self._line.sent(HEADER.size)
+
+    def called(self, to: socket.socket, accepts: Mapping[Kind, int]) -> Connection:
+        """Take over this role's own connection to its server, which has answered the greeting.
+
+        Args:
+            accepts: the kinds of messages of the server, with their bodies' largest sizes in bytes.
+        """
+        to.setblocking(False)
+        address, port = to.getpeername()
+        receiver = Receiver(accepts, self.buffer)
+        connection = Connection(to, address, port, receiver, time.monotonic(), SERVER_NUMBER)
+        self._selector.register(to, selectors.EVENT_READ, connection)
+        self.open.add(connection)
+        self.above = connection
+        return connection
 
     # -- receiving and sending
 
@@ -205,12 +223,16 @@ class Connections:
         """
         if connection.device is None:
             return True
-        return connection is not self.evaluator and (
+        return connection not in (self.evaluator, self.above) and (
             self.workers.get(connection.device) is not connection
         )
 
     def close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; ``reason`` is None if the other side did, or if no reason is reported."""
+        if connection is self.above:
+            self.above, connection.broken = None, reason or "it closed the connection"
+            self._forget(connection)
+            return
         partial = not connection.receiver.between_frames
         if connection.device is not None and not self._phase.over:
             reason = reason or "it closed the connection" + (" in mid-message" if partial else "")
@@ -222,14 +244,17 @@ class Connections:
         self._report.flush()  # a worker's pushes are reported before its end
         if connection is not self.evaluator:
             self._report.connection(connection, reason)
-        if connection.socket in self._selector.get_map():
-            self._selector.unregister(connection.socket)
-        connection.socket.close()
-        self._accepting.again(at_once=True)
-        self.open.discard(connection)
+        self._forget(connection)
         if connection is self.evaluator:
             self.evaluator = None
         elif connection.device is not None and self.workers.get(connection.device) is connection:
             del self.workers[connection.device]
             if not self._phase.over:  # what was gathered when training ended is no update any more
                 self._driver.lost(connection.device)
+
+    def _forget(self, connection: Connection) -> None:
+        if connection.socket in self._selector.get_map():
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+        self._accepting.again(at_once=True)
+        self.open.discard(connection)

@@ -7,6 +7,7 @@ and is back) receives STOP, too: its greeting was captured, and has to be read.
 import time
 from collections.abc import Callable
 
+from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.messages.reports import ServerFinished, TrainingEnded, WorkerStillConnected
 from testbed.roles.server.connections import Connections
 from testbed.roles.server.parts import Parts
@@ -55,10 +56,14 @@ def drain(parts: Parts, patience: Callable[[int], float], *, others: bool = Fals
                 connections.close(connection, f"still connected {seconds:g} s after STOP")
         parts.evaluator.give_up(stopped)
     connections.stop_listening()
-    report.parameters(as_bytes(half.parameters))
+    late = half.late if isinstance(half, AggregatorHalf) else None
+    if late is None:
+        report.parameters(as_bytes(half.parameters))
     parts.own_line.done()
-    payload, message, *local = parts.service.ledger
-    report.send(ServerFinished(half.version, payload, message, {}, report.server, *local))
+    finished = ServerFinished(
+        half.version, *parts.service.ledger[:2], {}, report.server, *parts.service.ledger[2:], late
+    )
+    report.send(finished)
 
 
 def _is_any_open(connections: Connections) -> bool:

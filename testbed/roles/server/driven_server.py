@@ -21,6 +21,7 @@ from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
+from testbed.training.parameter_service import Pushed, apply_update
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Update, as_bytes
 from testbed.wire import WireError
@@ -40,6 +41,7 @@ class DrivenServer:
         self.parts = parts = Parts.of(serving, self, lambda: self._time, virtual=True)
         self._clock = clock
         self._half = serving.half
+        self._callers = serving.settings.callers(serving.index)
         self._connections = parts.connections
         self._asks = WORKER_PROTOCOLS[serving.half.protocol].asks
         self._exact = Codec(EncodingChoice(), serving.layout.sizes)
@@ -78,9 +80,7 @@ class DrivenServer:
     def serve(self) -> None:
         """Listen, do what the clock says, and drain; return when the last connection is closed."""
         self._connections.listen()
-        while not self._gathered:
-            self._connections.poll()
-            self.parts.quorum.look(self._start)
+        self._gather()
         self._gathering = False
         workers = sorted(self._connections.workers)
         for connection in self._connections.workers.values():
@@ -88,6 +88,12 @@ class DrivenServer:
         send(self._clock, Gathered(workers, [self._sizes[worker] for worker in workers]))
         self._obey()
         drain(self.parts, lambda worker: DRAIN_TIMEOUT)
+
+    def _gather(self) -> None:
+        """Wait until all workers are there."""
+        while not self._gathered:
+            self._connections.poll()
+            self.parts.quorum.look(self._start)
 
     @property
     def _gathered(self) -> bool:
@@ -122,7 +128,10 @@ class DrivenServer:
                 value = self._handlers[type(request)](request)
             except ValueError as found:
                 error = f"{found}"
-            send(self._clock, Outcome(value, self._half.version, error))
+            send(self._clock, self._outcome(value, error))
+
+    def _outcome(self, value: Any, error: str | None) -> Outcome:
+        return Outcome(value, self._half.version, error)
 
     # -- requests
 
@@ -147,20 +156,16 @@ class DrivenServer:
             number = self._updates
             self._updates += 1
             self._received.setdefault(request.worker, deque()).append((number, push.update))
-        return [push.base_version, number, push.payload_bytes, push.loss, list(arrived.sizes)]
+        told = (push.base_version, number, push.payload_bytes, push.loss, push.count)
+        return [*told, list(arrived.sizes)]
 
     def _apply(self, request: driving.Apply) -> int | None:
         received = self._received[request.worker]
         while received[0][0] < request.update:
             received.popleft()  # it came from a suspected worker, and counts for nothing
         _, update = received.popleft()
-        return self._half.push(
-            request.worker,
-            update,
-            request.base_version,
-            loss=request.loss,
-            time=request.time,
-        )
+        push = Pushed(request.base_version, update, 0, request.loss, request.count)
+        return apply_update(self._half, request.worker, push, request.time)
 
     def _reported(self, request: driving.Reported) -> None:
         self._half.finished(request.worker, request.base_version, time=request.time)
@@ -228,7 +233,8 @@ class DrivenServer:
             self._connections.is_worker(connection, number)
             killed.greeted(number, connection, frame.size)
             return
-        if not self._gathering or number > evaluator.number or number in self._connections.workers:
+        known = number in self._callers and number not in self._connections.workers
+        if not self._gathering or not known:
             raise WireError(f"worker {number} comes when training has begun without it")
         self._connections.welcome(connection)
         self._connections.is_worker(connection, number)

@@ -118,7 +118,10 @@ class EmulatedWorkers:
         """
         for connection in list(self._connections.open):
             number = connection.device
-            if number is None or connection is self._connections.evaluator:
+            if number is None or connection in (
+                self._connections.evaluator,
+                self._connections.above,
+            ):
                 continue
             gone = self._connections.workers.get(number) is not connection
             if gone or number in stopped or number in self.killed_workers:

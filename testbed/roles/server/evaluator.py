@@ -43,14 +43,17 @@ class Evaluator:
         waited_for: bool,
         comes_back: bool,
         others: bool = False,
+        expected: bool = True,
     ) -> None:
         """Begin without the evaluator.
 
         Args:
             comes_back: True if it connects again after its connection broke: the server may be killed.
             others: True if it may still wait for the slices of other servers.
+            expected: False if it never connects.
         """
         self._others = others
+        self._expected = expected
         self.number = number
         self.waited_for = waited_for
         self._comes_back = comes_back
@@ -121,7 +124,7 @@ class Evaluator:
     @property
     def is_missing(self) -> bool:
         """True if the evaluator is not connected yet, or has to connect again."""
-        comes = self._comes_back or not self._greeted
+        comes = self._comes_back or (self._expected and not self._greeted)
         return comes and not self._stopped and self._connections.evaluator is None
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.checkpoints.due import Checkpoints
 from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
@@ -18,7 +19,7 @@ from testbed.roles.server.evaluator import Evaluator
 from testbed.roles.server.measuring import measured
 from testbed.roles.server.phase import Phase
 from testbed.roles.server.quorum import Quorum
-from testbed.roles.server.recording import Recorder
+from testbed.roles.server.recording import Recorder, RecorderOfAggregator
 from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
     Board,
@@ -28,6 +29,7 @@ from testbed.telemetry.board import (
     hub_line,
     lines_of,
 )
+from testbed.training.aggregator_service import AggregatorService
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.wire.encodings import Codec
@@ -71,7 +73,8 @@ class Parts:
                 waited for, because the host's time is no part of a run's result.
         """
         settings, half, layout = serving.settings, serving.half, serving.layout
-        index, of = serving.index, (settings.workers, settings.servers)
+        index, of = serving.index, (settings.workers, settings.serving)
+        callers = settings.callers(index)
         report, phase = Report(serving.channel, index), Phase()
         board = serving.board or Board.private(lines_of(*of))
         line = board.server(further_lines(*of)[index - 1] if index else None)
@@ -95,18 +98,29 @@ class Parts:
             connections,
             evaluations,
             report,
-            number=settings.workers,
+            number=settings.evaluator,
             waited_for=virtual,
             comes_back=settings.faults.server_absence is not None,
             others=settings.servers > 1,
+            expected=not isinstance(half, CombiningHalf),
         )
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         # Of several servers, the first one's versions are those at which faults happen.
-        recorder = Recorder(report, evaluator, now, None if virtual or index else schedule)
-        service = ParameterService(half, layout, settings, recorder, measured(line), index=index)
+        at_versions = None if virtual or index else schedule
+        service: ParameterService
+        if isinstance(half, CombiningHalf):
+            recorder: Recorder = RecorderOfAggregator(report, evaluator, now, at_versions)
+            service = AggregatorService(
+                half, layout, settings, recorder, measured(line), index=index
+            )
+        else:
+            recorder = Recorder(report, evaluator, now, at_versions)
+            service = ParameterService(
+                half, layout, settings, recorder, measured(line), index=index
+            )
         recorder.observe(service)
         quorum = Quorum(
-            settings, schedule, connections, service, report=report, phase=phase, line=own_line
+            callers, schedule, connections, service, report=report, phase=phase, line=own_line
         )
         arrivals = Arrivals(
             connections,
@@ -115,6 +129,7 @@ class Parts:
             evaluator=evaluator,
             recorder=recorder,
             quorum=quorum,
+            callers=callers,
             line=line,
             phase=phase,
             now=now,

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import DevicesConnected
@@ -11,7 +11,6 @@ from testbed.roles.server.connections import REPORT_PERIOD, Connections
 from testbed.roles.server.phase import Phase
 from testbed.telemetry.board import DeviceLine
 from testbed.training.parameter_service import ParameterService
-from testbed.training.settings import Settings
 
 GREETING_TIMEOUT = 10.0
 """Seconds that a connection may stay silent before its greeting."""
@@ -30,7 +29,7 @@ class Quorum:
 
     def __init__(
         self,
-        settings: Settings,
+        callers: Collection[int],
         schedule: Schedule,
         connections: Connections,
         service: ParameterService,
@@ -42,10 +41,11 @@ class Quorum:
         """Begin without workers.
 
         Args:
+            callers: the numbers of the workers to wait for.
             line: the server's own, of the board.
         """
         self.last_greeting = time.monotonic()
-        self._expected = settings.workers
+        self._expected = len(callers)
         self._connections = connections
         self._service = service
         self._report = report

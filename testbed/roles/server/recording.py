@@ -1,4 +1,4 @@
-"""The reports of what a server's service does."""
+"""The reports of what the service of a server, or of an aggregator, does."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -87,3 +87,16 @@ class Recorder:
         service, half = self._service, self._service.half
         asked = Asked(half.version, self._now(), *service.ledger)
         self._evaluator.ask(asked, as_bytes(half.parameters), last=service.finished)
+
+
+class RecorderOfAggregator(Recorder):
+    """The reports of what an aggregator's service does: its updates are none of the server's."""
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """Do nothing: the server's rows are those of the run."""
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Do nothing: an aggregator has no diagnostics."""
+
+    def evaluation_due(self) -> None:
+        """Do nothing: the server has versions evaluated."""

@@ -24,7 +24,7 @@ class Serving:
         checkpoints: the server's, if it writes any.
         restart: the restart, if the server goes on from the last checkpoint.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
-        index: the server's, of several.
+        index: the server's, of several; an aggregator's, from 1.
     """
 
     settings: Settings

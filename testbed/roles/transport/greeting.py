@@ -37,7 +37,7 @@ class Identity:
     """The identity in a greeting; its integer value is the greeting's number.
 
     Attributes:
-        number: the device's; workers count from 0, the evaluator has ``settings.workers``.
+        number: the device's; workers count from 0, the evaluator has ``Settings.evaluator``.
         incarnation: the number of times that the device was killed and came back.
         kills: the number of times that the server had been killed when this process was started.
     """
@@ -101,7 +101,7 @@ def connect(
 
     Args:
         parameters: the size of the model, or of the server's slice, which must equal the server's.
-        server: the server's index, of several.
+        server: the index of the server, or of the aggregator.
         before: called when the connection is there, before the greeting.
 
     Raises:
@@ -114,9 +114,7 @@ def connect(
         connection = None
         try:
             # The server may also be killed during the call.
-            connection = call(
-                settings.network.server_addresses[server], max(_RETRY, deadline - time.monotonic())
-            )
+            connection = call(settings.address(server), max(_RETRY, deadline - time.monotonic()))
             if absence is not None and settings.timing.clock == "wall":
                 _notice_its_end(connection)
             before()

@@ -87,7 +87,9 @@ def work(  # noqa: PLR0917 - what a worker is made of
     # Orders from before this worker, or the server with its clock, was killed no longer count.
     forget = orders.forget if orders is not None else lambda: None
     while True:
-        greeted = connect(settings, identity, layout.total, before=forget)
+        greeted = connect(
+            settings, identity, layout.total, server=settings.called(number), before=forget
+        )
         with greeted.connection as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             try:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from testbed.device_names import server_names
+from testbed.device_names import serving_place
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError
@@ -105,10 +105,14 @@ class Ledgers:
         Raises:
             TrafficError: as ``load``.
         """
-        count = len(list(directory.glob(ledgers_file("*"))))
-        if count < 2:
+        before, after = ledgers_file("*").split("*")
+        names = [
+            file.name.removeprefix(before).removesuffix(after)
+            for file in directory.glob(ledgers_file("*"))
+        ]
+        if not names:
             return [cls.load(directory)]
-        return [cls.load(directory, of) for of in server_names(count)]
+        return [cls.load(directory, of) for of in sorted(names, key=serving_place)]
 
     def save(self, directory: Path) -> None:
         """Write the ledgers into the folder ``traffic`` of a run directory."""

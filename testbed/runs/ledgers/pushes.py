@@ -1,13 +1,13 @@
 """The positions of pushes in streams: they split captured bytes into payload and framing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.device_names import server_place, worker_name
+from testbed.device_names import aggregator_name, is_aggregator, server_place, worker_name
 from testbed.results.reading.journals import read_updates
 from testbed.runs.ledgers.ledgers import Connection, Ledgers
 from testbed.wire.frames import HEADER
@@ -30,8 +30,13 @@ class Pushes(NamedTuple):
 
 
 def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
-    """Locate each device's pushes in its stream; of what peers sent only the sum is known."""
-    if any(one.device and one.device.startswith("peer") for one in ledgers.connections):
+    """Locate each device's pushes in its stream.
+
+    Of what peers sent, and what an aggregator's devices sent it, only the sum is known.
+    """
+    of_aggregator = ledgers.of is not None and is_aggregator(ledgers.of)
+    peers = any(one.device and one.device.startswith("peer") for one in ledgers.connections)
+    if of_aggregator or peers:
         return {
             one.device: Pushes(np.array([one.message_bytes]), np.array([one.payload_bytes]))
             for one in ledgers.connections
@@ -41,16 +46,25 @@ def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
     if ledgers.of is not None:
         updates = updates.filter(updates["server"].to_numpy() == server_place(ledgers.of))
     worker = updates["worker"].to_numpy()
+    name_of = _names(ledgers)
     message, payload = (updates[name].to_numpy() for name in ("message_bytes", "payload_bytes"))
     order = np.argsort(worker, kind="stable")
     starts = np.flatnonzero(np.diff(worker[order], prepend=-1))
     return {
-        (name := worker_name(int(worker[rows[0]]))): locate(
+        (name := name_of(int(worker[rows[0]]))): locate(
             message[rows], payload[rows], [one for one in ledgers.connections if one.device == name]
         )
         for rows in np.split(order, starts[1:])
         if len(rows)
     }
+
+
+def _names(ledgers: Ledgers) -> Callable[[int], str]:
+    """Return the name of what pushed as a worker with a number: a worker, or an aggregator."""
+    workers = sum(name.startswith("worker-") for name in ledgers.devices.values())
+    return lambda number: (
+        worker_name(number) if number < workers else aggregator_name(number - workers)
+    )
 
 
 def locate(message: Integers, payload: Integers, connections: Sequence[Connection]) -> Pushes:

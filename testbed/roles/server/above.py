@@ -1,0 +1,123 @@
+"""An aggregator's connection to its server, where it is a worker that asks."""
+
+import numpy as np
+
+from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.encoding_choice import EncodingChoice
+from testbed.roles.server.connections import Connections
+from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.greeting import Identity, connect
+from testbed.training.parameter_service import as_loss
+from testbed.training.settings import Settings
+from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
+from testbed.wire import WireError
+from testbed.wire.encodings import DENSE, Codec
+from testbed.wire.frames import Frame, Kind, header
+
+
+class Above:
+    """What an aggregator is sent by its server, and pushes to it.
+
+    Nothing waits: what the kernel does not take is sent when it has room again.
+
+    Attributes:
+        parameters: those that were received last, float32, (|Θ|,).
+        connection: None before ``connect``.
+    """
+
+    connection: Connection | None = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        index: int,
+        half: AggregatorHalf,
+        layout: Layout,
+        connections: Connections,
+    ) -> None:
+        """Prepare to connect.
+
+        Args:
+            index: the aggregator's, as a role that serves; from 1.
+            connections: those of the aggregator, of which this one becomes one.
+        """
+        self.parameters: FloatVector = np.empty(layout.total, np.float32)
+        self._settings = settings
+        self._number = settings.callers(0)[index - 1]
+        self._half = half
+        self._layout = layout
+        self._connections = connections
+        self._exact = Codec(EncodingChoice(), layout.sizes)
+        choice = EncodingChoice.model_validate(settings.training.encoding)
+        self._codec = Codec(choice, layout.sizes)
+        self._is_complete = False
+
+    def connect(self) -> None:
+        """Connect to the server, and ask for parameters.
+
+        Raises:
+            WireError: the server refused the greeting, or has another model.
+            OSError: the server cannot be reached.
+        """
+        greeted = connect(self._settings, Identity(self._number), self._layout.total)
+        longest = max(self._exact.longest, self.parameters.nbytes)
+        accepts = {Kind.PARAMETERS: longest, Kind.STOP: 0}
+        self.connection = self._connections.called(greeted.connection, accepts)
+        self._send(self.connection, [header(Kind.PULL)])
+
+    def check(self) -> None:
+        """Raise an error if the connection has ended before training was over.
+
+        Raises:
+            ConnectionError: it has.
+        """
+        if self.connection is not None and self.connection not in self._connections.open:
+            raise ConnectionResetError(f"the server is gone: {self.connection.broken}")
+
+    def take(self, frame: Frame) -> None:
+        """Take over parameters that have arrived.
+
+        Raises:
+            WireError: they are none of this run.
+        """
+        if frame.encoding == DENSE and len(frame.body) == self.parameters.nbytes:
+            as_bytes(self.parameters)[:] = frame.body
+            self._is_complete = True
+            return
+        changes = self._exact.decode(frame.encoding, frame.body)
+        if not self._is_complete or not isinstance(changes, SparseUpdate):
+            raise WireError("changed parameters before there were any to change")
+        self.parameters[changes.indices] = changes.values
+
+    def push(self) -> None:
+        """Push the combination that has closed, and ask for the next parameters.
+
+        Raises:
+            ConnectionError: the connection broke.
+        """
+        assert self.connection is not None
+        combined = self._half.take()
+        encoding, body = self._codec.encode(combined.update)
+        head = header(
+            Kind.PUSH,
+            combined.base_version,
+            encoding=encoding,
+            loss=as_loss(combined.loss),
+            count=combined.count,
+            length=sum(map(len, body)),
+        )
+        self._send(self.connection, [head, *body, header(Kind.PULL)])
+        if self._codec.lossy:
+            self._half.lost(combined.update, self._codec.rounded(combined.update))
+
+    def _send(self, connection: Connection, pieces: list[bytes | memoryview]) -> None:
+        try:
+            connection.send(pieces)
+        except BrokenConnectionError as error:
+            raise ConnectionResetError(f"the server is gone: {error}") from error
+        self._connections.watch(connection)
+
+    def close(self) -> None:
+        """End the connection, once training is over."""
+        if self.connection is not None:
+            self._connections.close(self.connection, "training is over")

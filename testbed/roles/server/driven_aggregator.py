@@ -1,0 +1,69 @@
+"""An aggregator under the virtual clock, which runs in another process and drives it.
+
+Below it is a ``DrivenServer``. Above, it is a worker that asks: what its server sends is kept until the
+clock says that it has arrived, and what it has combined is pushed when the clock says that.
+"""
+
+from collections import deque
+from typing import Any
+
+from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.channel import Channel
+from testbed.messages import driving
+from testbed.messages.driving import Outcome
+from testbed.roles.server.above import Above
+from testbed.roles.server.driven_server import DrivenServer
+from testbed.roles.server.serving import Serving
+from testbed.roles.transport.connection import Connection
+from testbed.wire.frames import Frame, Kind
+
+
+class DrivenAggregator(DrivenServer):
+    """One of the aggregators of a run; a ``Driver`` of its connections."""
+
+    def __init__(self, serving: Serving, clock: Channel) -> None:
+        super().__init__(serving, clock)
+        assert isinstance(serving.half, AggregatorHalf)
+        self._aggregating = serving.half
+        self._above = Above(
+            serving.settings, serving.index, serving.half, serving.layout, self._connections
+        )
+        self._sent: deque[Frame] = deque()
+        self._handlers |= {
+            driving.Adopt: self._adopt,
+            driving.Expire: lambda _: self._aggregating.expire(),
+            driving.Combine: lambda _: self._above.push(),
+        }
+
+    def _gather(self) -> None:
+        super()._gather()
+        self._above.connect()
+
+    def _outcome(self, value: Any, error: str | None) -> Outcome:
+        half = self._aggregating
+        return Outcome(value, half.version, error, is_due=half.is_due)
+
+    def _adopt(self, request: driving.Adopt) -> float | None:
+        while not self._sent:
+            self._above.check()
+            self._connections.poll()
+        frame = self._sent.popleft()
+        assert frame.number == request.version
+        self._above.take(frame)
+        self._aggregating.adopt(self._above.parameters, request.version, time=request.time)
+        return self._aggregating.deadline
+
+    # -- the connections' driver
+
+    def reads(self, connection: Connection) -> bool:
+        """Return True if no clock decides when this connection is read, or if it is its turn."""
+        return connection is self._connections.above or super().reads(connection)
+
+    def handle(self, connection: Connection, frame: Frame) -> None:
+        """Handle a message; the server's are kept until the clock says that they have arrived."""
+        if connection is not self._connections.above:
+            super().handle(connection, frame)
+        elif frame.kind is Kind.STOP:
+            self._above.close()
+        else:
+            self._sent.append(frame.kept())

@@ -1,0 +1,197 @@
+"""Servers and aggregators in other processes, as the process of the virtual clock sees them."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from testbed.algorithms.aggregator_half import CombiningHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.channel import Channel
+from testbed.messages import driving
+from testbed.messages.codec import send
+from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request
+from testbed.messages.reports import WorkerSuspected, WorkerWelcomed
+from testbed.roles.reporting import Report
+from testbed.telemetry.records import UpdateRow
+from testbed.training.parameter_service import ParameterService
+from testbed.updates import DenseUpdate, FloatVector, Update
+
+NOTHING = np.empty(0, np.float32)
+"""Stands for parameters that are in another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateElsewhere(DenseUpdate):
+    """Stands for an update that its server has; ``number`` is the server's own."""
+
+    number: int = 0
+
+
+class RemoteServer(ServerHalf):
+    """A server in another process, as the clock's process sees it: the half of the algorithm."""
+
+    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
+        super().__init__(NOTHING)
+        self.protocol, self.needed = protocol, needed
+        self._channel = channel
+        self.crowded = False
+
+    def gathered(self) -> Gathered:
+        """Wait until the server has all its workers."""
+        told = FROM_SERVER.receive(self._channel)
+        if not isinstance(told, Gathered):
+            raise ConnectionResetError("a server is gone")
+        return told
+
+    def ask(self, request: Request) -> Any:
+        """Have the server do something, and return the value that came of it.
+
+        Raises:
+            ValueError: a worker's message is invalid.
+            ConnectionError: the server is gone.
+        """
+        send(self._channel, request)
+        told = FROM_SERVER.receive(self._channel)
+        if not isinstance(told, Outcome):
+            raise ConnectionResetError("a server is gone")
+        self._tell(told)
+        if told.error is not None:
+            raise ValueError(told.error)
+        return told.value
+
+    def _tell(self, told: Outcome) -> None:
+        """Take over what came of a request besides its value."""
+        self.version = told.version
+
+    def end(self, request: driving.End) -> None:
+        """Have the server end; it does not answer any more."""
+        send(self._channel, request)
+
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
+        return self.version if self.ask(driving.Pull(worker, time)) else None
+
+    def push(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
+        return self.push_sum(worker, update, base_version, 0, loss=loss, time=time)
+
+    def push_sum(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        count: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
+        assert isinstance(update, UpdateElsewhere)
+        delay: int | None = self.ask(
+            driving.Apply(worker, update.number, base_version, loss, time, count)
+        )
+        return delay
+
+    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
+        self.ask(driving.Reported(worker, base_version, time))
+
+    def diagnose(self) -> Mapping[str, float]:
+        values: Mapping[str, float] = self.ask(driving.Diagnose())
+        return values
+
+    def joined(self, worker: int) -> None:
+        self.ask(driving.Join(worker))
+
+    def forget(self, worker: int) -> None:
+        self.ask(driving.Forget(worker))
+
+    def track_changes(self) -> None:
+        """Do nothing: the server tracks them itself."""
+
+
+class RemoteAggregator(RemoteServer, CombiningHalf):
+    """An aggregator in another process."""
+
+    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
+        super().__init__(channel, protocol, needed)
+        self.deadline = None
+        self._is_due = False
+
+    def _tell(self, told: Outcome) -> None:
+        super()._tell(told)
+        self._is_due = told.is_due
+        if self._is_due:
+            self.deadline = None
+
+    @property
+    def is_due(self) -> bool:
+        return self._is_due
+
+    def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
+        self.deadline = self.ask(driving.Adopt(version, time))
+
+    def expire(self) -> None:
+        self.deadline = None
+        self.ask(driving.Expire())
+
+
+class Observer:
+    """The observer of one server's service.
+
+    Attributes:
+        report: to the orchestrator.
+        service: what is observed.
+    """
+
+    service: ParameterService
+
+    def __init__(self, server: RemoteServer, report: Report, now: Callable[[], float]) -> None:
+        """Begin with nothing observed.
+
+        Args:
+            now: returns the virtual seconds since training began.
+        """
+        self._server = server
+        self.report = report
+        self._now = now
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        self.report.row(row, version)
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        self.report.diagnosed(values, version)
+
+    def evaluation_due(self) -> None:
+        service = self.service
+        # No evaluation is on record before the updates that led to it.
+        self.report.flush()
+        self._server.crowded = self._server.ask(
+            driving.Evaluate(self._now(), service.ledger, service.finished)
+        )
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self.report.send(WorkerSuspected(worker, silent, time, version))
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self.report.send(WorkerWelcomed(worker, time, version))
+
+
+class ObserverOfAggregator(Observer):
+    """The observer of an aggregator's service: its updates are none of the server's."""
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        pass
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        pass
+
+    def evaluation_due(self) -> None:
+        pass
