@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from testbed.algorithms import served
+from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.interface import Conditions
 from testbed.encoding_choice import EncodingChoice, Indices, Values
 from testbed.learning.data.batches import Batches
@@ -54,7 +54,7 @@ def gradients() -> tuple[Layout, list[FloatVector]]:
 
 def largest(layout: Layout, gradient: FloatVector, ratio: float, scope: str) -> SparseUpdate:
     """Return the update that a Comp-ASGD worker pushes for a gradient."""
-    algorithm = served("comp-asgd")
+    algorithm = ALGORITHMS["comp-asgd"]
     fields = {"name": "comp-asgd", "ratio": ratio, "scope": scope}
     options = algorithm.options_type.model_validate(fields)
     update = algorithm.worker(options, layout, ONE).compress(gradient)

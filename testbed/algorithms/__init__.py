@@ -9,10 +9,11 @@ from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.hierarchical import Hierarchical
-from testbed.algorithms.interface import AggregatedAlgorithm, PeerAlgorithm, ServedAlgorithm
+from testbed.algorithms.interface import Algorithm
+from testbed.algorithms.parts import Part
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 
-ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
+ALGORITHMS: dict[str, type[Algorithm]] = {
     "asgd": Asgd,
     "comp-asgd": CompAsgd,
     "adacomp": AdaComp,
@@ -22,18 +23,6 @@ ALGORITHMS: dict[str, type[ServedAlgorithm] | type[PeerAlgorithm]] = {
 }
 
 
-def is_served(name: str) -> bool:
-    """Return True if the algorithm of this name has a parameter server, False if it has peers."""
-    return issubclass(ALGORITHMS[name], ServedAlgorithm)
-
-
-def served(name: str) -> type[ServedAlgorithm]:
-    """Return the algorithm of this name, which must have a parameter server."""
-    algorithm = ALGORITHMS[name]
-    assert issubclass(algorithm, ServedAlgorithm), name
-    return algorithm
-
-
-def is_aggregated(name: str) -> bool:
-    """Return True if the algorithm of this name has aggregators between its workers and its server."""
-    return issubclass(ALGORITHMS[name], AggregatedAlgorithm)
+def has(name: str, part: Part) -> bool:
+    """Return True if the algorithm of this name has roles of a part."""
+    return part in ALGORITHMS[name].parts

@@ -18,6 +18,9 @@ Algorithms have one of four shapes (``docs/algorithms.md``):
   each cluster of workers, which is a server to them and a worker to the server;
 - *peer to peer*: a ``PeerHalf`` on every device, which owns a model, sends updates to other peers and
   applies the updates that arrive.
+
+A shape is a base class that says the algorithm's *parts* and its *conversations*: which roles there
+are, and which of them talk to each other. A subclass may have other conversations.
 """
 
 from abc import ABC, abstractmethod
@@ -30,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.diagnostic import Diagnostic
+from testbed.algorithms.parts import Part, Population, Role
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -88,9 +92,16 @@ class Conditions:
 
 
 class Algorithm(ABC):
-    """An algorithm: the type of its options, and functions that make its halves."""
+    """An algorithm: the type of its options, its parts, and functions that make its halves.
+
+    Attributes:
+        parts: the parts of its roles; a half is made for each role by the function of its part's name.
+        diagnostics: the numbers that its server's half reports with each update; no other is recorded.
+    """
 
     options_type: ClassVar[type[Options]]
+    parts: ClassVar[tuple[Part, ...]]
+    diagnostics: ClassVar[tuple[Diagnostic, ...]] = ()
 
     @staticmethod  # noqa: B027 - most options fit any run
     def check(options: Any, conditions: Conditions) -> None:
@@ -100,15 +111,23 @@ class Algorithm(ABC):
             SpecError: they do not.
         """
 
+    @staticmethod
+    @abstractmethod
+    def conversations(
+        options: Any, conditions: Conditions, population: Population
+    ) -> Iterable[tuple[Role, Role]]:
+        """Return the pairs of roles that talk to each other, and the role that calls first.
 
-class ServedAlgorithm(Algorithm):
-    """An algorithm with a parameter server, asynchronous or synchronous.
+        No others are connected. Of two peers either may be the first.
+        """
 
-    Attributes:
-        diagnostics: the numbers that its server's half reports with each update; no other is recorded.
-    """
+    @staticmethod
+    def computing(options: Any, conditions: Conditions) -> int:
+        """Return the number of workers or peers, from 0 on, that compute gradients.
 
-    diagnostics: ClassVar[tuple[Diagnostic, ...]] = ()
+        The training images are partitioned among them; the others only answer.
+        """
+        return conditions.workers
 
     @staticmethod
     def protocol(options: Any) -> Protocol:
@@ -119,6 +138,57 @@ class ServedAlgorithm(Algorithm):
     def synchronous(cls, options: Any) -> bool:
         """Return True if an update may wait for a worker, so that a silent worker delays the others."""
         return cls.protocol(options) != "pull"
+
+    @staticmethod
+    def worker(options: Any, layout: Layout, conditions: Conditions) -> WorkerHalf:
+        """Make one worker's half."""
+        raise AssertionError("the algorithm has no workers")
+
+    @staticmethod
+    def server(
+        options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
+    ) -> ServerHalf:
+        """Make the server's half, which owns ``parameters`` from now on and changes them in place.
+
+        With several servers, each has a half, and ``layout`` and ``parameters`` are those of its slice.
+        """
+        raise AssertionError("the algorithm has no server")
+
+    @staticmethod
+    def aggregator(
+        options: Any,
+        layout: Layout,
+        parameters: FloatVector,
+        devices: int,
+        conditions: Conditions,
+    ) -> AggregatorHalf:
+        """Make the half of one cluster's aggregator, to which ``parameters`` belong from now on.
+
+        Args:
+            devices: the number of workers in the cluster.
+        """
+        raise AssertionError("the algorithm has no aggregators")
+
+    @staticmethod
+    def peer(
+        options: Any, layout: Layout, parameters: FloatVector, number: int, conditions: Conditions
+    ) -> PeerHalf:
+        """Make one peer's half, which owns ``parameters`` from now on and changes them in place."""
+        raise AssertionError("the algorithm has no peers")
+
+
+class ServedAlgorithm(Algorithm):
+    """An algorithm with one or several servers, asynchronous or synchronous; workers talk to each."""
+
+    parts: ClassVar[tuple[Part, ...]] = ("server", "worker")
+
+    @staticmethod
+    def conversations(
+        options: Any, conditions: Conditions, population: Population
+    ) -> Iterable[tuple[Role, Role]]:
+        for worker in range(population.devices):
+            for server in range(population.servers):
+                yield Role("worker", worker), Role("server", server)
 
     @staticmethod
     @abstractmethod
@@ -139,6 +209,17 @@ class AggregatedAlgorithm(ServedAlgorithm):
     Workers talk to their cluster's aggregator, and aggregators to the server, by the same protocol.
     """
 
+    parts: ClassVar[tuple[Part, ...]] = ("server", "aggregator", "worker")
+
+    @staticmethod
+    def conversations(
+        options: Any, conditions: Conditions, population: Population
+    ) -> Iterable[tuple[Role, Role]]:
+        for worker, aggregator in enumerate(population.aggregator_of):
+            yield Role("worker", worker), Role("aggregator", aggregator)
+        for aggregator in range(population.count("aggregator")):
+            yield Role("aggregator", aggregator), Role("server", 0)
+
     @staticmethod
     @abstractmethod
     def aggregator(
@@ -156,23 +237,16 @@ class AggregatedAlgorithm(ServedAlgorithm):
 
 
 class PeerAlgorithm(Algorithm):
-    """An algorithm without a server, or whose servers are peers themselves."""
+    """An algorithm without a server, or whose servers are peers themselves; all peers talk to all."""
+
+    parts: ClassVar[tuple[Part, ...]] = ("peer",)
 
     @staticmethod
-    def conversations(options: Any, conditions: Conditions) -> Iterable[tuple[int, int]]:
-        """Return the pairs of peers that send to each other; no others are connected.
-
-        Here every peer talks to every other.
-        """
-        return combinations(range(conditions.workers), 2)
-
-    @staticmethod
-    def computing(options: Any, conditions: Conditions) -> int:
-        """Return the number of peers, from peer 0 on, that compute gradients; the others only answer.
-
-        The training images are partitioned among the peers that compute.
-        """
-        return conditions.workers
+    def conversations(
+        options: Any, conditions: Conditions, population: Population
+    ) -> Iterable[tuple[Role, Role]]:
+        for one, other in combinations(range(population.devices), 2):
+            yield Role("peer", one), Role("peer", other)
 
     @staticmethod
     @abstractmethod

@@ -1,6 +1,6 @@
 """Conflicts of an algorithm with aggregators with the rest of the file."""
 
-from testbed.algorithms import is_aggregated
+from testbed.algorithms import has
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.section import Conflict
 
@@ -9,7 +9,7 @@ def of_aggregators(contents: Contents) -> list[Conflict]:
     """Return the conflicts of algorithms that have an aggregator in each cluster."""
     found: list[Conflict] = []
     for i, options in enumerate(contents.algorithms):
-        if not is_aggregated(options.name):
+        if not has(options.name, "aggregator"):
             continue
         path = ("algorithms", i)
         if not contents.network.clusters:
@@ -18,17 +18,18 @@ def of_aggregators(contents: Contents) -> list[Conflict]:
                 "network.clusters"
             )
             found.append((path, text))
-    return found + _beyond(contents) if any(map(is_aggregated, _names(contents))) else []
+    return found + _beyond(contents) if _aggregated(contents) else []
 
 
-def _names(contents: Contents) -> list[str]:
-    return [options.name for options in contents.algorithms]
+def _aggregated(contents: Contents) -> set[str]:
+    """Return the names of the algorithms that have aggregators."""
+    return {options.name for options in contents.algorithms if has(options.name, "aggregator")}
 
 
 def _beyond(contents: Contents) -> list[Conflict]:
     """Return a conflict for each feature that does not work with aggregators yet."""
     devices, simulation = contents.devices, contents.simulation
-    (name,) = {one for one in _names(contents) if is_aggregated(one)}
+    name = min(_aggregated(contents))
     presence = ("arrives", "leaves", "presence")
     asked: dict[tuple[str | int, ...], bool] = {
         ("devices", "servers"): devices.servers > 1,

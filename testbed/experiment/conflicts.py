@@ -5,7 +5,7 @@ A conflict is a path from the top of the file and a sentence that says what is w
 
 from typing import Any
 
-from testbed.algorithms import ALGORITHMS, is_served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
 from testbed.experiment.aggregator_conflicts import of_aggregators
@@ -104,7 +104,7 @@ def _takes_time(shape: Shape) -> bool:
 def _algorithms(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     for i, options in enumerate(contents.algorithms):
-        if options.pulls is not None and not is_served(options.name):
+        if options.pulls is not None and not has(options.name, "server"):
             text = "there is no server to pull from: take it out"
             found.append((("algorithms", i, "pulls"), text))
         try:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from testbed.algorithms import ALGORITHMS, is_aggregated, is_served, served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.algorithms.interface import Conditions, Options
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, ShortForm
@@ -140,16 +140,16 @@ class Contents(Section):
     @property
     def peers(self) -> list[str]:
         """The names of the algorithms that have no server."""
-        return [options.name for options in self.algorithms if not is_served(options.name)]
+        return [options.name for options in self.algorithms if not has(options.name, "server")]
 
     def suspect_after(self, options: Options) -> float | None:
         """Return the seconds of silence after which a worker is suspected; None: never."""
         devices = self.devices
-        if "suspect_after" in devices.model_fields_set or not is_served(options.name):
+        if "suspect_after" in devices.model_fields_set or not has(options.name, "server"):
             return devices.suspect_after
-        if is_aggregated(options.name):
+        if has(options.name, "aggregator"):
             return None
-        return SUSPECT_AFTER if served(options.name).synchronous(options) else None
+        return SUSPECT_AFTER if ALGORITHMS[options.name].synchronous(options) else None
 
     def conditions(self, options: Options) -> Conditions:
         """Return the conditions of a run for the check of its options, before it has settings.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import yaml
 from pydantic import ValidationError
 
-from testbed.algorithms import is_served
+from testbed.algorithms import has
 from testbed.device_names import SERVER_NUMBER, is_server
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
@@ -70,7 +70,7 @@ class Recorded:
     @property
     def served(self) -> bool:
         """True if the run had a server."""
-        return is_served(self.spec["algorithms"][0]["name"])
+        return has(self.spec["algorithms"][0]["name"], "server")
 
     @cached_property
     def _devices(self) -> DevicesSpec | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from testbed.algorithms import is_aggregated
+from testbed.algorithms import has
 from testbed.device_names import (
     EVALUATOR_NAME,
     aggregator_name,
@@ -89,7 +89,7 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
 
 def aggregated(spec: Spec) -> bool:
     """Return True if the run of a spec with one algorithm has aggregators."""
-    return is_aggregated(spec.algorithms[0].name)
+    return has(spec.algorithms[0].name, "aggregator")
 
 
 def aggregator_of(spec: Spec, class_of: Sequence[int]) -> list[int]:

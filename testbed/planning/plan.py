@@ -1,16 +1,15 @@
 """Make plans from a spec: devices, addresses, links, and the settings of each role."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import PeerAlgorithm
+from testbed.algorithms.parts import Part, Population
 from testbed.device_names import (
     EVALUATOR_NAME,
-    SERVER_NAME,
     aggregator_name,
     is_server,
     machine_name,
@@ -34,7 +33,6 @@ from testbed.planning.network_plan import (
 )
 from testbed.planning.presence_rules import presence_rules
 from testbed.training import computation
-from testbed.training.conditions import conditions
 from testbed.training.settings import (
     DataSettings,
     DeviceClass,
@@ -80,21 +78,12 @@ class Plan:
     @property
     def conversations(self) -> list[tuple[str, str]]:
         """The pairs of devices that talk to each other over links, but for the evaluator."""
-        names = list(self.workers)
-        if self.aggregators:
-            return conversations_of_tree(self.settings.network.aggregator_of)
-        if self.served:
-            return [
-                (worker, server)
-                for worker in names
-                for server in self.servers
-                if self.local.get(server) != worker
-            ]
         return [
-            (names[number], names[other])
-            for number, others in enumerate(computation.neighbours(self.settings))
-            for other in others
-            if number < other
+            (caller, called)
+            for caller, called in _conversations(
+                self.spec, self.servers, self.settings.network.aggregator_of
+            )
+            if self.local.get(called) != caller
         ]
 
     @property
@@ -154,16 +143,12 @@ class Plan:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The numbers that the algorithm reports with each update."""
-        return served(self.settings.training.algorithm["name"]).diagnostics if self.served else ()
+        return ALGORITHMS[self.settings.training.algorithm["name"]].diagnostics
 
     @property
     def computing(self) -> int:
         """The number of workers or peers that compute gradients, and have a part of the images."""
-        (options,) = self.spec.algorithms
-        algorithm = ALGORITHMS[options.name]
-        if not issubclass(algorithm, PeerAlgorithm):
-            return self.settings.workers
-        return algorithm.computing(options, conditions(self.settings))
+        return computation.computing(self.settings)
 
     @property
     def memory(self) -> int:
@@ -179,14 +164,24 @@ class Plan:
         return capacity.FILES_PER_RUN + each * len(self.links)
 
 
-def conversations_of_tree(aggregator_of: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the pairs that talk to each other where there are aggregators, callers first.
-
-    Args:
-        aggregator_of: each worker's aggregator.
-    """
-    below = [(worker_name(i), aggregator_name(of)) for i, of in enumerate(aggregator_of)]
-    return below + [(aggregator_name(i), SERVER_NAME) for i in sorted(set(aggregator_of))]
+def _conversations(
+    spec: Spec, servers: Sequence[str], aggregator_of: Sequence[int]
+) -> list[tuple[str, str]]:
+    """Return the pairs of devices that talk to each other in a run of one algorithm, callers first."""
+    (options,) = spec.algorithms
+    algorithm = ALGORITHMS[options.name]
+    population = Population(spec.devices.workers, len(servers), aggregator_of)
+    names: dict[Part, Callable[[int], str]] = {
+        "server": lambda index: servers[index],
+        "aggregator": aggregator_name,
+        "worker": worker_name,
+        "peer": peer_name,
+    }
+    found = computation.conversations(algorithm, options, spec.conditions(options), population)
+    return [
+        (names[caller.part](caller.index), names[called.part](called.index))
+        for caller, called in found
+    ]
 
 
 def plan(spec: Spec) -> list[Plan]:
@@ -250,7 +245,7 @@ def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
 
 def _plan_one(spec: Spec, label: str) -> Plan:
     (algorithm,) = spec.algorithms
-    served = is_served(algorithm.name)
+    served = has(algorithm.name, "server")
     count = spec.devices.workers
     servers = server_names(spec.devices.servers) if served else ()
     class_of = spec.devices.class_of(spec.seed)
@@ -261,8 +256,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     network = without_shapes(asked) if virtual else asked
     routes: dict[str, Any] = {}
     if virtual and (spec.network.shares_links or len(servers) > 1):
-        pairs = [(worker_name(i), server) for i in range(count) for server in servers]
-        routes = shared_routes(asked, conversations_of_tree(above) if above else pairs)
+        routes = shared_routes(asked, _conversations(spec, servers, above))
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     called = servers or (peer_name(spec.evaluation.peer),)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms import is_served
+from testbed.algorithms import has
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
 from testbed.clock.lines import lines
@@ -227,7 +227,7 @@ def system(
     """Return the class that simulates the run's algorithm."""
     if settings.aggregators:
         return TreeSystem
-    if not is_served(settings.training.algorithm["name"]):
+    if not has(settings.training.algorithm["name"], "server"):
         return MeshSystem
     return StarSystem if settings.servers == 1 else SlicedSystem
 

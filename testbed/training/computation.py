@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.aggregator_half import AggregatorHalf
-from testbed.algorithms.interface import (
-    AggregatedAlgorithm,
-    Options,
-    PeerAlgorithm,
-    ServedAlgorithm,
-)
+from testbed.algorithms.interface import Algorithm, Conditions, Options
+from testbed.algorithms.parts import Population, Role
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -38,11 +34,8 @@ def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.
     Raises:
         SpecError: there are not enough images.
     """
-    served = is_served(settings.training.algorithm["name"])
-    devices = settings.workers if served else computing(settings)
-    return partitions.parts(
-        settings.data.partition, labels, devices, settings.seed, settings.training.batch_size
-    )
+    devices, batch_size = computing(settings), settings.training.batch_size
+    return partitions.parts(settings.data.partition, labels, devices, settings.seed, batch_size)
 
 
 def batches(
@@ -64,63 +57,72 @@ def batches(
     return Batches(dataset, shard, settings.training.batch_size, generator, memory)
 
 
-def _served(settings: Settings) -> tuple[type[ServedAlgorithm], Options]:
-    algorithm = served(settings.training.algorithm["name"])
+def conversations(
+    algorithm: type[Algorithm], options: Options, run: Conditions, population: Population
+) -> list[tuple[Role, Role]]:
+    """Return the pairs of roles that talk to each other, each once, in the algorithm's order.
+
+    Of two peers the one with the lower number is the first.
+    """
+    found: dict[tuple[Role, Role], None] = {}
+    for one, other in algorithm.conversations(options, run, population):
+        assert one != other, f"{one.part} {one.index} is to talk to itself"
+        is_other_first = one.part == other.part and other.index < one.index
+        found[(other, one) if is_other_first else (one, other)] = None
+    return list(found)
+
+
+def _algorithm(settings: Settings) -> tuple[type[Algorithm], Options]:
+    algorithm = ALGORITHMS[settings.training.algorithm["name"]]
     return algorithm, algorithm.options_type.model_validate(settings.training.algorithm)
 
 
 def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:
     """Make the server's half of the run's algorithm; it takes ``parameters`` over."""
-    algorithm, options = _served(settings)
+    algorithm, options = _algorithm(settings)
     return algorithm.server(options, layout, parameters, conditions(settings))
 
 
 def aggregator_half(settings: Settings, layout: Layout, devices: int) -> AggregatorHalf:
     """Make the half of an aggregator with so many workers; it has no parameters yet."""
-    algorithm, options = _served(settings)
-    assert issubclass(algorithm, AggregatedAlgorithm)
+    algorithm, options = _algorithm(settings)
     memory = np.zeros(layout.total, np.float32)
     return algorithm.aggregator(options, layout, memory, devices, conditions(settings))
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
     """Make a worker's half of the run's algorithm."""
-    algorithm, options = _served(settings)
+    algorithm, options = _algorithm(settings)
     return algorithm.worker(options, layout, conditions(settings, number))
 
 
 def protocol(settings: Settings) -> Protocol:
     """Return the protocol by which the run's workers get parameters."""
-    algorithm, options = _served(settings)
+    algorithm, options = _algorithm(settings)
     return algorithm.protocol(options)
-
-
-def _of_peers(settings: Settings) -> tuple[type[PeerAlgorithm], Options]:
-    algorithm = ALGORITHMS[settings.training.algorithm["name"]]
-    assert issubclass(algorithm, PeerAlgorithm)
-    return algorithm, algorithm.options_type.model_validate(settings.training.algorithm)
 
 
 def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
     """Make a peer's half of the run's algorithm; it takes ``parameters`` over."""
-    algorithm, options = _of_peers(settings)
+    algorithm, options = _algorithm(settings)
     return algorithm.peer(options, layout, parameters, number, conditions(settings, number))
 
 
 def neighbours(settings: Settings) -> list[list[int]]:
     """Return the peers that each peer talks to, in order, by the peers' numbers."""
-    algorithm, options = _of_peers(settings)
+    algorithm, options = _algorithm(settings)
+    population = Population(settings.workers, settings.servers, settings.network.aggregator_of)
+    pairs = conversations(algorithm, options, conditions(settings), population)
     found: list[set[int]] = [set() for _ in range(settings.workers)]
-    for one, other in algorithm.conversations(options, conditions(settings)):
-        assert one != other, f"peer {one} is to talk to itself"
-        found[one].add(other)
-        found[other].add(one)
+    for one, other in pairs:
+        found[one.index].add(other.index)
+        found[other.index].add(one.index)
     return [sorted(others) for others in found]
 
 
 def computing(settings: Settings) -> int:
-    """Return the number of the run's peers that compute gradients."""
-    algorithm, options = _of_peers(settings)
+    """Return the number of the run's workers or peers that compute gradients."""
+    algorithm, options = _algorithm(settings)
     return algorithm.computing(options, conditions(settings))
 
 

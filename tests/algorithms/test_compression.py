@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from testbed.algorithms import ALGORITHMS, served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.algorithms.compression import LargestEntries
-from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.interface import Conditions
 from testbed.updates import DenseUpdate, Layout, SparseUpdate
 
 LAYOUT = Layout(("weights", "biases"), (100, 10))
@@ -39,11 +39,9 @@ def test_the_default_scopes_are_those_of_the_papers() -> None:
     assert ALGORITHMS["comp-asgd"].options_type.model_validate({}).scope == "model"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, kind in ALGORITHMS.items() if issubclass(kind, ServedAlgorithm)]
-)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if has(name, "server")])
 def test_one_worker_at_ratio_1_is_plain_sgd(name: str) -> None:
-    algorithm = served(name)
+    algorithm = ALGORITHMS[name]
     fields = algorithm.options_type.model_fields
     options = algorithm.options_type.model_validate({"ratio": 1} if "ratio" in fields else {})
     worker = algorithm.worker(options, LAYOUT, ONE)
@@ -63,7 +61,7 @@ def test_one_worker_at_ratio_1_is_plain_sgd(name: str) -> None:
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
 def test_by_default_entries_that_are_not_sent_are_forgotten(name: str) -> None:
     options = ALGORITHMS[name].options_type.model_validate({"name": name})
-    assert type(served(name).worker(options, LAYOUT, ONE)) is LargestEntries
+    assert type(ALGORITHMS[name].worker(options, LAYOUT, ONE)) is LargestEntries
 
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.updates import DenseUpdate, Layout
@@ -15,9 +15,9 @@ LAYOUT = Layout(("weight",), (SIZE,))
 ONES = DenseUpdate(np.ones(SIZE, np.float32))
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if is_served(name)])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if has(name, "server")])
 def test_a_half_returns_every_diagnostic_that_its_algorithm_declares(name: str) -> None:
-    algorithm = served(name)
+    algorithm = ALGORITHMS[name]
     half = algorithm.server(
         algorithm.options_type.model_validate({"name": name}),
         LAYOUT,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.algorithms import served
+from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.compression import LargestEntries
 from testbed.algorithms.error_feedback import ErrorFeedback
@@ -159,7 +159,7 @@ def test_an_infinite_or_nan_entry_is_sent_once_and_not_kept(value: float, moment
 
 @pytest.mark.parametrize("name", ["comp-asgd", "adacomp"])
 def test_every_compressing_algorithm_takes_error_feedback(name: str) -> None:
-    algorithm = served(name)
+    algorithm = ALGORITHMS[name]
     one = Conditions(learning_rate=0.1, workers=1, batch_size=10, updates=100)
     fields = {"name": name, "ratio": 0.01, "scope": "tensor", "error_feedback": True}
     plain = algorithm.worker(algorithm.options_type.model_validate(fields), LAYOUT, one)

@@ -89,7 +89,7 @@ def test_what_all_devices_push_is_summed_in_the_order_of_its_arrival(
         assert combined.update.indices.tolist() == sorted(union)
 
 
-def test_nothing_is_served_before_parameters_come_from_above() -> None:
+def test_no_device_gets_parameters_before_they_come_from_above() -> None:
     half = AggregatorHalf(np.zeros(SIZE, np.float32), None, wait_for=1, within=None)
     half.joined(0)
     assert half.pull(0) is None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.algorithms import ALGORITHMS, is_served, served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -25,7 +25,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
 HALVES = [
     (name, options)
     for name in ALGORITHMS
-    if is_served(name)
+    if has(name, "server")
     for options in ({}, *MORE.get(name, ()))
 ]
 
@@ -34,7 +34,7 @@ class Playing:
     """A server's half and random workers, whose actions follow from the seed."""
 
     def __init__(self, name: str, options: dict[str, Any], seed: int) -> None:
-        algorithm = served(name)
+        algorithm = ALGORITHMS[name]
         self._options = algorithm.options_type.model_validate({"name": name} | options)
         self._rng = np.random.default_rng(seed)
         initial = np.linspace(-1, 1, LAYOUT.total, dtype=np.float32)

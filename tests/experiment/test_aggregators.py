@@ -57,7 +57,6 @@ def test_a_cluster_without_devices_has_no_aggregator() -> None:
 @pytest.mark.parametrize(
     ("change", "where", "text"),
     [
-        ({"engine": "emulation"}, "algorithms.1", "only simulated so far: use `testbed simulate`"),
         ({"network": {}}, "algorithms.1", "there are no clusters: add network.clusters"),
         ({"devices": {"workers": 3, "servers": 2}}, "devices.servers", "does not work with it yet"),
         (

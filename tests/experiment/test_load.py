@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.algorithms import ALGORITHMS, is_aggregated, is_served
+from testbed.algorithms import ALGORITHMS, has
 from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
@@ -353,7 +353,7 @@ ALGORITHM_LISTS = st.lists(
     # Aggregators need clusters, and are only simulated.
     st.builds(
         lambda name: {"name": name},
-        st.sampled_from(sorted(name for name in ALGORITHMS if not is_aggregated(name))),
+        st.sampled_from(sorted(name for name in ALGORITHMS if not has(name, "aggregator"))),
     )
     | st.builds(
         lambda name, ratio, scope: {"name": name, "ratio": ratio, "scope": scope},
@@ -449,7 +449,7 @@ def specs(draw: st.DrawFn) -> Spec:
         ),
     }
     data["algorithms"][0]["encoding"] = maybe(ENCODINGS)
-    if is_served(data["algorithms"][0]["name"]):
+    if has(data["algorithms"][0]["name"], "server"):
         data["algorithms"][0]["pulls"] = maybe(st.sampled_from(["full", "changed"]))
     label = maybe(NAMES)
     if label not in (None, "figures"):

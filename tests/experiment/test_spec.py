@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from testbed.algorithms import ALGORITHMS, is_aggregated
+from testbed.algorithms import ALGORITHMS, has
 from testbed.experiment.alternatives import alternatives, tags
 from testbed.experiment.sections.learning import DatasetSpec
 from testbed.experiment.spec import Spec
@@ -43,7 +43,7 @@ def test_a_small_spec_has_the_documented_defaults() -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_name_of_an_algorithm_alone_means_its_defaults(name: str) -> None:
     how: dict[str, Any] = {}
-    if is_aggregated(name):
+    if has(name, "aggregator"):
         how = {
             "network": {"clusters": [{"name": "all", "number": 4}]},
             "engine": "simulation",
