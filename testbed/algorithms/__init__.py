@@ -1,17 +1,25 @@
 """The algorithms, by the names they have in an experiment file.
 
 A new algorithm is a new module in this package and one line in ``ALGORITHMS``; no other code needs to
-know its name.
+know its name. An algorithm outside of this package is named ``module:Class``, or by an entry point
+(``testbed.plugins``).
 """
+
+import functools
+import inspect
+
+from pydantic import create_model
 
 from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.hierarchical import Hierarchical
-from testbed.algorithms.interface import Algorithm
+from testbed.algorithms.interface import Algorithm, Options
 from testbed.algorithms.parts import Part
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
+from testbed.errors import SpecError
+from testbed.plugins.names import find, is_plugin, module_digest
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "asgd": Asgd,
@@ -23,6 +31,68 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
+ENTRY_POINTS = "testbed.algorithms"
+"""The group of entry points by which installed packages give their algorithms short names."""
+
+
+def algorithm_named(name: str) -> type[Algorithm]:
+    """Return the algorithm of a name.
+
+    Raises:
+        SpecError: there is none, its module cannot be imported, or it is no algorithm.
+    """
+    found = find(name, ALGORITHMS, ENTRY_POINTS)
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise SpecError(
+            f"'{name}' is no algorithm: it must be a class derived from ServedAlgorithm, "
+            "AggregatedAlgorithm or PeerAlgorithm of testbed.algorithms.interface"
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise SpecError(f"'{name}' is not complete: it has no {missing}")
+    return found
+
+
+def options_type(name: str) -> type[Options]:
+    """Return the type of the options of an algorithm.
+
+    Raises:
+        SpecError: as ``algorithm_named``; or it has none.
+    """
+    options = getattr(algorithm_named(name), "options_type", None)
+    if not (isinstance(options, type) and issubclass(options, Options)):
+        raise SpecError(
+            f"'{name}' has no options_type: give it a class derived from Options, which may be empty"
+        )
+    return options if name in ALGORITHMS else _with_any_name(options)
+
+
+@functools.cache
+def _with_any_name(options: type[Options]) -> type[Options]:
+    """Return options with any name: what could be built in, with its own name, may be a plug-in."""
+    if options.model_fields["name"].annotation is str:
+        return options
+    return create_model(options.__name__, __base__=options, name=(str, ...))
+
+
+def plugin_options(name: str) -> type[Options] | None:
+    """Return the type of the options of a plug-in's algorithm; None if the name is none of a plug-in.
+
+    Raises:
+        SpecError: as ``options_type``.
+    """
+    return options_type(name) if is_plugin(name, ALGORITHMS, ENTRY_POINTS) else None
+
+
+def plugin_digest(name: str) -> dict[str, str]:
+    """Return the module of a plug-in's algorithm and the SHA-256 of its code; empty if it has none.
+
+    It has none if it is built in, or in a source file of the experiment, whose text the spec has.
+    """
+    found = module_digest(name, ALGORITHMS, ENTRY_POINTS)
+    return {} if found is None else dict([found])
+
+
 def has(name: str, part: Part) -> bool:
     """Return True if the algorithm of this name has roles of a part."""
-    return part in ALGORITHMS[name].parts
+    return part in algorithm_named(name).parts

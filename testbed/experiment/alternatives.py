@@ -9,7 +9,7 @@ This module must not name an algorithm: the alternatives of ``Options`` are thos
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -21,6 +21,14 @@ from pydantic_core import CoreSchema, core_schema
 
 from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.interface import Options
+from testbed.errors import SpecError
+
+OWN: JsonSchemaValue = {
+    "type": "string",
+    "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+    "examples": ["rules:Momentum"],
+}
+"""The JSON schema of the name of something in a module of one's own."""
 
 
 def expand(value: object, key: str = "name") -> object:
@@ -56,11 +64,13 @@ class ShortForm:
         names: the names that the field accepts.
         open_ended: True if other texts (a directory) are accepted as well.
         key: the key of the mapping that holds the name.
+        own: True if ``module:name`` is accepted as well, for code of one's own.
     """
 
     names: tuple[str, ...]
     open_ended: bool = False
     key: str = "name"
+    own: bool = False
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -73,8 +83,10 @@ class ShortForm:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         short: JsonSchemaValue = {"type": "string"}
-        short["examples" if self.open_ended else "enum"] = list(self.names)
-        return {"anyOf": [short, handler(schema)]}
+        if self.names:
+            short["examples" if self.open_ended else "enum"] = list(self.names)
+        own = [OWN] if self.own else []
+        return {"anyOf": [short, *own, handler(schema)]}
 
 
 def _without_nulls(value: Any, options: Collection[str]) -> Any:
@@ -93,10 +105,13 @@ class ChosenByValue:
     Attributes:
         key: the first key of every alternative.
         default: the value where the key is left out; None: it must be given.
+        beyond: returns the model of a value that none of the alternatives has, None if there is none;
+            raises SpecError if there should be one, and it cannot be used.
     """
 
     key: str
     default: str | None = None
+    beyond: Callable[[str], type[BaseModel] | None] | None = None
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -115,14 +130,49 @@ class ChosenByValue:
             return {self.key: self.default} | dict(value)
 
         choices = {tag: handler.generate_schema(model) for model in models for tag in tags(model)}
-        return core_schema.no_info_before_validator_function(
-            complete, core_schema.tagged_union_schema(choices, discriminator=self.key)
-        )
+        union: CoreSchema = core_schema.tagged_union_schema(choices, discriminator=self.key)
+        if self.beyond is not None:
+            union = core_schema.with_info_wrap_validator_function(
+                partial(self._validate, self.beyond, frozenset(choices)),
+                union,
+                # The union knows how to write its own alternatives only.
+                serialization=core_schema.plain_serializer_function_ser_schema(
+                    lambda value, info: value.model_dump(mode=info.mode), info_arg=True
+                ),
+            )
+        return core_schema.no_info_before_validator_function(complete, union)
+
+    def _validate(
+        self,
+        beyond: Callable[[str], type[BaseModel] | None],
+        choices: Collection[str],
+        value: Any,
+        validate: core_schema.ValidatorFunctionWrapHandler,
+        info: core_schema.ValidationInfo,
+    ) -> Any:
+        """Validate a mapping that one of the alternatives has, or a model beyond them."""
+        if isinstance(value, BaseModel):
+            tag = getattr(value, self.key, None)
+            return validate(value) if tag in choices else value
+        tag = value.get(self.key) if isinstance(value, Mapping) else None
+        if not isinstance(tag, str) or tag in choices:
+            return validate(value)
+        try:
+            model = beyond(tag)
+        except SpecError as error:
+            raise ValueError(str(error)) from None
+        if model is None:
+            return validate(value)
+        # Its errors have no step for what chose the model: ``problems`` looks that up.
+        return model.model_validate(value, strict=True, context=info.context)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         union = handler(schema)
+        if self.beyond is not None:
+            own = {"type": "object", "properties": {self.key: OWN}, "required": [self.key]}
+            return {"anyOf": [union, own]}
         if self.default is None:
             return union
         reference = {"$ref": union["discriminator"]["mapping"][self.default]}

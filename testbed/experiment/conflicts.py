@@ -5,7 +5,7 @@ A conflict is a path from the top of the file and a sentence that says what is w
 
 from typing import Any
 
-from testbed.algorithms import ALGORITHMS, has
+from testbed.algorithms import algorithm_named, has, plugin_digest
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
 from testbed.experiment.aggregator_conflicts import of_aggregators
@@ -107,8 +107,17 @@ def _algorithms(contents: Contents) -> list[Conflict]:
         if options.pulls is not None and not has(options.name, "server"):
             text = "there is no server to pull from: take it out"
             found.append((("algorithms", i, "pulls"), text))
+        if contents.devices.runtime == "docker" and contents.devices.launched == "image":
+            found += [
+                (
+                    ("algorithms", i),
+                    f"the image does not have the module {module}: list its file under `plugins`, or "
+                    "use `launch: fork`",
+                )
+                for module in plugin_digest(options.name)
+            ]
         try:
-            ALGORITHMS[options.name].check(options, contents.conditions(options))
+            algorithm_named(options.name).check(options, contents.conditions(options))
         except SpecError as error:
             found.append((("algorithms", i), str(error)))
     return found

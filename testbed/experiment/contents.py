@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from testbed.algorithms import ALGORITHMS, has
+from testbed.algorithms import ALGORITHMS, algorithm_named, has, plugin_options
 from testbed.algorithms.interface import Conditions, Options
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, ShortForm
@@ -25,6 +25,7 @@ from testbed.experiment.sections.learning import (
 )
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
 from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
+from testbed.experiment.sections.plugins import PluginSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.timing import (
     ComputeSpec,
@@ -35,8 +36,13 @@ from testbed.experiment.sections.timing import (
 )
 from testbed.network.links import Shape
 
-AlgorithmSpec: TypeAlias = Annotated[Options, ChosenByValue("name"), ShortForm(tuple(ALGORITHMS))]
-"""The options of any algorithm in the registry."""
+AlgorithmSpec: TypeAlias = Annotated[
+    Options, ChosenByValue("name", beyond=plugin_options), ShortForm(tuple(ALGORITHMS), own=True)
+]
+"""The options of any algorithm in the registry, or of a plug-in."""
+
+PluginEntry: TypeAlias = Annotated[PluginSpec, ShortForm((), open_ended=True, key="file")]
+"""A plug-in's file: its path, or a mapping."""
 
 
 class Contents(Section):
@@ -71,6 +77,12 @@ class Contents(Section):
         description="wall: devices wait and links are shaped, in real time (default); virtual: times "
         "are computed and never waited for, and a run is the same to the bit whatever the host's load. "
         "A simulation has only the virtual clock.",
+    )
+    plugins: Annotated[tuple[PluginEntry, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="Python files with algorithms of one's own, named `module:Class` under "
+        "`algorithms`; default: none. What is installed needs no entry here.",
+        examples=[["rules.py"]],
     )
     algorithms: Annotated[tuple[AlgorithmSpec, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,
@@ -149,7 +161,7 @@ class Contents(Section):
             return devices.suspect_after
         if has(options.name, "aggregator"):
             return None
-        return SUSPECT_AFTER if ALGORITHMS[options.name].synchronous(options) else None
+        return SUSPECT_AFTER if algorithm_named(options.name).synchronous(options) else None
 
     def conditions(self, options: Options) -> Conditions:
         """Return the conditions of a run for the check of its options, before it has settings.

@@ -53,7 +53,7 @@ def labels(algorithms: Sequence[Options]) -> tuple[str, ...]:
 
 
 def _describe(options: Options) -> str:
-    parts = [options.name]
+    parts = [options.name.rpartition(":")[2]]
     for key, field in type(options).model_fields.items():
         value = getattr(options, key)
         if key in ("name", "label", "encoding", "pulls") or value is None:

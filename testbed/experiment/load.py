@@ -59,6 +59,8 @@ def load_resolved(path: Path | str) -> Spec:
 def dump(spec: Spec) -> str:
     """Return the spec as readable YAML with every default; ``load`` reads an equal spec."""
     data = spec.model_dump(mode="json")
+    if not spec.plugins:
+        del data["plugins"]
     for algorithm in data["algorithms"]:
         for key in ("label", "learning_rate", "encoding", "pulls"):
             if algorithm[key] is None:
@@ -87,6 +89,13 @@ class _Dumper(yaml.SafeDumper):
     """A dumper that also quotes a text which ``document``, but not PyYAML, reads as a number."""
 
 
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Return the node of a text: of several lines, such as a plug-in's code, they stay lines."""
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text_node)
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
 
 
@@ -138,6 +147,9 @@ def _check(
         for at, text in problems(error, data):
             line = document.line(at)
             found.append((line, at, _origin(at, document, applied) or f"{path}:{line}", text))
+    if any(at[:1] == ("plugins",) for _, at, _, _ in found):
+        # What is named from a plug-in that cannot be used cannot be found either.
+        found = [problem for problem in found if problem[1][:1] != ("algorithms",)]
     if found:
         found.sort(key=lambda problem: problem[0])
         lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)

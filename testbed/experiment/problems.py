@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from testbed.algorithms import plugin_options
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
@@ -96,10 +97,16 @@ def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
     for step in loc:
         if isinstance(step, int):
             place = replace(place, path=(*place.path, step), value=place.value[step])
-        elif len(models) > 1:
+            continue
+        if len(models) > 1:
             tag, others = step, models
             models = tuple(model for model in models if step in (*tags(model), keys(model)[0]))
-        elif models:
+            if models:
+                continue
+            # The options of a plug-in, which pydantic's path does not name.
+            tag = place.value if isinstance(place.value, str) else place.value["name"]
+            models = tuple(filter(None, [plugin_options(tag)]))
+        if models:
             (model,) = models
             if isinstance(place.value, str) and step == keys(model)[0]:
                 break  # a short form: the value itself is the name or kind

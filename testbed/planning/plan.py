@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms import ALGORITHMS, has
+from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.parts import Part, Population
 from testbed.device_names import (
@@ -143,7 +143,7 @@ class Plan:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The numbers that the algorithm reports with each update."""
-        return ALGORITHMS[self.settings.training.algorithm["name"]].diagnostics
+        return algorithm_named(self.settings.training.algorithm["name"]).diagnostics
 
     @property
     def computing(self) -> int:
@@ -169,7 +169,7 @@ def _conversations(
 ) -> list[tuple[str, str]]:
     """Return the pairs of devices that talk to each other in a run of one algorithm, callers first."""
     (options,) = spec.algorithms
-    algorithm = ALGORITHMS[options.name]
+    algorithm = algorithm_named(options.name)
     population = Population(spec.devices.workers, len(servers), aggregator_of)
     names: dict[Part, Callable[[int], str]] = {
         "server": lambda index: servers[index],
@@ -313,6 +313,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 for device_class in spec.devices.classes
             ],
             class_of=class_of,
+            plugins=[(one.source.module, one.source.text) for one in spec.plugins],
         ),
         network,
         observed=called[0],

@@ -308,6 +308,7 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
     settings = Settings.from_json(arguments[SETTINGS])
+    settings.install_plugins()
     contents = datasets.contents(
         settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
     )

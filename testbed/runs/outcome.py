@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from testbed.algorithms import plugin_digest
 from testbed.code_digest import package_digest
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
@@ -119,6 +120,9 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "network": _graph(plan),
         "versions": versions(),
         "code": package_digest(),
+        **(
+            {"plugins": plugins} if (plugins := plugin_digest(plan.spec.algorithms[0].name)) else {}
+        ),
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from testbed.algorithms import plugin_digest
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import NAME as MARKS
 from testbed.checkpoints.marks import Mark, Marks
@@ -152,7 +153,14 @@ def _check(run: Run) -> Plan:
             f"{run.id} was begun on a processor {begun_on}, and here is {here_is}, which may round "
             "otherwise: resume it there, or run it anew"
         )
-    (one,) = plan(load_resolved(run.directory / "spec.yaml"))
+    spec = load_resolved(run.directory / "spec.yaml")
+    for module, digest in plugin_digest(spec.algorithms[0].name).items():
+        if written_by.get("plugins", {}).get(module) != digest:
+            raise SpecError(
+                f"{run.id} was begun with other code of the plug-in {module} than is installed here: "
+                "resume it with that, or run it anew"
+            )
+    (one,) = plan(spec)
     return one
 
 

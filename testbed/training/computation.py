@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import algorithm_named, options_type
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.interface import Algorithm, Conditions, Options
 from testbed.algorithms.parts import Population, Role
@@ -73,8 +73,9 @@ def conversations(
 
 
 def _algorithm(settings: Settings) -> tuple[type[Algorithm], Options]:
-    algorithm = ALGORITHMS[settings.training.algorithm["name"]]
-    return algorithm, algorithm.options_type.model_validate(settings.training.algorithm)
+    fields = settings.training.algorithm
+    name = fields["name"]
+    return algorithm_named(name), options_type(name).model_validate(fields)
 
 
 def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:

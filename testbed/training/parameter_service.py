@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import algorithm_named
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
@@ -155,7 +155,7 @@ class ParameterService(Stateful):
         self.payload_bytes = self.local_payload_bytes = 0
         self.message_bytes = self.local_message_bytes = 0
         self._local = index if index < settings.network.co_located else None
-        declared = ALGORITHMS[settings.training.algorithm["name"]].diagnostics
+        declared = algorithm_named(settings.training.algorithm["name"]).diagnostics
         self._diagnostics = [one.name for one in declared]
         self._updates = settings.training.updates
         self._evaluate_every = settings.training.evaluate_every

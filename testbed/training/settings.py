@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
+from testbed.plugins.sources import PluginSource, install
 from testbed.rate_trace import RateTrace
 
 PORT = 7077
@@ -216,6 +217,7 @@ class Settings:
         devices: the settings of the workers or peers, as far as no class says otherwise.
         classes: the device classes; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
+        plugins: the module and the text of each source file of plug-ins.
     """
 
     seed: int
@@ -228,6 +230,7 @@ class Settings:
     devices: DeviceSettings
     classes: Sequence[DeviceClass]
     class_of: Sequence[int]
+    plugins: Sequence[tuple[str, str]] = ()
 
     @property
     def aggregators(self) -> int:
@@ -296,6 +299,14 @@ class Settings:
         """The settings of each class; without classes those of all devices, once."""
         return [one.devices for one in self.classes] or [self.devices]
 
+    def install_plugins(self) -> None:
+        """Make the run's plug-ins importable in this process; call it before any half is made.
+
+        Raises:
+            SpecError: the code of one cannot be executed here.
+        """
+        install(PluginSource(*one) for one in self.plugins)
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
         return asdict(self)
@@ -319,4 +330,5 @@ class Settings:
                 for c in told["classes"]
             ],
             told["class_of"],
+            [(module, text) for module, text in told["plugins"]],
         )

@@ -21,6 +21,8 @@ NOT_RUN = {
     "network of co-located-adacomp:": "so is this",
     "experiment file ─► experiment (Spec)": "a drawing",
     "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
+    "plugins: [rules.py]": "lines of a file that experiment/test_plugins loads",
+    '[project.entry-points."testbed': "lines of a pyproject.toml; plugins/test_names has one",
     "diagnostics = (*SynchronousSgd.diagnostics": "lines of a class",
     "Node(number, name, kind": "a design",
     "class Algorithm:": "a design",

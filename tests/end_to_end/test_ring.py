@@ -1,20 +1,14 @@
-"""A conversation pattern that no algorithm of the testbed has: the ring of docs/algorithms.md."""
+"""A conversation pattern that no algorithm here has: the ring of docs/algorithms.md, as a plug-in."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from testbed.wire.frames import HEADER, SECRET_SIZE
 from tests.docs.blocks import blocks
-from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine
+from tests.end_to_end.conftest import SMALL, CommandLine
 
-REGISTER = """
-import testbed.algorithms
-
-testbed.algorithms.ALGORITHMS["ring"] = Ring
-"""
 MODEL = 437_544
 """Bytes of the parameters of the MLP of `digits`."""
 pytestmark = [
@@ -24,15 +18,14 @@ pytestmark = [
 
 
 def test_peers_in_a_ring_agree_and_have_two_connections_each(
-    command_with: Callable[..., CommandLine], tmp_path: Path
+    command: CommandLine, tmp_path: Path
 ) -> None:
     (ring,) = (block for block in blocks() if block.first == "# testbed/algorithms/ring.py")
-    # Every interpreter imports this module when it starts.
-    (tmp_path / "sitecustomize.py").write_text(f"{ring.text}\n{REGISTER}")
-    command = command_with(PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
+    (tmp_path / "circle.py").write_text(ring.text)
     content = SMALL | {
         "clock": "virtual",
-        "algorithms": ["ring"],
+        "plugins": [str(tmp_path / "circle.py")],
+        "algorithms": ["circle:Ring"],
         "training": {"updates": 40, "learning_rate": 0.01},
         "network": {"uplink": "20mbit", "downlink": "50mbit"},
         "compute": {"distribution": "exponential", "mean": "50ms"},
@@ -43,7 +36,7 @@ def test_peers_in_a_ring_agree_and_have_two_connections_each(
     found = json.loads((emulated.run_directory / "summary.json").read_text())
     done = command.do("simulate", command.spec(content), "--out", tmp_path / "twin", "--no-report")
     assert done.returncode == 0, done.stderr
-    twin = json.loads(next((tmp_path / "twin").glob("*/*/ring/summary.json")).read_text())
+    twin = json.loads(next((tmp_path / "twin").glob("*/*/Ring/summary.json")).read_text())
     assert found["parameters_sha256"] == twin["parameters_sha256"]
     for key in ("payload_bytes", "message_bytes"):
         assert found["ingress_after_drain"][key] == twin["ingress_after_drain"][key]

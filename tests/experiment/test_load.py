@@ -519,9 +519,12 @@ def test_the_schema_lists_every_section_and_algorithm() -> None:
     schema = json_schema()
     assert set(schema["properties"]) == set(Spec.model_fields)
     assert schema["additionalProperties"] is False
-    short, long = schema["properties"]["algorithms"]["items"]["anyOf"]
+    short, own, long = schema["properties"]["algorithms"]["items"]["anyOf"]
     assert short["enum"] == list(ALGORITHMS)
-    assert len(long["oneOf"]) == len(ALGORITHMS)
+    assert own["examples"] == ["rules:Momentum"]
+    built_in, own = long["anyOf"]
+    assert len(built_in["oneOf"]) == len(ALGORITHMS)
+    assert "additionalProperties" not in own
     assert schema["properties"]["model"]["anyOf"][0]["enum"] == ["cnn", "mlp", "mlp-large"]
     assert "enum" not in schema["properties"]["dataset"]["anyOf"][0]
 

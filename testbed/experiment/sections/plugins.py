@@ -1,0 +1,63 @@
+"""The experiment file's plug-ins: source files with algorithms and other code of one's own.
+
+The files are read and executed when the experiment file is checked, because its algorithms may be in
+them. The spec holds what they say: a device in a container and a resumed run need no file.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from testbed.errors import SpecError
+from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.timing import TRACES, file_beside
+from testbed.plugins.sources import PluginSource, install
+
+_LARGEST = 1 << 20
+"""The largest source file in bytes: its text is in every run's spec, and is sent to every device."""
+
+
+class PluginSpec(Section):
+    """A Python file whose code the experiment uses."""
+
+    file: Annotated[str, AfterValidator(file_beside)] = Field(
+        description="The file, relative to the experiment file's folder; `rules.py` is the module "
+        "`rules`, and an algorithm in it is named `rules:Momentum`.",
+        examples=["rules.py"],
+    )
+    content: str | None = Field(
+        default=None,
+        description="What the file said when the experiment was begun; written into a run's spec, and "
+        "read anew where the file is given beside an experiment file.",
+    )
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> "PluginSpec":
+        path = Path(self.file)
+        if path.suffix != ".py" or not path.stem.isidentifier():
+            raise ValueError(f"'{path.name}' is no Python module: name it as rules.py is")
+        if self.content is None or TRACES in (info.context or {}):
+            object.__setattr__(self, "content", _text(path))
+        try:
+            install([self.source])
+        except SpecError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def source(self) -> PluginSource:
+        """The file as a module to install."""
+        assert self.content is not None
+        return PluginSource(Path(self.file).stem, self.content)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ValueError(f"{path} is larger than 1 MiB: a plug-in's file has code only")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None

@@ -1,0 +1,82 @@
+"""Find what a name in an experiment file stands for: something built in, or a plug-in."""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import SpecError
+
+
+def find(name: str, built_in: Mapping[str, Any], group: str) -> Any:
+    """Return the object that a name stands for.
+
+    Args:
+        built_in: the objects that have names of their own.
+        group: the entry points of installed packages, for example ``testbed.algorithms``.
+
+    Raises:
+        SpecError: there is no such object, or its module cannot be imported.
+    """
+    if name in built_in:
+        return built_in[name]
+    path = _path(name, group)
+    if path is None:
+        raise SpecError(
+            f"there is no '{name}': it is none of {', '.join(built_in)}, and no installed package has "
+            f"an entry point of this name in the group {group}; code of your own is `module:name`"
+        )
+    module, _, attribute = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        # What an own module raises while it is imported is as much a mistake in it as a wrong name.
+        raise SpecError(
+            f"'{name}': the module {module} cannot be imported: {type(error).__name__}: {error}; list "
+            "a file beside the experiment under `plugins`, or install the package"
+        ) from error
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise SpecError(f"'{name}': the module {module} has no '{attribute}'") from None
+    return found
+
+
+def is_plugin(name: str, built_in: Mapping[str, Any], group: str) -> bool:
+    """Return True if a name is that of a plug-in, whether it can be imported or not."""
+    return name not in built_in and _path(name, group) is not None
+
+
+def _path(name: str, group: str) -> str | None:
+    """Return the module and the attribute of a plug-in; None if the name is none."""
+    if ":" in name:
+        return name
+    points = entry_points(group=group, name=name)
+    return next((point.value for point in points), None)
+
+
+def module_digest(name: str, built_in: Mapping[str, Any], group: str) -> tuple[str, str] | None:
+    """Return the module of a plug-in and the SHA-256 of its code; None of what is built in.
+
+    The code is that of the module's package, if it is in one: a plug-in may import its neighbours.
+    """
+    path = None if name in built_in else _path(name, group)
+    if path is None:
+        return None
+    find(name, built_in, group)
+    top = path.partition(":")[0].partition(".")[0]
+    file = getattr(sys.modules[top], "__file__", None)
+    if file is None or not Path(file).is_file():
+        return None  # a file of the experiment, whose text is in the spec
+    code = Path(file)
+    files = sorted(code.parent.rglob("*.py")) if code.name == "__init__.py" else [code]
+    digest = hashlib.sha256()
+    for one in files:
+        content = one.read_bytes()
+        digest.update(f"{one.relative_to(code.parent).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return top, digest.hexdigest()

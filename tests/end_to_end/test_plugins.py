@@ -1,0 +1,57 @@
+"""A run with an algorithm of a plug-in is resumed with the code that it began with."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from tests.end_to_end.conftest import REPOSITORY, CommandLine, assert_one_sentence
+
+EXAMPLE = REPOSITORY / "examples" / "plugin"
+
+
+def experiment(folder: Path, **change: object) -> Path:
+    shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+    data = yaml.safe_load((folder / "momentum.yaml").read_text())
+    data |= {"engine": "simulation", "algorithms": ["rules:Momentum"], "checkpoints": {"every": 50}}
+    path = folder / "momentum.yaml"
+    path.write_text(yaml.safe_dump(data | change))
+    return path
+
+
+def interrupted(command: CommandLine, path: Path) -> Path:
+    """Simulate, and return the run directory as it is if the process is killed at its end."""
+    done = command.do("simulate", path, "--out", path.parent / "runs", "--no-report")
+    assert done.returncode == 0, done.stderr
+    (directory,) = (one.parent for one in (path.parent / "runs").glob("*/*/*/manifest.json"))
+    (directory / "summary.json").unlink()
+    file = directory / "manifest.json"
+    file.write_text(
+        json.dumps(json.loads(file.read_bytes()) | {"ended": "running", "pid": 1 << 22})
+    )
+    return directory
+
+
+def test_a_file_that_has_changed_does_not_change_the_resumed_run(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    directory = interrupted(command, experiment(tmp_path))
+    before = (directory / "parameters.npy").read_bytes()
+    (tmp_path / "rules.py").write_text("raise AssertionError('this is not read')\n")
+    done = command.do("resume", directory)
+    assert done.returncode == 0, done.stderr
+    assert (directory / "parameters.npy").read_bytes() == before
+
+
+def test_an_installed_module_that_has_changed_is_noticed(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
+    command = command_with(PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
+    path = experiment(tmp_path, plugins=[])
+    directory = interrupted(command, path)
+    with (tmp_path / "rules.py").open("a") as file:
+        file.write("# Changed.\n")
+    told = assert_one_sentence(command.do("resume", directory), 2)
+    assert "was begun with other code of the plug-in rules" in told

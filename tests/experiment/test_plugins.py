@@ -1,0 +1,111 @@
+"""Experiments with algorithms of plug-ins: files beside the experiment, and installed modules."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from testbed.algorithms import algorithm_named, plugin_digest
+from testbed.errors import SpecError
+from testbed.experiment.load import dump, json_schema, load, load_resolved
+from testbed.planning.plan import plan
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "plugin"))
+
+
+def write(folder: Path, **change: Any) -> Path:
+    data = yaml.safe_load((folder / "momentum.yaml").read_text())
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(data | change))
+    return path
+
+
+def test_an_algorithm_is_named_from_a_file_beside_the_experiment(folder: Path) -> None:
+    spec = load(folder / "momentum.yaml")
+    own = spec.algorithms[1]
+    assert own.name == "rules:Momentum"
+    assert own.model_dump()["beta"] == 0.5
+    assert type(own).__name__ == "MomentumOptions"
+    assert list(spec.runs()) == ["asgd", "Momentum-0.5"]
+    settings = plan(spec)[1].settings
+    assert [module for module, _ in settings.plugins] == ["rules"]
+    assert plugin_digest("rules:Momentum") == {}
+
+
+def test_a_resolved_spec_needs_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = load(folder / "momentum.yaml")
+    resolved = folder / "spec.yaml"
+    resolved.write_text(dump(spec))
+    assert "class Momentum(ServedAlgorithm):\n" in resolved.read_text()
+    (folder / "rules.py").write_text("raise AssertionError('this is not read')\n")
+    monkeypatch.delitem(sys.modules, "rules")
+    again = load_resolved(resolved)
+    assert dump(again) == dump(spec)
+    assert algorithm_named("rules:Momentum").__name__ == "Momentum"
+
+
+def test_the_schema_allows_own_names(folder: Path) -> None:
+    data = yaml.safe_load((folder / "momentum.yaml").read_text())
+    data["algorithms"].append("package.rules:Other")
+    jsonschema.validate(data, json_schema())
+    data["algorithms"].append("no such")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, json_schema())
+
+
+OWN: dict[str, Any] = {"name": "rules:Momentum"}
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "text"),
+    [
+        ([OWN | {"beta": 2}], "algorithms.0.beta: must be less than 1, not 2"),
+        ([OWN | {"bet": 0.5}], "algorithms.0.bet: unknown key; did you mean 'beta'?"),
+        ([OWN | {"beta": "x"}], "algorithms.0.beta: must be a number, not 'x'"),
+        (["rules:Momentun"], "algorithms.0: 'rules:Momentun': the module rules has no 'Momentun'"),
+        (["nowhere:Rule"], "the module nowhere cannot be imported: ModuleNotFoundError"),
+        (["rules:MomentumServer"], "'rules:MomentumServer' is no algorithm"),
+        (
+            ["rules:ServedAlgorithm"],
+            "'rules:ServedAlgorithm' is not complete: it has no server",
+        ),
+        (["momentum"], "'momentum' is not one of asgd, comp-asgd"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(folder: Path, algorithms: list[Any], text: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(write(folder, algorithms=algorithms))
+    assert text in str(refused.value)
+    assert "changed.yaml:" in str(refused.value)
+
+
+def test_a_file_that_cannot_be_used_is_the_only_problem(folder: Path) -> None:
+    (folder / "rules.py").write_text("import numpy as np\nnp.no_such_thing\n")
+    with pytest.raises(SpecError) as refused:
+        load(folder / "momentum.yaml")
+    assert str(refused.value).endswith(
+        "plugins.0: rules.py, line 2: AttributeError: module 'numpy' has no attribute 'no_such_thing'"
+    )
+    assert "algorithms" not in str(refused.value)
+
+
+def test_an_image_has_the_files_of_the_experiment_and_no_other_modules(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = {"workers": 4, "runtime": "docker", "launch": "image"}
+    load(write(folder, devices=image))
+    (folder / "installed_rules.py").write_text((folder / "rules.py").read_text())
+    monkeypatch.syspath_prepend(folder)
+    path = write(folder, devices=image, plugins=[], algorithms=["installed_rules:Momentum"])
+    with pytest.raises(SpecError, match="the image does not have the module installed_rules"):
+        load(path)
+    load(path, ["devices.launch=fork"])
