@@ -190,6 +190,7 @@ class Agent:
             [device for device in plan["captured"] if device not in plan["above"]],
             plan.get("local", {}),
             plan["above"],
+            plan.get("in_order", False),
         )
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
