@@ -36,10 +36,10 @@ def most_compressible(codings: dict[str, IndexCoding], indices: IndexVector, tot
 def shortest(codings: dict[str, IndexCoding], indices: IndexVector, total: int) -> Sized:
     """Return the indices in their shortest coding.
 
-    Nothing is shorter than a range where the indices are one. For more than a quarter of the parameters that is the bitmap without a comparison: another coding
-    saves at most a bit per entry, next to the entry's value, and sizing the others takes as long as
-    the rest of the encoding. Gaps of fixed width are not tried either: the gaps of gradients are
-    never that even.
+    Nothing is shorter than a range where the indices are one. For more than a quarter of the parameters
+    the bitmap is taken without a comparison: another coding saves at most a bit per entry, next to the
+    entry's value, and sizing the others takes as long as the rest of the encoding. Gaps of fixed width
+    are not tried either: the gaps of gradients are never that even.
     """
     if Range.fits(indices):
         return codings["range"].sized(indices)
