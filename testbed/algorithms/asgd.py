@@ -58,6 +58,10 @@ class Asgd(ServedAlgorithm):
 
     options_type = AsgdOptions
 
+    @classmethod
+    def averages(cls, options: AsgdOptions) -> bool:
+        return True
+
     @staticmethod
     def worker(options: AsgdOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
         return WholeGradient()

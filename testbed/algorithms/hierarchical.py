@@ -159,6 +159,10 @@ class Hierarchical(AggregatedAlgorithm):
     )
 
     @classmethod
+    def averages(cls, options: HierarchicalOptions) -> bool:
+        return options.ratio is None and options.aggregator_ratio is None
+
+    @classmethod
     def synchronous(cls, options: HierarchicalOptions) -> bool:
         return True
 

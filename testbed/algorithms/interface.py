@@ -121,6 +121,14 @@ class Algorithm(ABC):
         No others are connected. Of two peers either may be the first.
         """
 
+    @classmethod
+    def averages(cls, options: Any) -> bool:
+        """Return True if each entry of Θ moves by −α times a mean of whole gradients.
+
+        It may be divided by a staleness. Only such algorithms can share a model's buffers.
+        """
+        return False
+
     @staticmethod
     def computing(options: Any, conditions: Conditions) -> int:
         """Return the number of workers or peers, from 0 on, that compute gradients.

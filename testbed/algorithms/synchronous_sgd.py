@@ -205,6 +205,10 @@ class SynchronousSgd(ServedAlgorithm):
                 "wait for fewer gradients, or use more workers"
             )
 
+    @classmethod
+    def averages(cls, options: SynchronousSgdOptions) -> bool:
+        return True
+
     @staticmethod
     def worker(
         options: SynchronousSgdOptions, layout: Layout, conditions: Conditions

@@ -8,6 +8,7 @@ from testbed.cli import (
     plan_durations,
     plan_faults,
     plan_links,
+    plan_model,
     plan_network,
     plan_partition,
     plan_presence,
@@ -19,7 +20,6 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.device_links import link_of
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
-from testbed.learning.models import layout
 from testbed.network.links import CORE
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
@@ -86,7 +86,8 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     return [
         f"{spec.name}: {as_number(len(plans), 'run')}, one after the other, seed {spec.seed}",
         *runs,
-        f"model {spec.model.name}, dataset {spec.dataset.name}, "
+        *plan_model.describe(plans[0]),
+        f"dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
         *made,
         *plan_links.describe(spec),
@@ -139,7 +140,7 @@ def _devices(plans: Sequence[Plan]) -> list[str]:
 
 def _star(plan: Plan) -> list[str]:
     evaluator = plan.network.link(EVALUATOR_NAME)
-    cut = slices(layout(plan.settings.data.model), len(plan.servers))
+    cut = slices(plan_model.layout_of(plan), len(plan.servers))
     holds = [f"{as_number(one.size, 'parameter')}; " if len(cut) > 1 else "" for one in cut]
     return [
         *(

@@ -20,7 +20,7 @@ from testbed.nodes import control_group
 from testbed.nodes.user_namespace import REMEDY
 from testbed.planning import capacity, memory
 
-LARGEST_DEVICE = memory.NODE + 3 * 4 * memory.PARAMETERS["cnn"]
+LARGEST_DEVICE = memory.NODE + 3 * 4 * memory.CNN
 """Bytes of memory assumed for a device: the CNN with AdaComp."""
 ENOUGH_WORKERS = 200
 """The number of workers of the AdaComp paper's experiments."""

@@ -11,6 +11,7 @@ from testbed.experiment import fault_conflicts
 from testbed.experiment.aggregator_conflicts import of_aggregators
 from testbed.experiment.contents import Contents
 from testbed.experiment.labels import RESERVED, check_name
+from testbed.experiment.model_conflicts import of_model
 from testbed.experiment.network_conflicts import of_links, of_rate_traces, of_shared_links
 from testbed.experiment.plugin_code import plugin_modules
 from testbed.experiment.sections.section import Conflict
@@ -41,6 +42,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *of_rate_traces(contents),
         *of_servers(contents),
         *of_aggregators(contents),
+        *of_model(contents),
         *contents.partition.conflicts(contents.devices.classes),
     ]
 

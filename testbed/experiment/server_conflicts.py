@@ -5,7 +5,8 @@ from typing import Any
 from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.section import Conflict, Section
-from testbed.learning.models import layout
+from testbed.learning.data.datasets import inputs_of
+from testbed.learning.description import describe
 
 
 def of_servers(contents: Contents) -> list[Conflict]:
@@ -17,7 +18,7 @@ def of_servers(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     if peers:
         found.append((path, f"peers ({peers[0]}) have no server: take it out"))
-    total = layout(contents.model.name).total
+    total = describe(contents.model.name, inputs_of(contents.dataset.name)).vector("none")
     if servers > total:
         text = (
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"

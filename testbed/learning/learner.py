@@ -5,21 +5,29 @@ receives straight into ``parameters``, and the result of ``gradient`` is sent as
 copied in between. A model that ``testbed.learning.fast.chain`` supports runs there; any other model
 runs on autograd, on views of the same buffers.
 
+A gradient depends on nothing but the parameters, the mini-batch and, for models with random layers, the
+seed that comes with it: whatever else a module keeps is set anew before each computation.
+
 A learner computes in one thread and never starts another: it is made in a forked child, and two
 hundred of them share a few cores. The buffers have the same alignment in every process (64 bytes),
 because the last bit of the matrix library's result may depend on it.
 """
+
+import copy
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
+from testbed.learning import buffers as rules
+from testbed.learning.buffers import Buffers
 from testbed.learning.fast import inference
 from testbed.learning.fast.chain import Chain, build
 from testbed.learning.fast.inference import Inference
 from testbed.learning.fast.layers import Slot
-from testbed.learning.models import IMAGE, layout_of, structure
+from testbed.learning.inputs import GREY_28, Inputs
+from testbed.learning.models import drawn, layout_of, structure
 from testbed.updates import FloatVector, Layout
 
 
@@ -28,32 +36,53 @@ class Learner:
 
     Attributes:
         parameters: float32, shape (|Θ|,), each tensor in C order; write new values into it in place.
+            Shared buffers follow the parameters.
         layout: the position of each tensor in it.
+        statistics: the part of the vector that is shared buffers; its gradient is β − β′
+            (``testbed.learning.buffers``), which the caller divides by the learning rate.
     """
 
     parameters: FloatVector
     layout: Layout
+    statistics: slice
 
-    def __init__(self, model: str | nn.Module, batch_size: int, autograd: bool = False) -> None:
+    def __init__(
+        self,
+        model: str | nn.Module,
+        batch_size: int,
+        autograd: bool = False,
+        *,
+        inputs: Inputs = GREY_28,
+        buffers: Buffers = "none",
+    ) -> None:
         """Make a model whose parameters are all zero.
 
         Args:
-            model: a name in ``MODELS``, or a module of the same kind (its values are not read).
+            model: a name in ``MODELS``, or a module of the same kind (values are read only of its
+                buffers).
             batch_size: b, the number of images that ``gradient`` takes.
             autograd: run on autograd even if the fast path supports the model.
+            inputs: the images, and the classes, that a named model is made for.
+            buffers: the rule about the module's buffers.
         """
         torch.set_num_threads(1)
-        module = structure(model) if isinstance(model, str) else model
+        module = structure(model, inputs) if isinstance(model, str) else model
+        rules.prepare(module, buffers)
+        if isinstance(model, str) and any(True for _ in module.buffers()):
+            module = drawn(model, inputs, seed=0)  # buffers need values, those of all devices
+            rules.prepare(module, buffers)
         named = dict(module.named_parameters())
-        self.layout = layout_of(module)
+        self.layout = layout_of(module, buffers)
+        self._model, self._inputs, self._buffers = model, inputs, buffers
         values, gradient = torch.zeros(self.layout.total), torch.zeros(self.layout.total)
         self._values, self._flat_gradient = values, gradient
         self.parameters = values.numpy()
         self._gradient: FloatVector = gradient.numpy()
         self._slots = {
             name: Slot(values[part].view(p.shape), gradient[part].view(p.shape))
-            for (name, p), part in zip(named.items(), self.layout.slices, strict=True)
+            for (name, p), part in zip(named.items(), self.layout.slices, strict=False)
         }
+        self._put_buffers_aside(module, buffers)
         self._module = module
         self._batch_size = batch_size
         self._autograd = autograd
@@ -62,6 +91,24 @@ class Learner:
         if self._training is None:
             for name, slot in self._slots.items():
                 _put(module, name, slot)
+
+    def _put_buffers_aside(self, module: nn.Module, buffers: Buffers) -> None:
+        """Note where the shared buffers are in the flat vector, and what all others are like."""
+        shared = rules.shared_by(module, buffers)
+        parts = self.layout.slices[len(self.layout.slices) - len(shared) :]
+        self._shared = list(zip(shared.values(), parts, strict=True))
+        self._constant = [
+            (one, one.clone()) for name, one in module.named_buffers() if name not in shared
+        ]
+        start = parts[0].start if parts else self.layout.total
+        self.statistics = slice(start, self.layout.total)
+
+    def twin(self) -> "Learner":
+        """Return a learner of the same model, with memory of its own."""
+        model = self._model if isinstance(self._model, str) else copy.deepcopy(self._model)
+        return Learner(
+            *(model, self._batch_size, self._autograd), inputs=self._inputs, buffers=self._buffers
+        )
 
     def share_memory(self) -> None:
         """Move parameters, gradient and scratch memory to memory that forked processes share.
@@ -93,23 +140,25 @@ class Learner:
         return self._training is not None
 
     def _chain(self) -> Chain | None:
-        shape = (self._batch_size, *IMAGE)
+        shape = (self._batch_size, *self._inputs.image)
         return None if self._autograd else build(self._module, shape, self._slots)
 
     def _inference(self, batch: int) -> Inference | None:
-        shape = (batch, *IMAGE)
+        shape = (batch, *self._inputs.image)
         return None if self._autograd else inference.build(self._module, shape, self._slots)
 
     def gradient(
         self,
         images: npt.NDArray[np.float32],
         labels: npt.NDArray[np.int64],
+        seed: int | None = None,
     ) -> tuple[FloatVector, float]:
         """Return the gradient of the mean cross-entropy at ``parameters``, and that loss.
 
         Args:
-            images: float32, (b, 1, 28, 28).
+            images: float32, (b, channels, height, width).
             labels: int64, (b,).
+            seed: of torch's generator, from which random layers draw; None where there are none.
 
         Returns:
             float32, (|Θ|,), the same buffer at every call; and the loss.
@@ -121,7 +170,7 @@ class Learner:
             raise ValueError(f"a batch of {len(images)} where {self._batch_size} were announced")
         chain = self._training
         if chain is None:
-            return self._gradient, self._by_autograd(images, labels)
+            return self._gradient, self._by_autograd(images, labels, seed)
         with torch.inference_mode():
             chain.images.copy_(torch.from_numpy(images))
             chain.labels[:, 0].copy_(torch.from_numpy(labels))
@@ -130,12 +179,29 @@ class Learner:
             chain.backward()
         return self._gradient, loss
 
-    def _by_autograd(self, images: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> float:
+    def _by_autograd(
+        self,
+        images: npt.NDArray[np.float32],
+        labels: npt.NDArray[np.int64],
+        seed: int | None,
+    ) -> float:
         self._flat_gradient.zero_()  # backward adds to existing gradients
+        if seed is not None:
+            torch.default_generator.manual_seed(seed)
+        self._set_buffers()
         logits = self._module(torch.from_numpy(images))
         loss = nn.functional.cross_entropy(logits, torch.from_numpy(labels))
         loss.backward()  # type: ignore[no-untyped-call]
+        for buffer, part in self._shared:
+            torch.sub(self._values[part], buffer.flatten(), out=self._flat_gradient[part])
         return float(loss.detach())
+
+    def _set_buffers(self) -> None:
+        """Set the module's buffers as they are in the flat vector, or as they were made."""
+        for buffer, part in self._shared:
+            buffer.copy_(self._values[part].view(buffer.shape))
+        for buffer, made in self._constant:
+            buffer.copy_(made)
 
     def evaluate(
         self,
@@ -146,7 +212,7 @@ class Learner:
         """Return the accuracy in percent and the mean cross-entropy at ``parameters``.
 
         Args:
-            images: float32, (N, 1, 28, 28), N ≥ 1.
+            images: float32, (N, channels, height, width), N ≥ 1.
             labels: int64, (N,).
             batch: images at a time; a greater number takes more memory and is hardly faster.
         """
@@ -154,13 +220,18 @@ class Learner:
             self._evaluation = batch, self._inference(batch)
         logits_of = self._evaluation[1] or self._module
         right, loss = 0, 0.0
+        self._module.eval()
+        if self._training is None:
+            torch.default_generator.manual_seed(0)  # a layer may draw in an evaluation, too
         with torch.inference_mode():
+            self._set_buffers()
             for start in range(0, len(images), batch):
                 some = torch.from_numpy(images[start : start + batch])
                 truth = torch.from_numpy(labels[start : start + batch])
                 logits = logits_of(some)
                 right += int((logits.argmax(1) == truth).sum())
                 loss += float(nn.functional.cross_entropy(logits, truth, reduction="sum"))
+        self._module.train()
         return 100 * right / len(images), loss / len(images)
 
 

@@ -1,13 +1,14 @@
 """The models, by the names they have in an experiment file, and their initial parameters.
 
-A new model is a function here that returns a module for images of 28 × 28 with one channel, and
-one line in ``MODELS``. A ``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and
-linear layers runs on the fast path (``testbed.learning.fast.chain``); any other module without buffers
-runs on autograd. The flat parameter vector is the module's parameters in the order of
-``named_parameters``, each in C order.
+A model is any ``torch.nn.Module`` that takes images, float32 (b, channels, height, width), and returns
+logits (b, classes). A ``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and linear
+layers runs on the fast path (``testbed.learning.fast.chain``); any other module runs on autograd. A new
+model is a function in ``testbed.learning.networks`` and one line in ``MODELS``.
+
+The flat vector is the module's parameters in the order of ``named_parameters``, each in C order; with
+shared buffers these follow, as the buffers' rule says (``testbed.learning.buffers``).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -16,103 +17,94 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from testbed.learning import buffers as rules
+from testbed.learning.buffers import Buffers
+from testbed.learning.inputs import GREY_28, Inputs
+from testbed.learning.networks import cnn, cnn_small, mlp, mlp_large, resnet20
 from testbed.updates import FloatVector, Layout
 
-Initialisation: TypeAlias = Literal["paper", "torch"]
+Initialisation: TypeAlias = Literal["paper", "torch", "module"]
 
-IMAGE = (1, 28, 28)
-"""Channels, height and width of every image."""
-CLASSES = 10
-
-
-def cnn() -> nn.Module:
-    """AdaComp's convolutional network (paper 001, §V-B): 211,690 parameters in eight tensors."""
-    return nn.Sequential(
-        OrderedDict(
-            conv1=nn.Conv2d(1, 32, 3, padding=1),
-            relu1=nn.ReLU(),
-            pool1=nn.MaxPool2d(2),
-            conv2=nn.Conv2d(32, 32, 3, padding=1),
-            relu2=nn.ReLU(),
-            pool2=nn.MaxPool2d(2),
-            flatten=nn.Flatten(),
-            dense1=nn.Linear(1568, 128),
-            relu3=nn.ReLU(),
-            dense2=nn.Linear(128, CLASSES),
-        )
-    )
-
-
-def mlp() -> nn.Module:
-    """The perceptron 784-128-64-10 of Shokri and Shmatikov: 109,386 parameters."""
-    return _perceptron(784, 128, 64, CLASSES)
-
-
-def mlp_large() -> nn.Module:
-    """A perceptron 784-512-512-10: 669,706 parameters."""
-    return _perceptron(784, 512, 512, CLASSES)
-
-
-def _perceptron(*widths: int) -> nn.Module:
-    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-    for i in range(1, len(widths)):
-        layers[f"dense{i}"] = nn.Linear(widths[i - 1], widths[i])
-        if i < len(widths) - 1:
-            layers[f"relu{i}"] = nn.ReLU()
-    return nn.Sequential(layers)
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
+MODELS: dict[str, Callable[..., nn.Module]] = {
     "cnn": cnn,
     "mlp": mlp,
     "mlp-large": mlp_large,
+    "cnn-small": cnn_small,
+    "resnet20": resnet20,
 }
 
 
-def structure(model: str) -> nn.Module:
-    """Make a model without memory for its parameters and without drawing a random number.
+def model_named(name: str) -> Callable[..., nn.Module]:
+    """Return the function that makes a model for a dataset's ``Inputs``.
 
     Raises:
         KeyError: no model has this name (the experiment file is checked against ``MODELS``).
-        ValueError: the model keeps state that is not a parameter, such as BatchNorm's statistics,
-            and which therefore would not travel with the parameter vector.
+    """
+    return MODELS[name]
+
+
+def structure(model: str, inputs: Inputs = GREY_28) -> nn.Module:
+    """Make a model without memory for its parameters and without drawing a random number.
+
+    Raises:
+        KeyError: no model has this name.
     """
     with torch.device("meta"):
-        module = MODELS[model]()
-    if stateful := [name for name, _ in module.named_buffers()]:
-        raise ValueError(f"model {model!r} keeps state outside its parameters: {stateful}")
-    return module
+        return model_named(model)(inputs)
 
 
-def layout(model: str) -> Layout:
-    """Return the position of each of a model's tensors in the flat parameter vector."""
-    return layout_of(structure(model))
+def drawn(model: str, inputs: Inputs, seed: int) -> nn.Module:
+    """Make a model whose constructor draws its values from torch's generator, seeded for it alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return model_named(model)(inputs)
 
 
-def layout_of(module: nn.Module) -> Layout:
-    """Return the position of each of a module's parameters in a flat vector."""
-    parameters = dict(module.named_parameters())
-    return Layout(tuple(parameters), tuple(p.numel() for p in parameters.values()))
+def layout(model: str, inputs: Inputs = GREY_28, buffers: Buffers = "none") -> Layout:
+    """Return the position of each of a model's tensors in the flat vector."""
+    return layout_of(structure(model, inputs), buffers)
+
+
+def layout_of(module: nn.Module, buffers: Buffers = "none") -> Layout:
+    """Return the position of each of a module's parameters, and shared buffers, in a flat vector."""
+    tensors = {**dict(module.named_parameters()), **rules.shared_by(module, buffers)}
+    return Layout(tuple(tensors), tuple(tensor.numel() for tensor in tensors.values()))
 
 
 def initialise(
-    model: str, initialisation: Initialisation, generator: np.random.Generator
+    model: str,
+    initialisation: Initialisation,
+    generator: np.random.Generator,
+    inputs: Inputs = GREY_28,
+    buffers: Buffers = "none",
 ) -> FloatVector:
-    """Draw a model's initial parameters.
+    """Draw a model's initial parameters, and make its shared buffers.
 
     Args:
         model: a name in ``MODELS``.
-        initialisation: ``"paper"``: weights normal, σ = 0.1, redrawn outside 2σ; biases 0.1 (the
-            AdaComp authors'). ``"torch"``: torch's default for convolutions and linear layers,
-            weights and biases uniform in ±1/√fan_in (kaiming_uniform with a = √5).
+        initialisation: the law of the parameters of convolutions and linear layers. ``"paper"``:
+            weights normal, σ = 0.1, redrawn outside 2σ; biases 0.1 (the AdaComp authors').
+            ``"torch"``: torch's default, weights and biases uniform in ±1/√fan_in (kaiming_uniform
+            with a = √5). ``"module"``: as the module's constructor draws them. All other parameters,
+            such as BatchNorm's, are always the constructor's.
         generator: the source of the random numbers.
 
     Returns:
         float32, shape (|Θ|,).
     """
+    shape = structure(model, inputs)
+    by_law = _by_law(shape) if initialisation != "module" else set()
+    made: dict[str, npt.NDArray[np.float32]] = {}
+    if len(by_law) < len(list(shape.named_parameters())) or rules.shared_by(shape, buffers):
+        module = drawn(model, inputs, int(generator.integers(2**63)))
+        tensors = {**dict(module.named_parameters()), **rules.shared_by(module, buffers)}
+        made = {name: value.detach().numpy().reshape(-1) for name, value in tensors.items()}
     parts: list[npt.NDArray[np.float32]] = []
     fan_in = 1
-    for parameter in structure(model).parameters():
+    for name, parameter in shape.named_parameters():
+        if name not in by_law:
+            parts.append(made[name])
+            continue
         size, is_weight = parameter.numel(), parameter.dim() > 1
         if is_weight:  # a bias follows the weight whose fan-in it shares
             fan_in = size // parameter.shape[0]
@@ -124,7 +116,18 @@ def initialise(
         else:
             values = np.full(size, 0.1)
         parts.append(values.astype(np.float32))
+    parts += [made[name] for name in rules.shared_by(shape, buffers)]
     return np.concatenate(parts)
+
+
+def _by_law(module: nn.Module) -> set[str]:
+    """Return the names of the parameters of convolutions and linear layers."""
+    return {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, part in module.named_modules()
+        if isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        for name, _ in part.named_parameters(recurse=False)
+    }
 
 
 def _truncated_normal(

@@ -8,10 +8,12 @@ Memory that grows with the model is counted in vectors of its parameters, of fou
 """
 
 from testbed.experiment.spec import Spec
+from testbed.learning.data.datasets import inputs_of
+from testbed.learning.description import describe
 
 MIB = 2**20
-PARAMETERS = {"cnn": 211_690, "mlp": 109_386, "mlp-large": 669_706}
-"""Parameters of each model; asking the models themselves would load torch."""
+CNN = 211_690
+"""Parameters of AdaComp's model for MNIST."""
 SHARED = 2**30
 """Bytes per run for the libraries, the data and the server."""
 NODE = 8 * MIB
@@ -31,7 +33,7 @@ def needed(spec: Spec) -> int:
 
 def per_device(spec: Spec) -> int:
     """Return the bytes of memory that one more device takes in a run of one algorithm."""
-    vector = 4 * PARAMETERS[spec.model.name]
+    vector = 4 * describe(spec.model.name, inputs_of(spec.dataset.name)).vector(spec.model.buffers)
     (algorithm,) = spec.algorithms
     # AdaComp's server keeps a copy of its counters for each version that a worker computes at.
     counters = vector * (algorithm.name == "adacomp")

@@ -286,6 +286,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 initialisation=spec.model.initialisation,
                 batched=spec.simulation.batched or spec.simulation.device != "cpu",
                 device=spec.simulation.device,
+                buffers=spec.model.buffers,
             ),
             timing=TimingSettings(
                 clock=spec.clock,

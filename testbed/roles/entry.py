@@ -25,7 +25,6 @@ from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.learning.models import initialise
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
@@ -51,6 +50,7 @@ from testbed.roles.worker.worker import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation
+from testbed.training.objective import objective
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
 from testbed.training.slices import slices
@@ -237,7 +237,7 @@ class _Role:
             times = self.loaded.times.of_device(number)
         both = codecs(settings.training.encoding, layout.sizes)
         neighbours = computation.neighbours(settings)[number]
-        mine = PeerComputation(half, batches, both, neighbours)
+        mine = PeerComputation(half, batches, both, neighbours, objective(settings))
         longest = max(codec.longest for codec in both)
         evaluated = number == settings.network.evaluated_peer
         spill = self.shared.spill(number) if evaluated else None
@@ -313,11 +313,9 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
         settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
     )
     parts = computation.parts(settings, contents.train[1])
-    learner = Learner(settings.data.model, settings.training.batch_size)
-    learner.parameters[:] = initialise(
-        settings.data.model, settings.data.initialisation, stream(settings.seed, "initial")
-    )
-    shared = tuple(Learner(settings.data.model, settings.training.batch_size) for _ in range(turns))
+    learner = computation.learner(settings, contents.inputs)
+    learner.parameters[:] = computation.initial(settings, contents.inputs)
+    shared = tuple(learner.twin() for _ in range(turns))
     for one in shared:
         one.share_memory()
     data = contents if alone else contents.whole()

@@ -9,12 +9,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.counted_copies import CountedCopies
 from testbed.learning.batched.learner import BatchedLearner
+from testbed.learning.data.batches import Draw
 from testbed.learning.data.datasets import Dataset
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
@@ -30,13 +30,13 @@ class Begun:
     Attributes:
         key: the key of its parameters, among the versions.
         version: the version of its parameters.
-        drawn: the images' indices, for each local step.
+        drawn: the mini-batch of each local step.
         result: gradient and loss, once they are computed.
     """
 
     key: Hashable
     version: int
-    drawn: Sequence[npt.NDArray[np.int64]]
+    drawn: Sequence[Draw]
     result: tuple[FloatVector, float] | None = None
 
 
@@ -59,6 +59,7 @@ class Batching(Stateful):
             torch.from_numpy(dataset.train_images),
             torch.from_numpy(dataset.train_labels),
             settings.data.device,
+            inputs=dataset.inputs,
         )
         self._versions = versions
         self._begun: dict[Begun, None] = {}
@@ -82,7 +83,7 @@ class Batching(Stateful):
 
     def _compute(self, together: Sequence[Begun]) -> None:
         device = self._learner.device
-        indices = torch.from_numpy(np.stack([begun.drawn[-1] for begun in together]))
+        indices = torch.from_numpy(np.stack([begun.drawn[-1].images for begun in together]))
         distinct = {
             key: torch.from_numpy(self._versions[key]).to(device)
             for key in dict.fromkeys(begun.key for begun in together)

@@ -20,8 +20,6 @@ from testbed.clock.star import LATEST
 from testbed.device_names import EVALUATOR_NAME
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
-from testbed.learning.learner import Learner
-from testbed.learning.models import initialise
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.planning.plan import Plan
@@ -33,8 +31,8 @@ from testbed.runs.watching import Progress, Watcher
 from testbed.simulation.recording import Recording
 from testbed.simulation.star import STORED, ServerKilledError
 from testbed.simulation.systems import system
-from testbed.streams import stream
 from testbed.telemetry import link_table
+from testbed.training import computation
 from testbed.updates import FloatVector
 
 LOOK_PERIOD = 0.1
@@ -130,10 +128,8 @@ class SimulatedRun:
         )
         self._images = self._dataset.test_images[: settings.data.evaluation_images]
         self._labels = self._dataset.test_labels[: settings.data.evaluation_images]
-        self._learner = Learner(settings.data.model, settings.training.batch_size)
-        self._initial = initialise(
-            settings.data.model, settings.data.initialisation, stream(settings.seed, "initial")
-        )
+        self._learner = computation.learner(settings, self._dataset.inputs)
+        self._initial = computation.initial(settings, self._dataset.inputs)
 
     def _simulate(self, between: Callable[[], None]) -> None:
         self._progress.phase = "devices"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.clock.conversations import Conversations
 from testbed.clock.stage import Arrived
 from testbed.counted_copies import CountedCopies
+from testbed.learning.data.batches import Draw
 from testbed.learning.learner import Learner
 from testbed.simulation.wire_model import ModelledConnection
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
@@ -33,13 +33,13 @@ class BegunParts:
     Attributes:
         keys: of the parameters, by server.
         versions: of the parameters, by server.
-        drawn: the images' indices, for each local step.
+        drawn: the mini-batch of each local step.
         messages: the message to each server, once they are computed.
     """
 
     keys: tuple[Hashable, ...]
     versions: Sequence[int]
-    drawn: Sequence[npt.NDArray[np.int64]]
+    drawn: Sequence[Draw]
     messages: list[Arrived] | None = None
 
 
@@ -222,7 +222,7 @@ class WorkersOfSeveralServers:
         for part, copies, key in zip(self._cut, self._versions, begun.keys, strict=True):
             np.copyto(learner.parameters[part.start : part.stop], copies[key])
         self._drop(begun)
-        gradient, loss = computation.gradient(learner, begun.drawn)
+        gradient, loss = computation.gradient(learner, begun.drawn, min(begun.versions))
         pull = (HEADER.size,) * self._asks
         return [
             Arrived(

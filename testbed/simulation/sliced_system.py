@@ -19,6 +19,7 @@ from testbed.simulation.several_servers import WorkersOfSeveralServers
 from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
 from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
+from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.training.sliced_computation import SlicedComputation
@@ -58,12 +59,12 @@ class SlicedSystem(System):
         self._waiting: dict[int, list[Evaluated | None]] = {}
         self._evaluated: Evaluated | None = None
         self._ledgers: list[dict[str, int]] = []
-        choice = EncodingChoice.model_validate(encoding)
+        choice, goal = EncodingChoice.model_validate(encoding), objective(settings)
         batches = list(batches_of_all(settings, dataset))
 
         def compute_on(number: int, own: Batches) -> SlicedComputation:
             half = computation.worker_half(settings, layout, number)
-            return SlicedComputation(half, own, choice, layout, self._cut)
+            return SlicedComputation(half, own, choice, layout, self._cut, goal)
 
         def new_incarnation(worker: int, incarnation: int) -> SlicedComputation:
             """Make the computation of a worker that was killed: it has lost all but its images."""

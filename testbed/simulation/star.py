@@ -16,6 +16,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.clock import faults
 from testbed.clock.stage import Arrived
 from testbed.counted_copies import CountedCopies
+from testbed.learning.data.batches import Draw
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
@@ -30,7 +31,7 @@ from testbed.wire.frames import HEADER, SECRET_SIZE
 ENOUGH_UPDATES = 10
 """Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
 
-STORED = (*faults.STORED, Begun, ModelledConnection, ModelledIngress, Acknowledgements)
+STORED = (*faults.STORED, Begun, Draw, ModelledConnection, ModelledIngress, Acknowledgements)
 """The classes in the state of a clock with these workers, besides plain values and arrays."""
 
 
@@ -198,7 +199,7 @@ class SimulatedWorkers(Stateful):
         drawn = self._computations[worker].draw()
         if not self._there[worker]:
             assert version == self._service.half.version
-            gradient, loss = self._computations[worker].gradient(self._of_server, drawn)
+            gradient, loss = self._computations[worker].gradient(self._of_server, drawn, version)
             self._computed[worker] = self._message(worker, version, gradient, loss)
             return
         key, sent = self._there[worker].popleft()
@@ -249,7 +250,7 @@ class SimulatedWorkers(Stateful):
             np.copyto(self._learner.parameters, self._versions[begun.key])
             self._loaded = begun.key
         self._versions.release(begun.key)
-        return computation.gradient(self._learner, begun.drawn)
+        return computation.gradient(self._learner, begun.drawn, begun.version)
 
     def _message(
         self, worker: int, version: int, gradient: FloatVector, loss: float, *, keep: bool = True

@@ -24,6 +24,7 @@ from testbed.simulation.tree_system import TreeSystem
 from testbed.training import computation
 from testbed.training.computation import Computation
 from testbed.training.exchange import ExchangeService
+from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
@@ -51,10 +52,10 @@ class StarSystem(System):
         np.copyto(learner.parameters, initial)
         self._half = computation.server_half(settings, layout, learner.parameters)
         self._service = ParameterService(self._half, layout, settings, observer)
-        codec = _codec(settings, learner)
+        codec, goal = _codec(settings, learner), objective(settings)
         batches = list(batches_of_all(settings, dataset))
         computations = [
-            Computation(computation.worker_half(settings, layout, number), own, codec)
+            Computation(computation.worker_half(settings, layout, number), own, codec, goal)
             for number, own in enumerate(batches)
         ]
         protocol = WORKER_PROTOCOLS[self._half.protocol]
@@ -65,12 +66,12 @@ class StarSystem(System):
             own = computation.batches(
                 settings, dataset, old.shard, worker, memory=old, incarnation=incarnation
             )
-            return Computation(computation.worker_half(settings, layout, worker), own, codec)
+            return Computation(computation.worker_half(settings, layout, worker), own, codec, goal)
 
         self._workers = SimulatedWorkers(
             self._service,
             computations,
-            (learner, Learner(settings.data.model, settings.training.batch_size)),
+            (learner, learner.twin()),
             protocol=protocol,
             instant=not settings.network.route_of
             and all(device.is_sent_at_once for device in settings.kinds_of_devices),
@@ -153,11 +154,11 @@ class MeshSystem(System):
         both = codecs(settings.training.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
         batches = list(batches_of_all(settings, dataset))
-        computations = []
+        computations, goal = [], objective(settings)
         for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
             own = batches[number] if number < computing else None
-            computations.append(PeerComputation(half, own, both, neighbours[number]))
+            computations.append(PeerComputation(half, own, both, neighbours[number], goal))
         self._peers = SimulatedPeers(self._service, computations, neighbours, learner)
         self.clock = MeshClock(
             self._service,

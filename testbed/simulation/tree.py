@@ -183,7 +183,7 @@ class SimulatedTree:
         computation, copies = self._computations[worker], self._copies(worker)
         np.copyto(self._learner.parameters, copies[begun.key])
         copies.release(begun.key)
-        gradient, loss = computation.gradient(self._learner, begun.drawn)
+        gradient, loss = computation.gradient(self._learner, begun.drawn, begun.version)
         size, update = computation.measure(gradient)
         push = Pushed(begun.version, update.copy(), size, as_loss(loss))
         return Arrived(push, (HEADER.size + size, HEADER.size))

@@ -17,6 +17,7 @@ from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Computation
+from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -52,9 +53,9 @@ class TreeSystem(System):
             for index, half in enumerate(self._combining)
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
-        codec = Codec(choice, layout.sizes)
+        codec, goal = Codec(choice, layout.sizes), objective(settings)
         computations = [
-            Computation(computation.worker_half(settings, layout, number), own, codec)
+            Computation(computation.worker_half(settings, layout, number), own, codec, goal)
             for number, own in enumerate(batches_of_all(settings, dataset))
         ]
         self._tree = SimulatedTree(

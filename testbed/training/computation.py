@@ -15,14 +15,30 @@ from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.learning.data import partitions
-from testbed.learning.data.batches import Batches
+from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.data.datasets import Dataset
+from testbed.learning.description import describe
+from testbed.learning.inputs import Inputs
 from testbed.learning.learner import Learner
+from testbed.learning.models import initialise
 from testbed.streams import stream
 from testbed.training.conditions import conditions
+from testbed.training.objective import PLAIN, Objective
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
+
+
+def learner(settings: Settings, inputs: Inputs) -> Learner:
+    """Make a learner of the run's model, for the dataset's images; its parameters are all zero."""
+    data = settings.data
+    return Learner(data.model, settings.training.batch_size, inputs=inputs, buffers=data.buffers)
+
+
+def initial(settings: Settings, inputs: Inputs) -> FloatVector:
+    """Return the run's initial parameters, float32, (|Θ|,)."""
+    data, generator = settings.data, stream(settings.seed, "initial")
+    return initialise(data.model, data.initialisation, generator, inputs, data.buffers)
 
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
@@ -53,8 +69,15 @@ def batches(
         memory: gather into the arrays of these mini-batches.
         incarnation: how often the device has been killed and come back.
     """
-    generator = stream(settings.seed, "batches", number, incarnation)
-    return Batches(dataset, shard, settings.training.batch_size, generator, memory)
+
+    def of(purpose: str) -> np.random.Generator:
+        return stream(settings.seed, purpose, number, incarnation)
+
+    draws = describe(settings.data.model, dataset.inputs).may_draw
+    return Batches(
+        *(dataset, shard, settings.training.batch_size, of("batches"), memory),
+        layers=of("layers") if draws else None,
+    )
 
 
 def conversations(
@@ -149,9 +172,12 @@ class Encoded:
 class Computation:
     """One worker's data, its half of the algorithm and the encoding of what it pushes."""
 
-    def __init__(self, half: WorkerHalf, batches: Batches, codec: Codec) -> None:
+    def __init__(
+        self, half: WorkerHalf, batches: Batches, codec: Codec, objective: Objective = PLAIN
+    ) -> None:
         self.half = half
         self._batches = batches
+        self._objective = objective
         self._codec = codec
         self._beginning = batches.position
 
@@ -170,21 +196,24 @@ class Computation:
         self.half.restore(state["half"])
         self._batches.reposition(state["batches"])
 
-    def draw(self) -> Sequence[npt.NDArray[np.int64]]:
-        """Draw the mini-batches of the next computation: the images' indices, for each local step."""
+    def draw(self) -> Sequence[Draw]:
+        """Draw the mini-batches of the next computation, one for each local step."""
         return [self._batches.draw() for _ in range(self.half.local_steps)]
 
     def gradient(
-        self, learner: Learner, drawn: Sequence[npt.NDArray[np.int64]]
+        self, learner: Learner, drawn: Sequence[Draw], version: int
     ) -> tuple[FloatVector, float]:
         """Compute at the learner's parameters, which local steps change; return gradient and loss.
 
         The gradient is the learner's own memory.
+
+        Args:
+            version: the base version; of several servers' the lowest.
         """
         for step, one in enumerate(drawn[:-1]):
-            gradient, _ = learner.gradient(*self._batches.gather(one))
+            gradient, _ = self._objective.gradient(learner, self._batches, one, version)
             self.half.local(step, learner.parameters, gradient)
-        return learner.gradient(*self._batches.gather(drawn[-1]))
+        return self._objective.gradient(learner, self._batches, drawn[-1], version)
 
     def encode(self, gradient: FloatVector) -> Encoded:
         """Select from a gradient what is to be pushed, and encode it."""

@@ -11,6 +11,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.training.computation import Encoded
 from testbed.training.exchange import Message, Step
+from testbed.training.objective import PLAIN, Objective
 from testbed.updates import FloatVector, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind
@@ -49,6 +50,7 @@ class PeerComputation:
         batches: Batches | None,
         codecs: tuple[Codec, Codec],
         neighbours: Collection[int],
+        objective: Objective = PLAIN,
     ) -> None:
         """Prepare the computation.
 
@@ -60,6 +62,7 @@ class PeerComputation:
         self._neighbours = frozenset(neighbours)
         self.half = half
         self._batches = batches
+        self._objective = objective
         self._codec, self._exact = codecs
         self._base = 0
 
@@ -68,7 +71,7 @@ class PeerComputation:
         assert self._batches is not None
         self._base = self.half.version
         np.copyto(learner.parameters, self.half.parameters)
-        return learner.gradient(*self._batches.next())
+        return self._objective.gradient(learner, self._batches, self._batches.draw(), self._base)
 
     def step(self, gradient: FloatVector, loss: float) -> tuple[Step, Sequence[Sending]]:
         """Take the step of a gradient; return the step's record, and what is to be sent."""

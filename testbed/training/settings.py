@@ -53,6 +53,7 @@ class DataSettings:
         evaluation_images: evaluate on only this many of the test images; None: all.
         model: the model's name.
         initialisation: the law of the initial parameters.
+        buffers: the rule about the model's buffers.
         batched: True if a simulation computes the gradients of outstanding workers together.
         device: the device that it then computes them on, as torch names it.
     """
@@ -63,9 +64,10 @@ class DataSettings:
     partition: Mapping[str, Any]
     evaluation_images: int | None
     model: str
-    initialisation: Literal["paper", "torch"]
+    initialisation: Literal["paper", "torch", "module"]
     batched: bool
     device: str
+    buffers: Literal["none", "shared"] = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from testbed.algorithms.worker_half import WorkerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.training.computation import Computation, Encoded
+from testbed.training.objective import PLAIN, Objective
 from testbed.training.slices import Slice, joined
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
@@ -14,13 +15,14 @@ from testbed.wire.encodings import Codec
 class SlicedComputation(Computation):
     """A computation whose update is selected once, and encoded in one part for each server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a worker computes with
         self,
         half: WorkerHalf,
         batches: Batches,
         encoding: EncodingChoice,
         layout: Layout,
         cut: Sequence[Slice],
+        objective: Objective = PLAIN,
     ) -> None:
         """Begin with no mini-batch drawn.
 
@@ -28,7 +30,7 @@ class SlicedComputation(Computation):
             layout: of all parameters.
             cut: the servers' slices.
         """
-        super().__init__(half, batches, Codec(encoding, layout.sizes))
+        super().__init__(half, batches, Codec(encoding, layout.sizes), objective)
         self._cut = list(cut)
         self._codecs = [Codec(encoding, one.layout.sizes) for one in cut]
 

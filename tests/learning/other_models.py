@@ -1,6 +1,9 @@
-"""Models that no experiment file names: one on the fast path, and one on autograd."""
+"""Models for tests: names of known ones, and two that no experiment file names."""
 
 from torch import nn
+
+FAST = ("cnn", "mlp", "mlp-large")
+"""The models on the fast path; they have no buffers and draw nothing."""
 
 
 def wide() -> nn.Module:

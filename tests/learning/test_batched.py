@@ -20,7 +20,7 @@ from testbed.learning.batched.replay import SIZES
 from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
-from tests.learning.other_models import strided, wide
+from tests.learning.other_models import FAST, strided, wide
 
 TOLERANCE = 5e-6
 """The largest error, relative to each tensor's largest entry: some roundings."""
@@ -80,7 +80,7 @@ def assert_same(
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FAST)
 def test_gradients_equal_the_serial_learner_s(model: str, padded: bool) -> None:
     learner, batched = Learner(model, BATCH), batched_learner(model, padded=padded)
     assert batched.layout == learner.layout
@@ -94,7 +94,7 @@ def test_gradients_equal_the_serial_learner_s(model: str, padded: bool) -> None:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FAST)
 def test_gradients_of_one_version_equal_the_serial_learner_s(model: str, padded: bool) -> None:
     learner, batched = Learner(model, BATCH), batched_learner(model, padded=padded)
     parameters = versions(model, 1)[0]
@@ -278,7 +278,7 @@ def test_inputs_that_do_not_match_are_refused() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-@pytest.mark.parametrize("make", [*MODELS.values(), wide, strided, _Centred])
+@pytest.mark.parametrize("make", [*(MODELS[name] for name in FAST), wide, strided, _Centred])
 def test_gradients_on_cuda_equal_the_serial_learner_s(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(4)
     workers = 5

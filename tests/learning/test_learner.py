@@ -13,11 +13,12 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import load
 from testbed.learning.fast import inference
 from testbed.learning.fast.layers import Slot
+from testbed.learning.inputs import GREY_28
 from testbed.learning.learner import Learner
-from testbed.learning.models import IMAGE, MODELS, initialise
+from testbed.learning.models import MODELS, initialise
 from testbed.streams import stream
 from testbed.updates import Layout
-from tests.learning.other_models import strided, wide
+from tests.learning.other_models import FAST, strided, wide
 
 Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
@@ -60,7 +61,7 @@ def worst_error(
 
 @pytest.mark.parametrize("autograd", [False, True])
 @pytest.mark.parametrize("law", ["paper", "torch"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FAST)
 def test_the_gradient_equals_plain_autograd_s(model: str, law: str, autograd: bool) -> None:
     learner = Learner(model, 10, autograd)
     assert learner.fast is not autograd
@@ -178,8 +179,16 @@ def _rectified() -> nn.Module:
 @pytest.mark.parametrize("size", [1, 10, 64, 1000])
 @pytest.mark.parametrize(
     "make",
-    [*MODELS.values(), wide, _without_pool, _cut_off, _rectified, strided, _Residual],
-    ids=[*MODELS, "wide", "without pool", "cut off", "rectified", "strided", "residual"],
+    [
+        *(MODELS[name] for name in FAST),
+        wide,
+        _without_pool,
+        _cut_off,
+        _rectified,
+        strided,
+        _Residual,
+    ],
+    ids=[*FAST, "wide", "without pool", "cut off", "rectified", "strided", "residual"],
 )
 def test_an_evaluation_equals_torch_s_for_any_batch_size(
     make: Callable[[], nn.Module], size: int, autograd: bool
@@ -201,13 +210,13 @@ def test_an_evaluation_equals_torch_s_for_any_batch_size(
     assert images.tobytes() == dataset.test_images[:93].tobytes()
 
 
-@pytest.mark.parametrize("make", [*MODELS.values(), wide, _cut_off])
+@pytest.mark.parametrize("make", [*(MODELS[name] for name in FAST), wide, _cut_off])
 def test_fast_evaluation_supports_the_models_of_fast_training(
     make: Callable[[], nn.Module],
 ) -> None:
     module = make()
     slots = {n: Slot(p.detach(), torch.empty_like(p)) for n, p in module.named_parameters()}
-    assert inference.build(module, (10, *IMAGE), slots) is not None
+    assert inference.build(module, (10, *GREY_28.image), slots) is not None
 
 
 @pytest.mark.parametrize("autograd", [False, True])

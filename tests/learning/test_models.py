@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.learning.models import MODELS, initialise, layout, structure
+from testbed.learning.inputs import COLOUR_32
+from testbed.learning.models import MODELS, initialise, layout
+from tests.learning.other_models import FAST
 
 
 @pytest.mark.parametrize(
@@ -20,7 +22,7 @@ def test_the_cnn_has_the_known_tensors_in_order() -> None:
     assert layout("cnn").names[:2] == ("conv1.weight", "conv1.bias")
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FAST)
 def test_the_paper_s_initialisation_is_a_truncated_normal(model: str) -> None:
     values = initialise(model, "paper", np.random.default_rng(1))
     assert values.dtype == np.float32
@@ -35,7 +37,7 @@ def test_the_paper_s_initialisation_is_a_truncated_normal(model: str) -> None:
             assert abs(values[part].mean()) < 0.4 / np.sqrt(size)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FAST)
 def test_torch_s_initialisation_has_the_ranges_of_torch(model: str) -> None:
     values = initialise(model, "torch", np.random.default_rng(1))
     torch.manual_seed(0)
@@ -59,9 +61,34 @@ def test_equal_generators_give_equal_parameters(law: str) -> None:
     assert draw(1) != draw(2)
 
 
-def test_a_model_with_state_outside_its_parameters_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(MODELS, "normalised", lambda: torch.nn.BatchNorm1d(3))
-    with pytest.raises(ValueError, match=r"'normalised' keeps state .*running_mean"):
-        structure("normalised")
+def test_resnet20_has_the_size_and_the_initial_values_of_the_paper() -> None:
+    of_all = layout("resnet20", COLOUR_32)
+    assert of_all.total == 269_722
+    assert layout("resnet20", COLOUR_32, "shared").total == 269_722 + 2 * (7 * 16 + 6 * 32 + 6 * 64)
+    values = initialise("resnet20", "module", np.random.default_rng(1), COLOUR_32)
+    for name, part in zip(of_all.names, of_all.slices, strict=True):
+        if "norm" in name:
+            assert (values[part] == float(name.endswith("weight"))).all()
+    (last,) = (i for i, name in enumerate(of_all.names) if name == "block3_3.conv2.weight")
+    deviation = values[of_all.slices[last]].std()
+    assert deviation == pytest.approx(np.sqrt(2 / (9 * 64)), rel=0.02)
+
+
+def test_shared_buffers_begin_as_the_module_makes_them() -> None:
+    values = initialise("cnn-small", "torch", np.random.default_rng(1), buffers="shared")
+    of_all = layout("cnn-small", buffers="shared")
+    assert of_all.names[-4:] == tuple(
+        f"norm{i}.running_{what}" for i in (1, 2) for what in ("mean", "var")
+    )
+    for name, part in zip(of_all.names, of_all.slices, strict=True):
+        if "running" in name:
+            assert (values[part] == float(name.endswith("var"))).all()
+
+
+def test_the_constructor_s_draws_come_from_the_generator_alone() -> None:
+    def draw(seed: int) -> bytes:
+        torch.manual_seed(np.random.default_rng().integers(2**31))
+        return initialise("resnet20", "module", np.random.default_rng(seed)).tobytes()
+
+    assert draw(1) == draw(1)
+    assert draw(1) != draw(2)

@@ -2,14 +2,16 @@
 
 import difflib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from testbed.experiment.sections.section import Section
 
 DATASETS = ("digits", "mnist", "fashion-mnist")
-MODELS = ("cnn", "mlp", "mlp-large")
+MODELS = ("cnn", "mlp", "mlp-large", "cnn-small", "resnet20")
+OF_ADACOMP = ("cnn", "mlp", "mlp-large")
+"""The models whose parameters are drawn as AdaComp's authors do, unless the file says otherwise."""
 FOLDER = "folder"
 """Key of the validation context: the folder against which relative directories are resolved."""
 
@@ -59,15 +61,33 @@ class DatasetSpec(Section):
 class ModelSpec(Section):
     """The model, and how its parameters are initialised."""
 
-    name: Literal["cnn", "mlp", "mlp-large"] = Field(
+    name: Literal["cnn", "mlp", "mlp-large", "cnn-small", "resnet20"] = Field(
         description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
-        "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10.",
+        "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10; cnn-small: two convolutions "
+        "with BatchNorm, and dropout, 1,922 parameters on 28×28; resnet20: the residual network of He "
+        "et al. for CIFAR-10, 269,722 parameters on 3×32×32. Each fits any shape of images.",
     )
-    initialisation: Literal["paper", "torch"] = Field(
+    initialisation: Literal["paper", "torch", "module"] = Field(
         default="paper",
-        description="paper: weights normal with σ = 0.1, truncated at 2σ, biases 0.1, as AdaComp's "
-        "authors do; torch: the defaults of PyTorch's layers.",
+        description="The law of the parameters of convolutions and linear layers. paper (default of "
+        "cnn, mlp and mlp-large): weights normal with σ = 0.1, truncated at 2σ, biases 0.1, as "
+        "AdaComp's authors do; torch: the defaults of PyTorch's layers; module (default of the "
+        "others): as the model's constructor draws them.",
     )
+    buffers: Literal["none", "shared"] = Field(
+        default="none",
+        description="What becomes of BatchNorm's running statistics and other buffers. none (default): "
+        "there are none; BatchNorm always normalises by the mini-batch's own statistics. shared: they "
+        "are at the server, and travel and are averaged with the parameters.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _initialisation_of_model(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "initialisation" not in data:
+            known = data.get("name") in OF_ADACOMP
+            return data | {"initialisation": "paper" if known else "module"}
+        return data
 
 
 class TrainingSpec(Section):

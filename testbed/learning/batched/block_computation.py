@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.learning.fast.layers import Layer
+from testbed.learning.inputs import Inputs
 from testbed.updates import Layout
 
 
@@ -19,6 +20,7 @@ class Model:
         layout: the positions of its parameters in a flat vector.
         batch_size: b, images per worker.
         device: the device that computes.
+        inputs: the images that it takes.
         chain: the layers of its chain, or None if it has none.
     """
 
@@ -26,6 +28,7 @@ class Model:
     layout: Layout
     batch_size: int
     device: torch.device
+    inputs: Inputs
     chain: tuple[Layer, ...] | None
 
     def rows(self, count: int) -> Tensor:
@@ -37,7 +40,8 @@ class BlockComputation(ABC):
     """The computation of a block of workers' losses and gradients.
 
     Attributes:
-        images: float32, (workers, b, 1, 28, 28), contiguous: the caller writes the input here.
+        images: float32, (workers, b, channels, height, width), contiguous: the caller writes the input
+            here.
         labels: int64, (workers, b), contiguous: the caller writes the labels here.
         losses: float32, (workers,): the mean cross-entropy of each worker's batch, after ``run``.
     """

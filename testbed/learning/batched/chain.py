@@ -30,7 +30,7 @@ from testbed.learning.fast.layers import (
     Slot,
 )
 from testbed.learning.fast.winograd import WinogradConvolution
-from testbed.learning.models import IMAGE
+from testbed.learning.inputs import Inputs
 
 
 class WorkersChain(BlockComputation):
@@ -56,7 +56,7 @@ class WorkersChain(BlockComputation):
             self._minus_one = torch.full((images, 1), -1.0)
             self.losses = torch.empty(workers)
         self._of_labels_each = self._of_labels.view(workers, batch_size)
-        self.images = self._layers[0].x.view(workers, batch_size, *IMAGE)
+        self.images = self._layers[0].x.view(workers, batch_size, *model.inputs.image)
         self.labels = self._labels.view(workers, batch_size)
         outputs = [*(after.x for after in self._layers[1:]), self._logits]
         for layer, y in zip(self._layers, outputs, strict=True):
@@ -108,14 +108,14 @@ class WorkersChain(BlockComputation):
                 self._layers[i].backward(into_input=i > 0)
 
 
-def template(module: nn.Module) -> tuple[Layer, ...] | None:
+def template(module: nn.Module, inputs: Inputs) -> tuple[Layer, ...] | None:
     """Return the layers of the module's chain for one image, without memory; None if it has none."""
     with torch.device("meta"):
         slots = {
             name: Slot(torch.empty(p.shape), torch.empty(p.shape))
             for name, p in module.named_parameters()
         }
-        chain = build(module, (1, *IMAGE), slots)
+        chain = build(module, (1, *inputs.image), slots)
     return None if chain is None else chain.layers
 
 

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from testbed.learning.batched.blocks import CachedBlocks, Fill, Parameters, describe
 from testbed.learning.batched.replay import PaddedBlocks
+from testbed.learning.buffers import prepare
+from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.models import structure
 from testbed.updates import Layout
 
@@ -44,16 +46,18 @@ class BatchedLearner:
         labels: Tensor,
         device: str = "cpu",
         padded: bool = False,
+        inputs: Inputs = GREY_28,
     ) -> None:
         """Prepare a model; the first call of each size allocates its memory.
 
         Args:
             model: a name in ``MODELS``, or a module of the same kind (its values are not read).
             batch_size: b, images per worker.
-            images: the dataset, float32, (N, 1, 28, 28).
+            images: the dataset, float32, (N, channels, height, width).
             labels: int64, (N,).
             device: torch's name of it.
             padded: compute in padded blocks even on a processor, as on an accelerator.
+            inputs: the images, and the classes, that a named model is made for.
         """
         torch.set_num_threads(1)
         self.device = torch.device(device)
@@ -61,8 +65,9 @@ class BatchedLearner:
             # TF32 cuts factors to ten bits, more than rounding; atomics differ from run to run.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
-        module = structure(model) if isinstance(model, str) else model
-        described = describe(module, batch_size, self.device)
+        module = structure(model, inputs) if isinstance(model, str) else model
+        prepare(module, "none")
+        described = describe(module, batch_size, self.device, inputs)
         self.layout = described.layout
         self._batch_size = batch_size
         padded = padded or self.device.type != "cpu"

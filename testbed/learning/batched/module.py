@@ -14,7 +14,6 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from testbed.learning.batched.block_computation import BlockComputation, Model
 from testbed.learning.learner import Learner
-from testbed.learning.models import IMAGE
 
 
 class OneByOne(BlockComputation):
@@ -23,8 +22,8 @@ class OneByOne(BlockComputation):
     def __init__(self, model: Model, workers: int) -> None:
         """Allocate the memory for a block; the module is copied."""
         batch_size = model.batch_size
-        self._learner = Learner(copy.deepcopy(model.module), batch_size)
-        self.images = torch.zeros(workers, batch_size, *IMAGE)
+        self._learner = Learner(copy.deepcopy(model.module), batch_size, inputs=model.inputs)
+        self.images = torch.zeros(workers, batch_size, *model.inputs.image)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64)
         self.losses = torch.zeros(workers)
 
@@ -50,7 +49,7 @@ class WorkersModule(BlockComputation):
         self._shared = shared
         self._shapes = [p.shape for p in module.parameters()]
         self._buffers = {name: buffer.to(device) for name, buffer in module.named_buffers()}
-        self.images = torch.zeros(workers, batch_size, *IMAGE, device=device)
+        self.images = torch.zeros(workers, batch_size, *model.inputs.image, device=device)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64, device=device)
         self.losses = torch.zeros(workers, device=device)
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from testbed.errors import DataError, SpecError
 from testbed.learning.data import digits, sources
+from testbed.learning.inputs import GREY_28, Inputs
 from testbed.streams import stream
 
 Scaling: TypeAlias = Literal["standardised", "unit"]
@@ -34,6 +35,7 @@ class Dataset:
         train_labels: int64, (N,), 0 to 9.
         test_images: float32, (M, 1, 28, 28).
         test_labels: int64, (M,).
+        inputs: the images' shape and the number of classes.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Dataset:
     train_labels: npt.NDArray[np.int64]
     test_images: npt.NDArray[np.float32]
     test_labels: npt.NDArray[np.int64]
+    inputs: Inputs = GREY_28
 
     def take(self, train: npt.NDArray[np.int64], *, test: bool) -> "Dataset":
         """Return the dataset itself, which is loaded already; sharing it takes no memory."""
@@ -50,6 +53,11 @@ class Dataset:
 def names() -> tuple[str, ...]:
     """Return the names of the known datasets; a directory of idx files is a dataset too."""
     return (DIGITS, *sources.SOURCES)
+
+
+def inputs_of(name: str) -> Inputs:
+    """Return the images and classes of a dataset, without reading all of it."""
+    return GREY_28
 
 
 def load(
@@ -105,12 +113,14 @@ class Contents:
         name: the name in the experiment file.
         scaling: the scaling to apply.
         train, test: images, uint8 (N, 28, 28), and labels, uint8 (N,).
+        inputs: the images' shape and the number of classes.
     """
 
     name: str
     scaling: Scaling
     train: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
     test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
+    inputs: Inputs = GREY_28
 
     def whole(self) -> Dataset:
         """Return the whole dataset, scaled."""

@@ -32,7 +32,9 @@ def ask(session: Session, pause: Pause, *, asked: bool) -> None:
         session.line.training()
         with session.learners.take() as learner:
             answers.take(learner.parameters)
-            gradient, loss = session.computation.gradient(learner, session.computation.draw())
+            gradient, loss = session.computation.gradient(
+                learner, session.computation.draw(), version
+            )
             pieces = [*session.push(version, gradient, loss), pull]
             # The gradient is valid only during the turn; what is not sent by then is copied.
             at_once = pause.over()

@@ -175,7 +175,7 @@ class Listener(WallListener):
         drawn = self._computation.draw()
         with self._session.learners.take() as learner:
             np.copyto(learner.parameters, self._received[version])
-            gradient, self._loss = self._computation.gradient(learner, drawn)
+            gradient, self._loss = self._computation.gradient(learner, drawn, version)
             np.copyto(self._gradient, gradient)
         self._session.line.waiting()
 

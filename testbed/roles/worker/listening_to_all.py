@@ -121,7 +121,7 @@ class ListenerToAll(WallListener):
                 there, own = self._received[index], self._servers.links[index].slice
                 learner.parameters[own.start : own.stop] = there[base]
                 self._received[index] = {v: part for v, part in there.items() if v >= base}
-            gradient, self._loss = computation.gradient(learner, drawn)
+            gradient, self._loss = computation.gradient(learner, drawn, min(self._bases))
             np.copyto(self._gradient, gradient)
         self._session.line.waiting()
 

@@ -104,8 +104,11 @@ def ask_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
         session.line.training()
         with session.learners.take() as learner:
             servers.put_together(learner.parameters)
-            gradient, loss = session.computation.gradient(learner, session.computation.draw())
-            pushes = session.pushes([link.version for link in links], gradient, loss)
+            versions = [link.version for link in links]
+            gradient, loss = session.computation.gradient(
+                learner, session.computation.draw(), min(versions)
+            )
+            pushes = session.pushes(versions, gradient, loss)
             messages: list[Pieces] = [[*push, pull] for push in pushes]
             # The gradient is valid only during the turn; what is not sent by then is copied.
             at_once = pause.over()

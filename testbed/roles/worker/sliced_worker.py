@@ -17,6 +17,7 @@ from testbed.roles.worker.server_links import ServerLink, ServerLinks
 from testbed.roles.worker.sliced_session import OrderedWait, SlicedSession, WallWait, ask_all
 from testbed.telemetry.board import DeviceLine
 from testbed.training import computation
+from testbed.training.objective import objective
 from testbed.training.settings import Settings
 from testbed.training.sliced_computation import SlicedComputation
 from testbed.training.slices import slices
@@ -44,7 +45,7 @@ def work_for_all(  # noqa: PLR0917 - what a worker is made of
     layout = learners.own.layout
     cut = slices(layout, settings.servers)
     encoding = EncodingChoice.model_validate(settings.training.encoding)
-    own_computation = SlicedComputation(half, batches, encoding, layout, cut)
+    own_computation = SlicedComputation(half, batches, encoding, layout, cut, objective(settings))
     buffer = memoryview(bytearray(4 * max(one.size for one in cut) + 4096))
     with contextlib.ExitStack() as opened:
         links: list[ServerLink] = []

@@ -21,6 +21,7 @@ from testbed.roles.worker.sliced_worker import work_for_all
 from testbed.telemetry.board import DeviceLine
 from testbed.training import computation
 from testbed.training.computation import Computation
+from testbed.training.objective import objective
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -56,7 +57,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
         work_for_all(settings, identity, half, batches, learners, own_times, line, faults, orders)
         return
     encoding = EncodingChoice.model_validate(settings.training.encoding)
-    own_computation = Computation(half, batches, Codec(encoding, layout.sizes))
+    own_computation = Computation(half, batches, Codec(encoding, layout.sizes), objective(settings))
 
     def work_over(greeted: Greeted) -> None:
         """Work over one connection until training ends."""

@@ -1,0 +1,119 @@
+"""The networks that the testbed comes with, as ``torch.nn`` modules for a dataset's images."""
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
+
+
+def cnn(inputs: Inputs = GREY_28) -> nn.Module:
+    """AdaComp's convolutional network (paper 001, §V-B): 211,690 parameters for 1 × 28 × 28."""
+    channels, height, width = inputs.image
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(channels, 32, 3, padding=1),
+            relu1=nn.ReLU(),
+            pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(32, 32, 3, padding=1),
+            relu2=nn.ReLU(),
+            pool2=nn.MaxPool2d(2),
+            flatten=nn.Flatten(),
+            dense1=nn.Linear(32 * (height // 4) * (width // 4), 128),
+            relu3=nn.ReLU(),
+            dense2=nn.Linear(128, inputs.classes),
+        )
+    )
+
+
+def mlp(inputs: Inputs = GREY_28) -> nn.Module:
+    """The perceptron 784-128-64-10 of Shokri and Shmatikov: 109,386 parameters for 1 × 28 × 28."""
+    return _perceptron(inputs, 128, 64)
+
+
+def mlp_large(inputs: Inputs = GREY_28) -> nn.Module:
+    """A perceptron 784-512-512-10: 669,706 parameters for 1 × 28 × 28."""
+    return _perceptron(inputs, 512, 512)
+
+
+def _perceptron(inputs: Inputs, *hidden: int) -> nn.Module:
+    channels, height, width = inputs.image
+    widths = (channels * height * width, *hidden, inputs.classes)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+    for i in range(1, len(widths)):
+        layers[f"dense{i}"] = nn.Linear(widths[i - 1], widths[i])
+        if i < len(widths) - 1:
+            layers[f"relu{i}"] = nn.ReLU()
+    return nn.Sequential(layers)
+
+
+def cnn_small(inputs: Inputs = GREY_28) -> nn.Module:
+    """A small network with BatchNorm and dropout: 1,922 parameters for 1 × 28 × 28."""
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(inputs.image[0], 8, 3, padding=1, bias=False),
+            norm1=nn.BatchNorm2d(8),
+            relu1=nn.ReLU(),
+            pool1=nn.MaxPool2d(4),
+            conv2=nn.Conv2d(8, 16, 3, padding=1, bias=False),
+            norm2=nn.BatchNorm2d(16),
+            relu2=nn.ReLU(),
+            pool2=nn.AdaptiveAvgPool2d(2),
+            flatten=nn.Flatten(),
+            dropout=nn.Dropout(0.1),
+            dense=nn.Linear(64, inputs.classes),
+        )
+    )
+
+
+def resnet20(inputs: Inputs = COLOUR_32) -> nn.Module:
+    """The residual network of 20 layers for CIFAR-10 (He et al. 2016, §4.2): 269,722 parameters.
+
+    Its shortcuts have no parameters: where a block halves the image, they take every second pixel and
+    fill the new channels with zeros (the paper's option A). Weights are drawn by He et al. 2015:
+    normal, σ = √(2 / fan_in).
+    """
+    widths = (16, 32, 64)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv=nn.Conv2d(inputs.image[0], widths[0], 3, padding=1, bias=False),
+        norm=nn.BatchNorm2d(widths[0]),
+        relu=nn.ReLU(),
+    )
+    before = widths[0]
+    for stage, width in enumerate(widths, 1):
+        for block in range(1, 4):
+            layers[f"block{stage}_{block}"] = ResidualBlock(before, width)
+            before = width
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["dense"] = nn.Linear(before, inputs.classes)
+    network = nn.Sequential(layers)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+    return network
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions of 3 × 3 with BatchNorm, and a shortcut around them."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        """Make a block; with more outputs than inputs it halves height and width."""
+        super().__init__()
+        self._stride = 1 if inputs == outputs else 2
+        self._added = outputs - inputs
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=self._stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return relu(shortcut + convolutions) of images, float32, (b, inputs, height, width)."""
+        y = torch.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        if self._added:
+            few = x[:, :, :: self._stride, :: self._stride]
+            x = functional.pad(few, (0, 0, 0, 0, 0, self._added))
+        return torch.relu(x + y)
