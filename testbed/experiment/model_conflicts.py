@@ -1,6 +1,6 @@
 """Conflicts of the model with the rest of the file: images, buffers, batched simulations."""
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import algorithm_named
 from testbed.errors import SpecError
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.section import Conflict
@@ -39,5 +39,5 @@ def _of_shared_buffers(contents: Contents, values: int) -> list[Conflict]:
     return [
         (path, f"{options.name} {text}")
         for options in contents.algorithms
-        if not ALGORITHMS[options.name].averages(options)
+        if not algorithm_named(options.name).averages(options)
     ]

@@ -13,6 +13,7 @@ from testbed.algorithms import ALGORITHMS, has
 from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
+from testbed.experiment.sections.learning import MODELS
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 
@@ -66,7 +67,7 @@ PROBLEMS = [
     "2: sed: unknown key; did you mean 'seed'?",
     "3: updates: unknown key; did you mean 'training.updates'?",
     "4: dataset: 'mnits' is neither a dataset (digits, mnist, fashion-mnist) nor an existing dir",
-    "5: model.name: 'CNN' is not one of cnn, mlp, mlp-large; did you mean 'cnn'?",
+    "5: model.name: 'CNN' is not one of cnn, mlp, mlp-large, cnn-small, resnet20; did you mean 'cnn'?",
     "6: model.initialization: unknown key; did you mean 'initialisation'?",
     "7: training.batch_size: must be a whole number, not 10.0: write 10",
     "7: training.learning_rate: must be a number, not 'yes'",
@@ -475,7 +476,7 @@ def test_the_dump_is_readable() -> None:
         "name: quickstart\n"
         "seed: 1\n"
         "dataset: {name: digits, scaling: standardised, train_images: null}\n"
-        "model: {name: cnn, initialisation: paper}\n"
+        "model: {name: cnn, initialisation: paper, buffers: none}\n"
         "training: {batch_size: 10, learning_rate: 0.1, updates: 1000}\n"
         "engine: emulation\n"
         "clock: wall\n"
@@ -525,7 +526,7 @@ def test_the_schema_lists_every_section_and_algorithm() -> None:
     built_in, own = long["anyOf"]
     assert len(built_in["oneOf"]) == len(ALGORITHMS)
     assert "additionalProperties" not in own
-    assert schema["properties"]["model"]["anyOf"][0]["enum"] == ["cnn", "mlp", "mlp-large"]
+    assert schema["properties"]["model"]["anyOf"][0]["enum"] == list(MODELS)
     assert "enum" not in schema["properties"]["dataset"]["anyOf"][0]
 
 
